@@ -104,7 +104,6 @@ cluster-stop: ## end that cluster, and whatever it has left
 	@$(PYTHON) deploy/dev/cluster/run.py stop
 
 test-cluster: setup images-oci namespaces browser postgres broker object-storage ## faults of a cluster, rolling upgrades, and the tests of the daemon against a gateway; as root, about 25 minutes
-	@deploy/dev/packages.sh libfaketime
 	@$(OCI_SH) run $(BIN)/pytest -m cluster
 	@TESTS_BEHIND=gateway $(OCI_SH) run $(BIN)/pytest -m engine tests/e2e
 

@@ -58,15 +58,19 @@ def refused(kind: str, payload: Mapping[str, object]) -> list[Finding]:
     return [finding for report in reports for finding in report.findings if finding.is_error]
 
 
+def wrapped_adapter(text: str, files: Mapping[str, str] | None = None) -> dict[str, object]:
+    """Return a module whose adapter is preceded by a text, beside other files."""
+    texts = {**(files or {}), "adapter.py": text + _ADAPTER, "test_adapter.py": _TEST}
+    return {"manifest": _MANIFEST, "files": texts}
+
+
 def _payloads(
     gathered: Mapping[str, list[Mapping[str, Any]]],
 ) -> Iterator[tuple[str, str, Mapping[str, object]]]:
     for item in gathered["extractors"]:
         yield "extractor", item["name"], {"code": item["code"], "sample_paths": _PATHS}
     for item in gathered["adapters"]:
-        package = item.get("files", {})
-        files = {**package, "adapter.py": item.get("text", "") + _ADAPTER, "test_adapter.py": _TEST}
-        yield "module", item["name"], {"manifest": _MANIFEST, "files": files}
+        yield "module", item["name"], wrapped_adapter(item.get("text", ""), item.get("files"))
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Other judges' HTTP interfaces on assayd: clients of SandboxFusion, Piston and Judge0 run unchanged.
+"""HTTP interfaces of other judges: clients of SandboxFusion, Piston and Judge0 run unchanged.
 
-A wing: it uses the client library and the public API alone, and nothing imports it but `assay compat`.
+This wing uses only the client library and the public API; only `assay compat` imports it.
 """

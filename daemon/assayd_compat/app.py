@@ -25,7 +25,7 @@ from assayd_compat.bodies import HELD_BYTES, BadRequest, Held, Room, answer, exe
 from assayd_compat.executor import Executor
 
 AT_ONCE = 64
-"""Programs that are under way at once; the daemon's own limits come on top."""
+"""Maximum concurrent programs, in addition to the daemon's own limits."""
 
 
 def build(
@@ -38,10 +38,10 @@ def build(
     """Return the service for a daemon or gateway.
 
     Args:
-        daemon: where programs run.
-        at_once: how many programs are under way at once.
-        policies: the profiles of languages, by the language's name.
-        callers: what refuses callers before their requests are read.
+        daemon: runs the programs.
+        at_once: maximum concurrent programs.
+        policies: the profiles of languages, by language name.
+        callers: rejects callers before their requests are read.
     """
 
     @asynccontextmanager
@@ -106,7 +106,7 @@ async def health(request: Request) -> Response:
 
 
 async def refused(request: Request, problem: Exception) -> Response:
-    """Answer a request that can't be understood."""
+    """Return the response to an invalid request."""
     if not isinstance(problem, BadRequest):
         raise problem
     if problem.field == "error":
@@ -116,28 +116,28 @@ async def refused(request: Request, problem: Exception) -> Response:
 
 
 async def failed(request: Request, problem: Exception) -> Response:
-    """Answer a request that the daemon did not answer."""
+    """Return the response if the daemon didn't answer."""
     if not isinstance(problem, ClientError):
         raise problem
     return answer({"error": problem.message}, 503 if problem.retryable or not problem.status else 500)
 
 
 async def gone(request: Request, problem: Exception) -> Response:
-    """Answer nobody: the client has hung up. The status is the one that logs usually have for that."""
+    """Return the status that logs usually show for a client that has disconnected."""
     return Response(status_code=499)
 
 
 class OnlyPrograms:
-    """Refuses what a web page can make a browser send: a page must not run programs as the browser's user.
+    """Rejects requests from web pages: a page must not run programs as the browser's user.
 
-    Every request of a page that is not a plain GET has `Origin`, or a content type that needs no permission.
+    Every request of a page except a plain GET has `Origin`, or a content type that needs no permission.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it with 403 or 415."""
+        """Pass a request on, or reject it with 403 or 415."""
         refusal = _refusal(scope) if scope["type"] == "http" else None
         await (refusal or self._app)(scope, receive, send)
 
@@ -152,7 +152,7 @@ def _refusal(scope: Scope) -> Response | None:
 
 
 class Holding:
-    """Counts the bytes that a request holds, until it is answered."""
+    """Counts the bytes that a request holds until its response."""
 
     def __init__(self, app: ASGIApp, room: Room) -> None:
         self._app = app
@@ -169,14 +169,14 @@ class Holding:
 
 
 class Counted:
-    """Counts answers by operation and status."""
+    """Counts responses by operation and status."""
 
     def __init__(self, app: ASGIApp, answers: Counter) -> None:
         self._app = app
         self._answers = answers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and count its answer."""
+        """Pass a request on, and count its response."""
 
         async def counting(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -1,4 +1,4 @@
-"""What the interfaces share: reading a body within its cap, who asks, hanging up, and answering in JSON."""
+"""Common code of the interfaces: reading bodies within limits, callers, disconnects, JSON responses."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from assayd.errors import RequestError
 from assayd_compat.executor import Executor
 
 BODY_BYTES = 16 * 2**20
-"""The cap of a request's body, which is the daemon's own."""
+"""Maximum bytes of a request's body, the daemon's own limit."""
 LARGE_BODY_BYTES = 64 * 2**10
 BODY_S = 60.0
-"""How long a body may take."""
+"""Maximum seconds for receiving a body."""
 HELD_BYTES = 128 * 2**20
-"""What requests, files on their way back and programs that wait may hold together."""
+"""Maximum bytes that requests, returned files and waiting programs hold together."""
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 
 
 class BadRequest(Exception):
-    """A request that can't be understood. `field` is a dotted path."""
+    """An invalid request. `field` is a dotted path."""
 
     def __init__(self, field: str, message: str, status: int = 422) -> None:
         super().__init__(message)
@@ -38,14 +38,14 @@ class BadRequest(Exception):
 
 
 class Room:
-    """The bytes that all requests together may still hold; a caller with a token never more than are free."""
+    """The bytes left for all requests; a caller with a token never gets more than are free."""
 
     def __init__(self, free: int = HELD_BYTES) -> None:
         self.free = free
         self._held: Counter[str | None] = Counter()
 
     def take(self, size: int, caller: str | None = None) -> None:
-        """Hold so many bytes more. Raises: BadRequest with 503, if there is no room."""
+        """Reserve bytes. Raises: BadRequest with 503, if too few are free."""
         own = self._held[caller] if caller is not None else 0
         if size + own > self.free:
             raise BadRequest("error", "the service holds too many requests; try again later", 503)
@@ -53,7 +53,7 @@ class Room:
         self._held[caller] += size
 
     def give_back(self, size: int, caller: str | None = None) -> None:
-        """Hold so many bytes less."""
+        """Release bytes."""
         self.free += size
         self._held[caller] -= size
         if not self._held[caller]:
@@ -61,7 +61,7 @@ class Room:
 
 
 class Held:
-    """What one request holds of the room."""
+    """The bytes that one request has reserved."""
 
     def __init__(self, room: Room, caller: str | None = None) -> None:
         self._room = room
@@ -69,30 +69,30 @@ class Held:
         self._size = 0
 
     def add(self, size: int) -> None:
-        """Hold so many bytes more, until the request is answered. Raises: BadRequest with 503."""
+        """Reserve bytes until the request is answered. Raises: BadRequest with 503."""
         self._room.take(size, self._caller)
         self._size += size
 
     def release(self) -> None:
-        """Hold nothing any more."""
+        """Release all bytes of the request."""
         self._room.give_back(self._size, self._caller)
         self._size = 0
 
 
 def held_by(request: Request) -> Held:
-    """Return what a request holds."""
+    """Return the reservation of a request."""
     found: Held = request.state.held
     return found
 
 
 def executor_of(request: Request) -> Executor:
-    """Return what runs programs, for the caller of a request."""
+    """Return the executor for the caller of a request."""
     found: Executor = request.app.state.executor
     return found.of_caller(token_of(request))
 
 
 def token_of(request: Request) -> str | None:
-    """Return the token that a request has: as a bearer, or in Judge0's own header."""
+    """Return the token of a request: a bearer token, or one in Judge0's own header."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return (
         (token.strip() if scheme.lower() == "bearer" else "") or request.headers.get("x-auth-token") or None
@@ -100,7 +100,7 @@ def token_of(request: Request) -> str | None:
 
 
 async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work`, or cancel it when the client hangs up.
+    """Return the result of `work`; cancel it if the client disconnects.
 
     Raises: ClientDisconnect.
     """
@@ -122,7 +122,7 @@ async def _hung_up(request: Request) -> None:
 
 
 async def read_bytes(request: Request) -> bytes:
-    """Read a body. Raises: BadRequest with 413 (over the cap), 408 (too slow) or 503 (no room)."""
+    """Read a body. Raises: BadRequest with 413 (too large), 408 (too slow) or 503 (no memory)."""
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_S):
@@ -137,12 +137,12 @@ async def read_bytes(request: Request) -> bytes:
 
 
 async def read_body(request: Request, model: type[M]) -> M:
-    """Read a body as a model. Raises: BadRequest."""
+    """Read and validate a body. Raises: BadRequest."""
     return await parsed(await read_bytes(request), model)
 
 
 async def parsed(body: bytes, model: type[M]) -> M:
-    """Return a body as a model; a large one is parsed in a thread. Raises: BadRequest."""
+    """Validate a body, in a thread if it is large. Raises: BadRequest."""
     if len(body) > LARGE_BODY_BYTES:
         return await asyncio.to_thread(_parsed, body, model)
     return _parsed(body, model)
@@ -162,5 +162,5 @@ def _parsed(body: bytes, model: type[M]) -> M:
 
 
 def answer(document: object, status: int = 200) -> Response:
-    """Return a JSON answer."""
+    """Return a JSON response."""
     return JSONResponse(document, status)

@@ -39,20 +39,20 @@ from assayd_compat.program import (
 )
 
 WAIT_S = 600.0
-"""The longest wait for one answer of the daemon; a queue may take longer, so the wait is repeated."""
+"""Maximum seconds per request to the daemon; waiting in a queue repeats the request."""
 FOLDER = "files/"
-"""Where a bundle has the files that a program left."""
+"""The bundle's folder of the files that a program left."""
 
 
 CANCEL_PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""Pauses between attempts to cancel a submission that perhaps has not reached the daemon yet."""
+"""Seconds between attempts to cancel a submission that may not have reached the daemon yet."""
 
 
 class Executor:
-    """Runs programs, `at_once` of them at a time; the others wait, callers in turn."""
+    """Runs up to `at_once` programs; further ones wait, and callers take turns."""
 
     def __init__(self, client: AsyncClient, *, at_once: int, policies: Mapping[str, str]) -> None:
-        """`policies` has the profile of each language that does not run under its usual one."""
+        """`policies` has the profile of each language that doesn't use its default one."""
         self._client = client
         shared = isinstance(client.address, ServerChoice)
         self._places = FairSemaphore(at_once, reserve_from=4 if shared else at_once + 1)
@@ -78,7 +78,7 @@ class Executor:
 
     @property
     def running(self) -> int:
-        """Return how many programs are under way, of all callers."""
+        """Return the number of running programs of all callers."""
         return len(self._under_way)
 
     async def run(
@@ -112,7 +112,7 @@ class Executor:
                 self._under_way.discard(key)
 
     async def reach(self) -> None:
-        """Ask the daemon for its kinds. Raises: ClientError, if it does not answer or refuses the caller."""
+        """Return the daemon's kinds. Raises: ClientError, if it doesn't answer or rejects the caller."""
         await self._document(kinds_request())
 
     async def limits(self, policy: str) -> Json:
@@ -125,7 +125,7 @@ class Executor:
         return self._limits[policy]
 
     async def attempt(self, attempt_id: str) -> Json | None:
-        """Return an attempt as it is now; None if there is none that this user may see."""
+        """Return the current state of an attempt; None if the user can't see such an attempt."""
         try:
             return await self._document(attempt_request(attempt_id))
         except NotFound:
@@ -136,7 +136,7 @@ class Executor:
         return await self._client.send_for_content(self._as_caller(artifact_request(attempt_id, name)))
 
     async def close(self) -> None:
-        """Wait until the attempts of clients that hung up are cancelled."""
+        """Wait until the attempts of disconnected clients are cancelled."""
         await asyncio.gather(*self._cancelling, return_exceptions=True)
 
     async def _run(self, program: Program, attempt_id: str | None) -> Result:
@@ -155,7 +155,7 @@ class Executor:
         return Result(compiled=compiled, run=ended(attempt))
 
     async def _finished(self, submission: Json, attempt_id: str | None) -> Json:
-        """Submit, and wait for the verdict; if this is cancelled, have the attempt cancelled."""
+        """Submit, and wait for the verdict; on cancellation, cancel the attempt."""
         identity = attempt_id or self._ids.new()
         asked = asyncio.create_task(self._verdict(submission, identity))
         try:
@@ -173,14 +173,14 @@ class Executor:
         return found
 
     async def _cancel(self, identity: str, asked: asyncio.Task[Json]) -> None:
-        """Cancel an attempt whose client has gone; `asked` submits it, perhaps only now."""
+        """Cancel the attempt of a disconnected client; `asked` submits it, perhaps only now."""
         for pause_s in CANCEL_PAUSES_S:
             try:
                 await self._document(cancel_request(identity))
                 break
             except NotFound:
                 await asyncio.wait({asked}, timeout=pause_s)
-            except ClientError:  # it has ended, or the daemon has
+            except ClientError:  # The attempt, or the daemon, has ended.
                 break
         asked.cancel()
         await asyncio.gather(asked, return_exceptions=True)
@@ -188,7 +188,7 @@ class Executor:
     async def _collected(
         self, paths: Sequence[str], run: Ended, hold: Callable[[int], None]
     ) -> Mapping[str, bytes]:
-        """Return those of the files asked for that the program left."""
+        """Return those of the requested files that the program left."""
         there = [path for path in paths if FOLDER + path in run.artifacts]
         hold(sum(run.artifacts[FOLDER + path] for path in there))
         return {path: await self.file(run.attempt_id, FOLDER + path) for path in there}

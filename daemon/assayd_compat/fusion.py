@@ -26,7 +26,7 @@ UNKNOWN_LANGUAGE = "no image of this daemon has the language {name!r}; use one o
 
 
 class RunCodeRequest(BaseModel):
-    """A program to run. Times are seconds; a negative memory limit is none but the profile's."""
+    """A program to run. Times are in seconds; a negative memory limit means the profile's limit."""
 
     code: str
     language: str
@@ -40,7 +40,7 @@ class RunCodeRequest(BaseModel):
 
 
 class RunJupyterRequest(BaseModel):
-    """Cells to run in one interpreter, one after the other."""
+    """Cells to run in one interpreter, in order."""
 
     cells: Annotated[list[str], Field(max_length=cells.MOST_CELLS)]
     cell_timeout: float = 0
@@ -117,7 +117,7 @@ def _program(asked: RunCodeRequest, language: Language) -> Program:
 
 
 def _files(given: dict[str, str | None]) -> dict[str, object]:
-    """Return files as a submission has them. Raises: BadRequest, for content that isn't base64."""
+    """Return files in a submission's form. Raises: BadRequest, for content that isn't base64."""
     for name, content in given.items():
         try:
             base64.b64decode(content or "", validate=True)
@@ -154,7 +154,7 @@ def _command(ended: Ended | None) -> dict[str, object] | None:
 
 
 def _return_code(ended: Ended) -> int:
-    """Return an exit code as Python's subprocess has it: a signal is negative, a limit is a kill."""
+    """Return an exit code as Python's subprocess does: a signal is negative, an exceeded limit is SIGKILL."""
     if ended.signal is not None:
         return -ended.signal_number
     if ended.exit_code is None or (ended.end is not End.EXITED and ended.exit_code == 0):

@@ -44,11 +44,11 @@ VERSION = "1.13.1"
 MOST_IN_BATCH = 20
 """Judge0's own limit."""
 KEPT = 10_000
-"""Submissions that this process keeps in memory; the oldest go first."""
+"""Maximum submissions in memory; the oldest are dropped first."""
 KEPT_BYTES = 64 * 2**20
-"""The same, by the size of programs, inputs and outputs."""
+"""Maximum bytes of programs, inputs and outputs in memory."""
 OVERHEAD_BYTES = 1024
-"""What a submission takes besides its texts."""
+"""Bytes of a submission in addition to its strings."""
 DEFAULT_FIELDS = ("stdout", "time", "memory", "stderr", "token", "compile_output", "message", "status")
 TEXTS = ("source_code", "stdin", "expected_output", "stdout", "stderr", "compile_output", "message")
 STATUSES = {
@@ -114,7 +114,7 @@ CONFIG = {
 
 
 class SubmissionRequest(BaseModel):
-    """A program and what it is expected to print. Times are seconds, memory is kilobytes."""
+    """A program and its expected output. Times are in seconds, memory is in kilobytes."""
 
     source_code: str = ""
     language_id: int
@@ -131,14 +131,14 @@ class SubmissionRequest(BaseModel):
 
     @property
     def size(self) -> int:
-        """Return about how many bytes it takes."""
+        """Return its approximate bytes."""
         return (
             len(self.source_code) + len(self.stdin or "") + len(self.expected_output or "") + OVERHEAD_BYTES
         )
 
 
 class BatchRequest(BaseModel):
-    """Several submissions; each is judged by itself."""
+    """Several submissions, each judged separately."""
 
     submissions: list[Any]
 
@@ -159,17 +159,17 @@ class Submitted:
 
     @property
     def size(self) -> int:
-        """Return about how many bytes it takes, with its output."""
+        """Return its approximate bytes, including the output."""
         last = self.result and (self.result.run or self.result.compiled)
         return self.asked.size + (len(last.stdout) + len(last.stderr) if last else 0)
 
     def begin(self) -> None:
-        """Note that the program no longer waits for a place."""
+        """Record that the program no longer waits."""
         self.begun = True
 
 
 class Submissions:
-    """The submissions of this process by token: those under way, and the newest that have ended."""
+    """The submissions of this process by token: running ones, and the latest finished ones."""
 
     def __init__(self, room: Room) -> None:
         self._room = room
@@ -200,14 +200,14 @@ class Submissions:
         return token, task
 
     def _keep(self, token: str) -> None:
-        """Keep a submission that has ended, and forget the oldest ones if they are too many."""
+        """Store a finished submission, and drop the oldest ones beyond the limits."""
         submitted = self._ended[token] = self._running.pop(token)[0]
         self._bytes += submitted.size
         while len(self._ended) > KEPT or (self._bytes > KEPT_BYTES and self._ended):
             self._bytes -= self._ended.popitem(last=False)[1].size
 
     async def describe(self, executor: Executor, token: str) -> dict[str, Any] | None:
-        """Return every field of a submission as it is now; None if the caller has none with that token."""
+        """Return the current fields of a submission; None if the caller has none with that token."""
         running = self._running.get(token)
         submitted = running[0] if running else self._ended.get(token)
         if submitted is not None and submitted.caller == executor.caller:
@@ -320,7 +320,7 @@ async def create_batch(request: Request) -> Response:
 
 
 async def show_batch(request: Request) -> Response:
-    """Return several submissions; null for a token that is unknown."""
+    """Return several submissions; null for an unknown token."""
     encoded = request.query_params.get("base64_encoded") == "true"
     fields = _fields(request)
     tokens = [token for token in request.query_params.get("tokens", "").split(",") if token]
@@ -359,7 +359,7 @@ async def _read(body: bytes, *, encoded: bool) -> tuple[SubmissionRequest, Progr
 
 
 def _checked(asked: SubmissionRequest, *, encoded: bool) -> tuple[SubmissionRequest, Program]:
-    """Return a request with its texts decoded, and its program. Raises: BadRequest."""
+    """Return a request with decoded strings, and its program. Raises: BadRequest."""
     for name in REFUSED:
         if getattr(asked, name):
             raise BadRequest(name, "isn't supported here; see docs/compat/judge0.md")
@@ -392,7 +392,7 @@ def _program(asked: SubmissionRequest, language: Language) -> Program:
 
 
 def _labels(asked: SubmissionRequest) -> dict[str, str]:
-    """Return what later answers need of a request, in the attempt itself."""
+    """Return the request's data to store in the attempt's labels for later responses."""
     number = {LANGUAGE_LABEL: str(asked.language_id)}
     if asked.expected_output is None:
         return number
@@ -400,7 +400,7 @@ def _labels(asked: SubmissionRequest) -> dict[str, str]:
 
 
 def _decoded(name: str, text: str | None) -> str | None:
-    """Return a text that came in base64. Raises: BadRequest."""
+    """Return a decoded base64 string. Raises: BadRequest."""
     if text is None:
         return None
     try:
@@ -468,13 +468,13 @@ def _status_of_run(expected: str | None, run: Ended) -> int:
 
 
 def _digest(text: str) -> str:
-    """Return what is equal for outputs that Judge0 calls equal: those that differ in trailing space alone."""
+    """Return the normalized output: Judge0 ignores trailing white space."""
     stripped = "\n".join(line.rstrip() for line in text.split("\n")).rstrip()
     return hashlib.sha256(stripped.encode()).hexdigest()
 
 
 def _fields(request: Request) -> Sequence[str]:
-    """Return the fields that the request names. Raises: BadRequest, for an unknown one."""
+    """Return the requested fields. Raises: BadRequest, for an unknown one."""
     wanted = request.query_params.get("fields", "")
     if wanted == "*":
         return sorted(FIELDS)

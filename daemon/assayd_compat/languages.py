@@ -40,14 +40,14 @@ class Language:
 
 
 LOADER = "/lib64/ld-linux-x86-64.so.2"
-"""Runs a program that a compiler wrote: submitted files have no execute bit."""
+"""Runs a compiled program, because submitted files have no execute bit."""
 
 EXECUTABLE = (
     "python3.11",
     "-ISc",
     "import os, sys; os.chmod('main', 0o700); os.execv('./main', ['./main', *sys.argv[1:]])",
 )
-"""Runs a program without a loader, which Go's compiler writes."""
+"""Runs a statically linked program, as Go's compiler writes."""
 JVM = ("-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xmx384m", "-Xss64m")
 """Options for Java programs: by default, the virtual machine chooses its heap by the memory of the host."""
 

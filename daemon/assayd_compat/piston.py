@@ -112,7 +112,7 @@ def _fits(language: Language, version: str) -> bool:
 
 
 def _content(number: int, file: PistonFile) -> object:
-    """Return a file as a submission has it. Raises: BadRequest."""
+    """Return a file in a submission's form. Raises: BadRequest."""
     if not file.name:
         raise BadRequest(f"files[{number}].name", "a further file needs a name")
     if file.encoding in {None, "utf8"}:

@@ -1,4 +1,4 @@
-"""One program as a submission, and how its attempt ended. Pure: documents in, documents out."""
+"""One program as a submission, and the end of its attempt. Pure: documents in, documents out."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class Program:
 
 
 class End(StrEnum):
-    """How a program ended, as far as other judges tell it apart."""
+    """How a program ended, in the categories of other judges."""
 
     EXITED = "exited"
-    """By itself, or by a signal that it got from the kernel."""
+    """By itself, or by a signal from the kernel."""
     TIMEOUT = "timeout"
     OUT_OF_MEMORY = "out_of_memory"
     OUTPUT_LIMIT = "output_limit"
@@ -76,12 +76,12 @@ class Ended:
 
     @property
     def succeeded(self) -> bool:
-        """Return whether it ended by itself with exit code 0."""
+        """Return whether the process exited by itself with code 0."""
         return self.end is End.EXITED and self.exit_code == 0
 
     @property
     def signal_number(self) -> int:
-        """Return the number of the signal that ended it; 0 if none did."""
+        """Return the number of the signal that ended the process; 0 if none did."""
         known = Signals.__members__.get(self.signal or "")
         return 0 if known is None else known.value
 
@@ -123,7 +123,7 @@ def execution(program: Program, policy: str, limits: Json, product: object = Non
 
 
 def interpretation(program: Program, policy: str, limits: Json) -> Json:
-    """Return the submission that hands the source to an interpreter as a file, whatever it holds."""
+    """Return the submission that passes the source to an interpreter as a file."""
     language = program.language
     start = language.run or ("python3.11", language.file)
     files = {**program.files, language.file: program.source}
@@ -142,7 +142,7 @@ def _run_submission(program: Program, policy: str, payload: Json, limits: Json) 
 
 
 def _submission(program: Program, policy: str, payload: Json, timeout_s: float | None, limits: Json) -> Json:
-    """Return a submission whose limits are those asked for, if the profile has no lower ones."""
+    """Return a submission with the requested limits, unless the profile's are lower."""
     asked = {"timeout_s": timeout_s, "unit_timeout_s": timeout_s, "memory_mb": program.memory_mb}
     tighter = {name: value for name, value in asked.items() if value is not None and 0 < value < limits[name]}
     return {
@@ -167,7 +167,7 @@ def ended(attempt: Json) -> Ended:
     if attempt["verdict"] == "error" or (execution_of is None and _first_rule(attempt).startswith("path.")):
         message = (attempt["error"] or {}).get("message") or _first_message(attempt)
         return Ended(end=End.OURS, attempt_id=identity, message=message or "The run was lost.", **times)
-    if execution_of is None:  # refused by a rule of the profile, before it ran
+    if execution_of is None:  # A rule of the profile rejected it before it ran.
         refusal = _first_message(attempt)
         return Ended(end=End.EXITED, attempt_id=identity, exit_code=1, stderr=f"{refusal}\n", **times)
     cause = execution_of["cause"]
@@ -194,7 +194,7 @@ def ended(attempt: Json) -> Ended:
 
 
 def is_not_python(attempt: Json) -> bool:
-    """Return whether an attempt was not run because its source is not valid Python."""
+    """Return whether an attempt didn't run because its source isn't valid Python."""
     return attempt["execution"] is None and _first_rule(attempt).startswith(("source.", "syntax."))
 
 

@@ -1,4 +1,4 @@
-"""Serves other machines, before a gateway: by TLS, with connections counted by address, and for tokens."""
+"""Serves other machines in front of a gateway: TLS, connection limits per address, and tokens."""
 
 from __future__ import annotations
 

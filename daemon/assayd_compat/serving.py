@@ -28,9 +28,9 @@ from assayd_compat.languages import BY_NAME
 
 CONNECTIONS = 2048
 DESCRIPTORS = 8192
-"""A connection has one, a program under way another one."""
+"""Descriptors: one per connection, and one per running program."""
 GRACE_S = 10
-"""How long to wait for programs under way at the end."""
+"""Seconds to wait for running programs at shutdown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +188,7 @@ def _listen_at(path: Path) -> socket.socket:
 
 
 def _answers(path: Path) -> bool:
-    """Return whether a process listens at a socket; one that a process left behind may be replaced."""
+    """Return whether a process listens on a socket; a stale socket can be replaced."""
     with socket.socket(socket.AF_UNIX) as asking:
         try:
             asking.connect(str(path))
@@ -198,7 +198,7 @@ def _answers(path: Path) -> bool:
 
 
 def _raise_descriptors() -> None:
-    """Let this process have as many descriptors as it needs, if its hard limit allows that many."""
+    """Raise the limit of descriptors as far as needed, and as the hard limit allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(DESCRIPTORS, hard)), hard))
 

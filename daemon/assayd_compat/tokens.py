@@ -1,4 +1,4 @@
-"""Demands a token of callers on other machines; the gateway judges it."""
+"""Requires a token from callers on other machines; the gateway validates it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assayd_client.errors import ClientError
 from assayd_compat.bodies import answer, executor_of, token_of
 
 OPEN = frozenset({"/healthz"})
-"""Paths that need no token, so that a load balancer can ask."""
+"""Paths without a token, for load balancers."""
 GOOD_S = 60.0
 """How long a good token lets new connections stay; the gateway judges each request anyway."""
 MOST_GOOD = 1024
@@ -21,7 +21,7 @@ CHALLENGE = {"WWW-Authenticate": 'Bearer realm="assayd"'}
 
 
 class OnlyTokens:
-    """Refuses requests without a token that the gateway accepts, with 401, before their bodies are read."""
+    """Rejects requests without a valid token with 401, before their bodies are read."""
 
     def __init__(self, app: ASGIApp, *, shown: str) -> None:
         """`shown` is where a connection's state has what to call when it has sent a good token."""
@@ -30,7 +30,7 @@ class OnlyTokens:
         self._good: OrderedDict[bytes, float] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
+        """Pass a request on, or reject it."""
         if scope["type"] != "http" or scope["path"] in OPEN:
             await self._app(scope, receive, send)
             return

@@ -1,5 +1,6 @@
-"""The console: pages in a browser, for one person, on a loopback address.
+"""The web console: pages for one user, on a loopback address.
 
-It asks the daemon over its socket as the user who started it, through the client library: what it shows,
-`assay` and the API can show too. `serving` starts it, `guard` decides who is answered, `pages` says what.
+It asks the daemon over its socket, through the client library, as the user who started it: everything that it
+shows is also available from `assay` and the API. `serving` starts it, `guard` controls access, `pages` has
+the pages.
 """

@@ -1,4 +1,4 @@
-"""Put the console together: pages behind the guard, the login, and what is shown of an error."""
+"""Assembles the console: pages behind the guard, the login, and error pages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ USED_LINK = (
     "terminal of `assay console`.\n"
 )
 STATUS = {"usage": 400, "invalid": 400, "too_large": 413}
-"""Of errors that are found before the daemon is asked."""
+"""Statuses of errors that are found without asking the daemon."""
 
 PAGES = (
     attempts,
@@ -65,13 +65,13 @@ def build(
     *,
     after_login: Callable[[], None] | None = None,
 ) -> ASGIApp:
-    """Return the console as an application.
+    """Return the console as an ASGI application.
 
     Args:
-        daemon: whom it asks.
-        sessions: who is logged in.
-        hosts: what `Host` may say, e.g. ``127.0.0.1:8737``.
-        after_login: is called at each login.
+        daemon: the daemon to ask.
+        sessions: the login sessions.
+        hosts: allowed values of `Host`, e.g. ``127.0.0.1:8737``.
+        after_login: called at each login.
     """
 
     @asynccontextmanager
@@ -128,7 +128,7 @@ async def _login_page(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    """Show an error of ours or of the daemon's."""
+    """Return the page for an error of the console or the daemon."""
     error = cast("AssaydError", error)
     status = getattr(error, "status", 0) or STATUS.get(error.code, 502)
     if "hx-request" in request.headers:

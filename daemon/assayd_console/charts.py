@@ -1,6 +1,6 @@
-"""Pictures as SVG, made here: a few rectangles and lines need no script in the browser, and no library.
+"""Charts as SVG: a few rectangles and lines need neither a browser script nor a library.
 
-Colours come from the page's style sheet by class; `standalone` puts them into a picture that is a file.
+The page's style sheet sets colors by class; `standalone` embeds them for a separate file.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ text{font:13px sans-serif;fill:#1a1d21}.dim{fill:#57606a}
 """
 LINK = re.compile(r"</?a\b[^>]*>")
 WIDTH = 480
-"""Fits a phone without text that is too small."""
+"""Pixels; fits a phone without tiny text."""
 ROW = 40
 CELL = 14
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """One bar of a chart: a name, a number, and where it leads."""
+    """One bar of a chart: its name, its number, and its link."""
 
     name: str
     number: float
@@ -37,7 +37,7 @@ class Bar:
 
 
 def bars(rows: Sequence[Bar], *, title: str, of: int = 0, width: int = WIDTH) -> Markup:
-    """Return horizontal bars below their names; with `of`, each has its share of that number."""
+    """Return horizontal bars below their names; with `of`, their lengths are shares of that number."""
     most = max((row.number for row in rows), default=0) or 1
     room = width - 110
     parts = []
@@ -58,7 +58,7 @@ def bars(rows: Sequence[Bar], *, title: str, of: int = 0, width: int = WIDTH) ->
 
 
 def stacked(spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width: int = WIDTH) -> Markup:
-    """Return verdicts over time: a column per span, and the share that was validated as a line."""
+    """Return verdicts over time: a column per bucket, and the share of validated attempts as a line."""
     height, base = 212, 150
     most = max((sum(counts.values()) for _, counts in spans), default=0) or 1
     step = (width - 60) / max(len(spans), 1)
@@ -83,7 +83,7 @@ def stacked(spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width
             line.append(
                 f"{left + step / 2:.1f},{base - (base - 20) * counts.get('validated', 0) / total:.1f}"
             )
-    line *= 2 if len(line) == 1 else 1  # a single point is a dot
+    line *= 2 if len(line) == 1 else 1  # A single point becomes a dot.
     parts.append(Markup('<polyline class="line" points="{}"/>').format(" ".join(line)))
     if spans:
         parts.append(Markup('<text class="dim" x="40" y="{}">{}</text>').format(base + 18, spans[0][0]))
@@ -100,7 +100,7 @@ def stacked(spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width
 
 
 def grid(cells: Iterable[tuple[str, str, str]], *, title: str, width: int = WIDTH) -> Markup:
-    """Return one cell per item: its verdict, what the pointer is told, and where it leads."""
+    """Return one cell per item: its verdict, its tooltip, and its link."""
     columns = width // CELL
     parts, count = [], 0
     for count, (verdict, said, href) in enumerate(cells, 1):
@@ -146,7 +146,7 @@ def columns(runs: Sequence[tuple[str, float | None, str]], *, title: str, width:
 
 
 def standalone(picture: Markup) -> bytes:
-    """Return a picture as a file of its own: with its colours, without links."""
+    """Return a chart as a separate SVG file: with its colors, without links."""
     head, _, rest = str(picture).partition(">")
     return f'{head} xmlns="http://www.w3.org/2000/svg"><style>{STYLE}</style>{LINK.sub("", rest)}'.encode()
 
@@ -177,7 +177,7 @@ def short(text: str, most: int) -> str:
 def picture(parts: Iterable[Markup], title: str, width: float, height: float) -> Markup:
     """Return a picture of these parts; its title is for screen readers."""
     inner = Markup("").join(parts)
-    role = "group" if "<a " in inner else "img"  # what is an image has nothing in it that can be pressed
+    role = "group" if "<a " in inner else "img"  # An element with the role img must not contain links.
     return Markup(
         '<svg class="chart" viewBox="0 0 {} {}" width="{}" height="{}" role="{}" aria-label="{}">{}</svg>'
     ).format(width, height, width, height, role, escape(title), inner)

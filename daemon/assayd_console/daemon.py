@@ -1,4 +1,4 @@
-"""The daemon as the pages ask it: JSON objects, and streams of them. Raises ClientError."""
+"""The pages' access to the daemon: JSON objects, and streams of them. Raises ClientError."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from assayd_client import AsyncClient, Document, StreamEvent, requests
 from assayd_client.requests import ClientRequest
 
 KEPT_S = 60.0
-"""How long kinds and profiles are kept: they are large, and change at a reload only."""
+"""Seconds for which kinds and profiles are cached: they are large, and change only at a reload."""
 
 
 class ConsoleDaemon:
@@ -24,24 +24,24 @@ class ConsoleDaemon:
         self._kinds: tuple[float, list[Document]] | None = None
 
     async def ask(self, request: ClientRequest[Any]) -> Document:
-        """Return the JSON object that the answer is."""
+        """Return a response's JSON object."""
         document: Document = json.loads(await self._client.send_for_content(request))
         return document
 
     async def fetch(self, request: ClientRequest[Any]) -> bytes:
-        """Return the answer as it is."""
+        """Return a response's bytes."""
         return await self._client.send_for_content(request)
 
     def events(self, request: ClientRequest[StreamEvent]) -> AsyncIterator[StreamEvent]:
-        """Return the events of the answer, as they come."""
+        """Yield the events of a response as they arrive."""
         return self._client.send_for_events(request)
 
     def lines(self, request: ClientRequest[Any]) -> AsyncIterator[Document]:
-        """Return the JSON objects that the lines of the answer are, as they come."""
+        """Yield the JSON objects in the lines of a response as they arrive."""
         return self._client.send_for_lines(replace(request, reads=None))
 
     async def kinds(self) -> list[Document]:
-        """Return all kinds, by name."""
+        """Return all kinds, sorted by name."""
         if self._kinds is None or self._clock() - self._kinds[0] > KEPT_S:
             found = (await self.ask(requests.kinds()))["kinds"]
             self._kinds = (self._clock(), sorted(found, key=lambda kind: str(kind["kind"])))

@@ -1,4 +1,4 @@
-"""The fields of a form, made from a JSON schema: values, lists of lines, rows with a field per property."""
+"""Form fields from a JSON schema: values, lists of lines, rows with a field per property."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from assayd.errors import RequestError
 from assayd_client import Document
 
 LONG = frozenset({"code", "content", "stdin"})
-"""Strings of many lines."""
+"""String properties with several lines."""
 UNITS = {"_s": "seconds", "_ms": "milliseconds", "_mb": "MiB"}
 FILE = {"properties": {"name": {"type": "string"}, "content": {"type": "string"}}, "required": ["name"]}
 """A row of an object that maps names to strings."""
@@ -21,9 +21,9 @@ class FormField:
     """One field of a form.
 
     Attributes:
-        name: what the browser sends it as, e.g. ``payload.steps.0.content``.
+        name: the form parameter, e.g. ``payload.steps.0.content``.
         form: `text`, `lines`, `json`, `line`, `number`, `choice` or `rows`.
-        rows: the fields of each row, of a field that has rows; the last row is empty.
+        rows: the fields of each row if `form` is `rows`; the last row is empty.
     """
 
     name: str
@@ -36,12 +36,12 @@ class FormField:
 
     @property
     def label(self) -> str:
-        """Return the name of the property."""
+        """Return the property's name."""
         return self.name.rpartition(".")[2]
 
 
 def fields_of(schema: Document, typed: Mapping[str, str], at: str = "payload") -> list[FormField]:
-    """Return the fields of an object with what was typed, under the names that `typed_of` gives them."""
+    """Return the fields of an object with their values, under the names that `typed_of` uses."""
     return [
         _field(f"{at}.{name}", _Shape(name, described, schema), typed, name in schema.get("required", ()))
         for name, described in schema["properties"].items()
@@ -63,7 +63,7 @@ def typed_of(schema: Document, value: Mapping[str, object], at: str = "payload")
 
 
 def value_of(schema: Document, typed: Mapping[str, str], at: str = "payload") -> dict[str, object]:
-    """Return the object that was typed, without its empty fields.
+    """Return the object of a form, without its empty fields.
 
     Raises: RequestError ``invalid``, with the field.
     """
@@ -81,7 +81,7 @@ def value_of(schema: Document, typed: Mapping[str, str], at: str = "payload") ->
 
 
 class _Shape:
-    """How a property is typed."""
+    """The input form of a property."""
 
     def __init__(self, name: str, described: Document, schema: Document) -> None:
         self._defs = schema.get("$defs", {})
@@ -93,7 +93,7 @@ class _Shape:
         self.form = self._form(name, items)
 
     def _resolved(self, described: Document) -> Document:
-        """Return a schema without its reference, and without null as the alternative."""
+        """Return a schema with its reference resolved, and without null as an alternative."""
         options = [each for each in described.get("anyOf", ()) if each.get("type") != "null"]
         if len(options) == 1:
             return {**described, **self._resolved(options[0])}
@@ -154,14 +154,14 @@ def _help(place: str, form: str, described: Document) -> Iterator[str]:
 
 
 def _rows_of(value: object) -> Sequence[Mapping[str, object]] | None:
-    """Return what rows hold; None for a value that rows can't hold, e.g. a file that isn't text."""
+    """Return the rows of a value; None for a value that rows can't represent, e.g. a file that isn't text."""
     if isinstance(value, dict) and all(isinstance(each, str) for each in value.values()):
         return [{"name": name, "content": text} for name, text in value.items()]
     return value if isinstance(value, list) else None
 
 
 def _numbers(place: str, typed: Mapping[str, str]) -> list[int]:
-    """Return the numbers of the rows that were typed."""
+    """Return the numbers of the submitted rows."""
     begin = f"{place}."
     found = {name[len(begin) :].partition(".")[0] for name in typed if name.startswith(begin)}
     return sorted(int(number) for number in found if number.isascii() and number.isdigit())

@@ -1,4 +1,4 @@
-"""What a browser sends: one form, URL-encoded, of a bounded size."""
+"""Reads a browser's form: URL-encoded, of limited size."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from starlette.requests import Request
 from assayd.errors import RequestError
 
 BODY_BYTES = 48 * 2**20
-"""A submission of the largest body that the daemon takes, each byte of it in three."""
+"""Maximum bytes: the daemon's largest body, with each byte encoded as three."""
 MOST_FIELDS = 1000
 
 
 async def read_form(request: Request) -> Mapping[str, str]:
-    """Return the fields of a form; of a name that comes twice, the last. Raises: RequestError."""
+    """Return the fields of a form; the last one wins if a name repeats. Raises: RequestError."""
     if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
         raise RequestError("invalid", "a form must be application/x-www-form-urlencoded")
     body = bytearray()
@@ -29,5 +29,5 @@ async def read_form(request: Request) -> Mapping[str, str]:
         )
     except (UnicodeDecodeError, ValueError) as error:
         raise RequestError("invalid", f"the form can't be read: {error}") from error
-    # A browser sends every line end of a text as two characters.
+    # Browsers send CRLF line endings.
     return {name: value.replace("\r\n", "\n") for name, value in pairs}

@@ -1,9 +1,9 @@
-"""Who is answered, and what every answer carries. Nothing of the console is reached past it.
+"""Access control and response headers. Every request to the console passes through the guard.
 
-In this order: the address in `Host` is ours (a name that was rebound to loopback is not), a change comes from
-one of our own pages, and there is a session, except for the login and the files that it needs.
+It checks, in this order: `Host` is the console's address (a name rebound to loopback isn't), a change comes
+from one of the console's own pages, and a session exists, except for the login and its files.
 
-Who is logged in: a token that can be used once becomes a session that a cookie carries.
+A login redeems a one-time token for a session, which a cookie carries.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 TOKEN_BYTES = 32
 LASTS_S = 12 * 3600
-"""How long a session lasts."""
+"""Seconds until a session ends."""
 MOST = 16
-"""Sessions at once; the oldest ends for one more."""
+"""Maximum sessions; the oldest ends when another begins."""
 
 
 class Sessions:
-    """Tokens that wait for their one use, and the sessions that came of others. Kept in memory alone."""
+    """The unused login tokens and the sessions, kept only in memory."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -33,12 +33,12 @@ class Sessions:
         self._ends: dict[str, float] = {}
 
     def offer(self) -> str:
-        """Return a new token; one that was offered before and not used is void."""
+        """Return a new token; an earlier unused one becomes invalid."""
         self._token = secrets.token_urlsafe(TOKEN_BYTES)
         return self._token
 
     def redeem(self, token: str) -> str | None:
-        """Return a session for the token that was offered, once; None for anything else."""
+        """Return a session for the offered token, once; None for any other token."""
         if not self._token or not secrets.compare_digest(token.encode(), self._token.encode()):
             return None
         self._token = ""
@@ -47,7 +47,7 @@ class Sessions:
         return session
 
     def knows(self, session: str) -> bool:
-        """Return whether a cookie's session is one of ours and has not ended."""
+        """Return whether a cookie's session exists and hasn't ended."""
         wanted = session.encode()
         found = [end for each, end in self._ends.items() if secrets.compare_digest(each.encode(), wanted)]
         return bool(found) and found[0] > self._clock()
@@ -61,14 +61,14 @@ COOKIE = "assay_console"
 LOGIN = "/login"
 STATIC = "/static/"
 KEPT = "private, max-age=86400"
-"""For the console's own files: pages name them with the version, so a new version loads new ones."""
+"""Caching of the console's own files: pages request them by version, so a new version loads new files."""
 READING = frozenset({"GET", "HEAD"})
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",  # with no-referrer, forms would come from the origin "null"
+    "Referrer-Policy": "same-origin",  # With no-referrer, forms would have the origin "null".
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
@@ -76,13 +76,13 @@ HEADERS = {
 
 
 class ConsoleGuard:
-    """Refuses what is not the one user's own browser on one of our pages.
+    """Rejects requests that don't come from the user's own browser on one of the console's pages.
 
     Args:
-        app: what is guarded.
-        sessions: who is logged in.
-        hosts: what `Host` may say.
-        login: the page for those who are not.
+        app: the guarded application.
+        sessions: the login sessions.
+        hosts: allowed values of `Host`.
+        login: the page for requests without a session.
     """
 
     def __init__(self, app: ASGIApp, *, sessions: Sessions, hosts: frozenset[str], login: ASGIApp) -> None:
@@ -92,7 +92,7 @@ class ConsoleGuard:
         self._login = login
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or hand it on."""
+        """Answer a request, or pass it on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

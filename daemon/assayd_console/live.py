@@ -1,6 +1,7 @@
-"""Pages that change while they are open: server-sent events, each a piece of a page.
+"""Live pages: server-sent events, each with a fragment of a page.
 
-What is shown follows what happens, but no faster than a person reads: news that comes together is one piece.
+Fragments follow the daemon's events, but no faster than a person reads: events that arrive together are
+combined into one fragment.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from assayd_client.cli.terminal import plain
 
 HEARTBEAT_S = 20.0
 PAUSE_S = 0.4
-"""Between two pieces of one page."""
+"""Seconds between two fragments of a page."""
 
 Tell = Callable[[str, str], Awaitable[None]]
-"""Sends a piece of a page under a name."""
+"""Sends a named fragment of a page."""
 
 
 class LivePage(Response):
-    """An answer that lasts until `produce` ends or the browser has gone."""
+    """A response that lasts until `produce` ends or the browser disconnects."""
 
     media_type = "text/event-stream"
 
@@ -37,7 +38,7 @@ class LivePage(Response):
         self._produce = produce
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send pieces and heartbeats side by side."""
+        """Send fragments and heartbeats concurrently."""
 
         async def tell(name: str, text: str) -> None:
             await send(_chunk(message(name, text)))
@@ -53,16 +54,16 @@ class LivePage(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _run(self, tell: Tell) -> None:
-        await tell("lost", "")  # clears what an earlier connection said
+        await tell("lost", "")  # Clears the message of an earlier connection failure.
         try:
             await self._produce(tell)
-        except* ClientError as errors:  # the browser connects again by itself
+        except* ClientError as errors:  # The browser reconnects by itself.
             message = plain(str(errors.exceptions[0]))
             await tell("lost", str(escape(f"No answer since {datetime.now(UTC):%H:%M:%S} UTC: {message}")))
 
 
 def message(name: str, text: str) -> bytes:
-    """Return one event; a browser takes a carriage return for the end of a line."""
+    """Return one event. Browsers treat a carriage return as a line end."""
     lines = text.replace("\r", "&#13;").split("\n")
     return f"event: {name}\n{''.join(f'data: {line}' + chr(10) for line in lines)}\n".encode()
 
@@ -74,7 +75,7 @@ async def follow(
     *,
     pause_s: float = PAUSE_S,
 ) -> None:
-    """Take every event as it comes, and show what they came to now and then, and at the end."""
+    """Consume events as they arrive; show the combined state at intervals and at the end."""
     news = asyncio.Event()
 
     async def read() -> None:

@@ -1,4 +1,4 @@
-"""The daemon's figures, looked at every few seconds while a page shows them, once for all open pages."""
+"""Samples the daemon's figures every few seconds while any page shows them, once for all pages."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from assayd_console.daemon import ConsoleDaemon
 
 EVERY_S = 5.0
 HOUR_EVERY_S = 30.0
-"""How old the counts of the last hour may be: the database counts them."""
+"""Maximum age in seconds of the last hour's counts, which need a database query."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """The daemon at one moment, and since the look before; `hour` is what attempts of an hour came to."""
+    """The daemon's figures at one moment, and since the previous sample; `hour` summarizes the last hour."""
 
     at: datetime
     span: Span
@@ -27,7 +27,7 @@ class Look:
 
 
 class Pulse:
-    """Looks at the daemon for whoever asks; who asks within a moment of another gets the same look."""
+    """Samples the daemon on demand; requests at about the same time share a sample."""
 
     def __init__(self, daemon: ConsoleDaemon, clock: Callable[[], float] = time.monotonic) -> None:
         self._daemon = daemon
@@ -38,7 +38,7 @@ class Pulse:
         self._hour: tuple[float, Document] | None = None
 
     async def look(self) -> Look:
-        """Return a look that is not old. Raises: ClientError."""
+        """Return a recent sample. Raises: ClientError."""
         async with self._turn:
             if self._look is None or self._clock() - self._look.span.now.taken_s >= EVERY_S * 0.9:
                 self._look = await self._fresh()
@@ -46,7 +46,7 @@ class Pulse:
 
     @property
     def answered_at(self) -> datetime | None:
-        """Return when the daemon last answered, or None."""
+        """Return the time of the daemon's last answer, or None."""
         return None if self._look is None else self._look.at
 
     async def _fresh(self) -> Look:

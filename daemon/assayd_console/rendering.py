@@ -1,4 +1,4 @@
-"""Templates: where they are, what they may call, and how a page is made of one."""
+"""Templates: their folder, their functions, and rendering."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 
 @cache
 def environment() -> Environment:
-    """Return the templates' environment: all text is escaped, an unknown name is an error."""
+    """Return the template environment: all text is escaped, and unknown names are errors."""
     made = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
@@ -46,17 +46,17 @@ def environment() -> Environment:
 
 
 def show_cluster() -> None:
-    """Have the menu lead to the nodes of a cluster, from now on."""
+    """Add the nodes of a cluster to the menu permanently."""
     environment().globals["cluster"] = True
 
 
 def fragment(template: str, **values: object) -> str:
-    """Return a template with these values."""
+    """Render a template with these values."""
     return environment().get_template(template).render(values)
 
 
 def picture_file(picture: Markup, name: str, query: QueryParams) -> Response:
-    """Return a picture as a file to be kept; with ``?shown`` as one that a page of ours may draw from."""
+    """Return a chart as a download; with ``?shown``, as an image for the console's pages."""
     drawn_from = "shown" in query
     headers = {} if drawn_from else {"Content-Disposition": f'attachment; filename="{name}.svg"'}
     media_type = "image/svg+xml" if drawn_from else "application/octet-stream"
@@ -64,5 +64,5 @@ def picture_file(picture: Markup, name: str, query: QueryParams) -> Response:
 
 
 def page(template: str, *, status: int = 200, **values: object) -> HTMLResponse:
-    """Return a page."""
+    """Render a page."""
     return HTMLResponse(fragment(template, **values), status_code=status)

@@ -1,4 +1,4 @@
-"""Starts the console on a loopback port, and says where: by a link that logs one browser in."""
+"""Starts the console on a loopback port, and prints a link that logs one browser in."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from assayd_console.guard import Sessions
 ADDRESS = "127.0.0.1"
 CONNECTIONS = 64
 GRACE_S = 1
-"""How long the end waits for open pages."""
+"""Seconds that the shutdown waits for open pages."""
 
 
 def serve(daemon: Target, *, port: int, link_file: Path | None) -> None:
-    """Serve until the program is ended. Raises: RequestError ``usage``, for a port that is taken."""
+    """Serve until the program ends. Raises: RequestError ``usage``, if the port is taken."""
     sessions = Sessions()
     with listen(port) as listener:
         taken = listener.getsockname()[1]
         links = Links(sessions, taken, link_file)
-        hosts = frozenset({f"{ADDRESS}:{taken}"})  # never localhost: ::1 may be another user's
+        hosts = frozenset({f"{ADDRESS}:{taken}"})  # Never localhost, because ::1 may belong to another user.
         app = build(
             ConsoleDaemon(AsyncClient(daemon)),
             sessions,
@@ -55,9 +55,9 @@ def serve(daemon: Target, *, port: int, link_file: Path | None) -> None:
         if link_file is None and sys.stdin.isatty():
             signal.signal(
                 signal.SIGTTIN, signal.SIG_IGN
-            )  # in the background, reading fails: it doesn't stop us
+            )  # In the background, reading fails, but must not stop the program.
             threading.Thread(target=links.renew_on_enter, daemon=True).start()
-        signal.signal(signal.SIGTERM, _end)  # which the server passes on when it has stopped
+        signal.signal(signal.SIGTERM, _end)  # The server re-raises the signal after its shutdown.
         try:
             uvicorn.Server(config).run(sockets=[listener])
         finally:
@@ -65,7 +65,7 @@ def serve(daemon: Target, *, port: int, link_file: Path | None) -> None:
 
 
 class Links:
-    """The link that logs in: printed, again on Enter, or kept in a file and renewed after each use."""
+    """The login link: printed and renewed on Enter, or written to a file and renewed after each use."""
 
     def __init__(self, sessions: Sessions, port: int, file: Path | None) -> None:
         self._sessions = sessions
@@ -73,7 +73,7 @@ class Links:
         self._file = file
 
     def renew(self) -> None:
-        """Make a link, and print or write it."""
+        """Create a link, and print or write it."""
         link = f"http://{ADDRESS}:{self._port}/#{self._sessions.offer()}"
         if self._file is not None:
             _write(self._file, link)
@@ -83,13 +83,13 @@ class Links:
             )
 
     def renew_on_enter(self) -> None:
-        """Make a link for each line that is typed."""
-        with suppress(OSError):  # the terminal has gone, or this runs in its background
+        """Create a link for each entered line."""
+        with suppress(OSError):  # The terminal is gone, or the program runs in the background.
             for _ in sys.stdin:
                 self.renew()
 
     def forget(self) -> None:
-        """Remove the file: its link leads nowhere."""
+        """Remove the file, because its link has become invalid."""
         if self._file is not None:
             self._file.unlink(missing_ok=True)
 
@@ -99,7 +99,7 @@ def _end(_: int, __: FrameType | None) -> None:
 
 
 def listen(port: int) -> socket.socket:
-    """Return a listening socket: whoever uses the link before the server runs waits. Raises: RequestError."""
+    """Return a listening socket: early requests wait for the server. Raises: RequestError."""
     listener = socket.socket(socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -113,7 +113,7 @@ def listen(port: int) -> socket.socket:
 
 
 def _write(file: Path, link: str) -> None:
-    """Write the link for its owner alone; whoever reads the file sees a whole one. Raises: RequestError."""
+    """Write the link atomically, readable by its owner only. Raises: RequestError."""
     fresh = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         fresh.unlink(missing_ok=True)

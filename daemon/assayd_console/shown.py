@@ -1,7 +1,7 @@
-"""Text of guests as a page shows it: escaped by the templates, and made visible here.
+"""Displays guest text safely: templates escape it, and this module makes invisible characters visible.
 
-Every value that a template prints goes through `plain` first, so that none can be forgotten: what controls
-a terminal, reorders text or hides it stands there as its code. `marked` sets the codes apart as well.
+Every value that a template prints passes through `plain`, so that none can be forgotten: characters that
+control terminals, reorder text or hide it appear as their codes. `marked` also highlights these codes.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from markupsafe import Markup, escape
 from assayd_client.cli.terminal import UNSAFE, duration, plain
 
 LINE_CHARS = 2000
-"""Characters of one line; the rest is counted."""
+"""Maximum characters of one line; the rest is counted."""
 TEXT_CHARS = 64_000
-"""Of one text on a page."""
+"""Maximum characters of one text on a page."""
 UNSAFE_RUNS = re.compile(f"{UNSAFE.pattern}+")
 CODE = Markup('<span class="code">{}</span>')
 
 
 def finalize(value: object) -> object:
-    """Return what a template prints: nothing for None, foreign text made harmless, markup as it is."""
+    """Return the printed form of a template value: "" for None, safe text, markup unchanged."""
     if value is None:
         return ""
     return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def marked(text: str) -> Markup:
-    """Return text whose codes for what is not shown are set apart from what only looks like them."""
+    """Return text in which the codes of invisible characters differ from text that looks like them."""
     pieces, end = [], 0
     for match in UNSAFE_RUNS.finditer(text):
         pieces += [escape(text[end : match.start()]), CODE.format(plain(match[0]))]
@@ -40,7 +40,7 @@ def marked(text: str) -> Markup:
 
 
 def cut_lines(text: str) -> str:
-    """Return text without the ends of its very long lines and its own, which say how long they are."""
+    """Truncate very long lines and the whole text, with the number of omitted characters."""
     shown = "\n".join(_cut(line) for line in text[:TEXT_CHARS].split("\n"))
     if len(text) <= TEXT_CHARS:
         return shown
@@ -54,17 +54,17 @@ def _cut(line: str) -> str:
 
 
 def as_json(value: object) -> str:
-    """Return a value as JSON text for people."""
+    """Return a value as readable JSON text."""
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def took(milliseconds: float | None) -> str:
-    """Write a duration; a dash for none."""
+    """Return a duration as text; a dash for None."""
     return "–" if milliseconds is None else duration(milliseconds)
 
 
 def size(number: float | None) -> str:
-    """Write a number of bytes; a dash for none."""
+    """Return a size in bytes as text; a dash for None."""
     if number is None:
         return "–"
     for unit in ("B", "KiB", "MiB"):
@@ -75,7 +75,7 @@ def size(number: float | None) -> str:
 
 
 def user(uid: int) -> str:
-    """Write a user's number, with the name if this host knows it."""
+    """Return a user id as text, with the name if this host knows it."""
     try:
         return f"{uid} ({pwd.getpwuid(uid).pw_name})"
     except KeyError:
@@ -83,16 +83,16 @@ def user(uid: int) -> str:
 
 
 def moment(at: str | None) -> str:
-    """Write a time of a document to the second; a dash for none."""
+    """Return a time to the second as text; a dash for None."""
     return f"{at[:10]} {at[11:19]}Z" if at else "–"
 
 
 def short_moment(at: str) -> str:
-    """Write a time: of today the time alone, of another day the date and the minute."""
+    """Return the time only for today, date and minute for other days."""
     today = f"{datetime.now(UTC):%Y-%m-%d}"
     return f"{at[11:19]}" if at[:10] == today else f"{at[:10]} {at[11:16]}"
 
 
 def labels_text(labels: dict[str, str]) -> str:
-    """Write labels as filters take them."""
+    """Return labels in the form of filters."""
     return " ".join(f"{key}={value}" for key, value in sorted(labels.items()))

@@ -1,4 +1,4 @@
-"""What was submitted, text by text, with the findings at their lines."""
+"""The texts of a submission, with the findings at their lines."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from assayd_client.cli.report import Origin
 from assayd_console.shown import LINE_CHARS, TEXT_CHARS
 
 AROUND = 6
-"""Lines around a finding, if the source is too long to be shown whole."""
+"""Lines to show around a finding if the source is too long."""
 MOST_LINES = 400
-"""Lines of a source that is shown whole."""
+"""Maximum lines of a source that is shown completely."""
 RANK = {"error": 0, "warning": 1, "info": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLine:
-    """A line of a source; `number` 0 stands for lines that are left out, and `text` says how many."""
+    """A line of a source; `number` 0 marks omitted lines, and `text` gives their number."""
 
     number: int
     text: str
@@ -28,7 +28,7 @@ class SourceLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownSource:
-    """One text of a submission. `findings` are those that no line of it shows."""
+    """One text of a submission. `findings` are those without a shown line."""
 
     name: str
     lines: Sequence[SourceLine]
@@ -36,12 +36,12 @@ class ShownSource:
 
     @property
     def has_findings(self) -> bool:
-        """Return whether there is something to see in it."""
+        """Return whether the text has any findings."""
         return bool(self.findings) or any(line.findings for line in self.lines)
 
 
 def texts_of(payload: Mapping[str, object]) -> dict[str, str]:
-    """Return the texts of a payload, by the name that findings call them."""
+    """Return the texts of a payload, by their names in findings."""
     texts: dict[str, str] = {}
     if isinstance(code := payload.get("code"), str):
         texts["code"] = code
@@ -114,7 +114,7 @@ def _lines(lines: Sequence[str], placed: Mapping[int, list[Document]]) -> Iterat
 
 
 def _shown(count: int, placed: Mapping[int, list[Document]]) -> frozenset[int]:
-    """Return which lines are shown: all, or the first ones and those around findings."""
+    """Return the lines to show: all, or the first ones and those around findings."""
     if count <= MOST_LINES:
         return frozenset(range(1, count + 1))
     near = {line for number in placed for line in range(number - AROUND, number + AROUND + 1)}

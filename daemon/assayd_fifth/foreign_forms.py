@@ -77,7 +77,7 @@ _ROWS: Sequence[_Row] = (
          "Store the value after it: `variable {3} {2} {3} !`.", r"\1variable \3 \2 \3 !"),
     _row(rf"^(\s*){_NAME}\s*:?=\s*(\S+?)\s*;?\s*$", "`=` compares; it doesn't assign.",
          "Store a value with `!`: `{3} {2} !`.", r"\1\3 \2 !"),
-    _row(rf"^(\s*)(\S+)\s+(?:->|=>|to)\s+{_NAME}\s*$", "`->` doesn't store a value in Fifth.",
+    _row(rf"^(\s*)(\S+)\s+(?:->|=>)\s+{_NAME}\s*$", "`->` doesn't store a value in Fifth.",
          "Store a value with `!`: `{2} {3} !`.", r"\1\2 \3 !"),
     _row(rf"(?<!\S){_NAME}\s*\+=\s*(\S+?)(?=\s|$)", "`+=` doesn't exist in Fifth.",
          "Add to a variable with `+!`: `{2} {1} +!`.", r"\2 \1 +!"),

@@ -1,8 +1,9 @@
-r"""Says what to do about a step that failed without a message, ran too long, or misses a file.
+"""Suggests remedies for a step that failed without a message, timed out, or misses a file.
 
     (status 1, and nothing written)     grep in line 2 ends with 1 when no line matches: …
 
-If a step wrote nothing, the commands that end with 1 as an answer are named. `messages.py` explains messages.
+For a step without output, it names the commands that use exit code 1 as an answer. `messages.py` explains
+messages.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _LOOPS = re.compile(r"(?:^|[;&|({]|\b(?:then|do|else)\b)\s*(while|until)\b")
 
 
 def advice_on_silence(content: str) -> tuple[str, int | None]:
-    """Return what to say of a bash step that failed and wrote nothing, and its line where one is likely."""
+    """Return the advice for a bash step that failed without output, and the likely line, if any."""
     named = [
         (number, found[1])
         for number, line in enumerate(content.split("\n"), 1)
@@ -57,7 +58,7 @@ def advice_on_silence(content: str) -> tuple[str, int | None]:
 
 
 def _field_of_awk(content: str) -> tuple[int, str] | None:
-    """Return line and name of a shell variable that an awk program in single quotes takes for a field."""
+    """Return line and name of a shell variable that a single-quoted awk program would treat as a field."""
     lines = content.split("\n")[:_MOST_LINES]
     names = {found[1] for line in lines if (found := _ASSIGNED.match(line)) is not None}
     for number, line in enumerate(lines, 1):
@@ -69,7 +70,7 @@ def _field_of_awk(content: str) -> tuple[int, str] | None:
 
 
 def advice_on_exit(content: str, status: int | None) -> str:
-    """Name the lines in which a bash step itself ends with the status that it had; nothing for none."""
+    """Return the lines that end a bash step with its own exit code, as advice; empty if none do."""
     exits = re.compile(rf"\bexit {status}\b")
     lines = [n for n, line in enumerate(content.split("\n"), 1) if status and exits.search(line)]
     shown = ", ".join(map(str, lines[:_MOST_NAMED]))
@@ -82,7 +83,7 @@ _MOST_CHARS = 1000
 
 
 def advice_on_time(content: str) -> tuple[str | None, int | None]:
-    """Return which loops a bash step has that may not end, and the line of the only one."""
+    """Return the advice about potentially endless loops of a bash step, and the line of the only one."""
     lines = [number for number, line in enumerate(content.split("\n"), 1) if _LOOPS.search(line)]
     if not lines:
         return None, None
@@ -95,7 +96,7 @@ def advice_on_time(content: str) -> tuple[str | None, int | None]:
 
 
 def advice_on_path(message: str, others: Sequence[str]) -> str | None:
-    """Return the file that was meant by one that is not there: a name of the submission that is near."""
+    """Return the submitted file with a name similar to a missing one, or None."""
     found = _PATH.search(message)
     if found is None:
         return None
@@ -105,7 +106,7 @@ def advice_on_path(message: str, others: Sequence[str]) -> str | None:
 
 
 def advice_on_files(message: str, files: Iterable[str]) -> str | None:
-    """Name a file that doesn't exist, and those that were submitted; None if a message names none."""
+    """Return the missing file and the submitted files as advice; None if the message names no file."""
     found = _MISSING.search(message)
     if found is None:
         return None
@@ -118,7 +119,7 @@ _MOST_FILES = 6
 
 
 def steps_with_path(message: str, texts: Sequence[str]) -> list[int]:
-    """Return the numbers of the steps whose text has the path that a message names as missing."""
+    """Return the numbers of the steps that mention the path that a message reports as missing."""
     found = _PATH.search(message)
     if found is None:
         return []

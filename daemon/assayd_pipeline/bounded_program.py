@@ -1,7 +1,7 @@
-"""Runs a program that reads hostile text on standard input, within limits on time and output.
+"""Runs a program that reads hostile text on standard input, with limits on time and output.
 
-The program inherits the limits of the analysis worker (memory, files to write) and gets its own limit on
-processor time. Decides nothing about what the output means.
+The program inherits the limits of the analysis worker (memory, files to write) and gets its own limit of
+processor time. Callers interpret the output.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from assayd.errors import AssaydError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramLimits:
-    """How long a program may run, and how much of its output is read."""
+    """The time limits of a program, and the limit of its output."""
 
     cpu_s: int
     wall_s: float
@@ -28,7 +28,7 @@ class ProgramLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramAnswer:
-    """The exit status, negative for a signal, and the output with standard error in it."""
+    """The exit status (negative for a signal), and the output including standard error."""
 
     status: int
     output: bytes
@@ -37,7 +37,7 @@ class ProgramAnswer:
 def ask(
     command: Sequence[str], text: bytes, *, limits: ProgramLimits, environment: Mapping[str, str]
 ) -> ProgramAnswer:
-    """Send a text to a program and return the answer; `output` is longer than the limit if that was met.
+    """Send text to a program and return its answer. If `output` exceeds the limit, it was truncated.
 
     Raises: OSError, if the program can't be started.
     """
@@ -55,7 +55,7 @@ def ask(
 
 
 def _allow_cpu(pid: int, seconds: int) -> None:
-    """Have the kernel end a process after so much processor time; it counts from its own start."""
+    """Set a kernel limit on the processor time of a process, counted from its start."""
     with suppress(ProcessLookupError):
         hard = resource.prlimit(pid, resource.RLIMIT_CPU)[1]
         resource.prlimit(pid, resource.RLIMIT_CPU, (seconds, hard))
@@ -79,10 +79,10 @@ def _converse(process: subprocess.Popen[bytes], text: bytes, limits: ProgramLimi
 
 
 def _exchange(stdin: IO[bytes], stdout: IO[bytes], text: bytes, most: int) -> bytes:
-    """Send the text, which the program reads to its end before it answers, and read the answer."""
+    """Send the text, which the program reads completely before it answers, and read the answer."""
     try:
         stdin.write(text)
         stdin.close()
     except BrokenPipeError:
-        pass  # the program died; its status says so
+        pass  # The program died, as its status shows.
     return stdout.read(most + 1)

@@ -1,4 +1,4 @@
-"""What the command line shows of pipelines."""
+"""The command-line description of pipelines."""
 
 from assayd.ports.command_line import CommandLine
 

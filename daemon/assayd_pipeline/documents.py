@@ -1,4 +1,4 @@
-"""Stored pipelines, their steps and what each run of a step came to."""
+"""Documents of stored pipelines, their steps, and the runs of steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from assayd_pipeline.stored import PipelineAttempt, PipelineStatus, StoredPipeli
 
 
 class PipelineDocument(BaseDocument):
-    """A pipeline as a listing has it."""
+    """A pipeline in a listing."""
 
     id: str = Field(description="Id: that of the attempt that created it.")
     status: PipelineStatus = Field(description="State after its last attempt.")
@@ -31,7 +31,7 @@ class PipelinePageDocument(BaseDocument):
 
 
 class StoredStepDocument(BaseDocument):
-    """A step as it is stored."""
+    """A stored step."""
 
     step_id: int = Field(description="Id of the step; a repair keeps it.")
     position: int = Field(description="Number of the step, from 1.")
@@ -56,7 +56,7 @@ class StepRunDocument(BaseDocument):
 
 
 class PipelineFixDocument(BaseDocument):
-    """The fix that an attempt tries, as its repair has it."""
+    """The fix that an attempt tries, as its repair records it."""
 
     repair_id: str = Field(description="The repair.")
     number: int = Field(description="Number of the fix in the repair, from 1.")
@@ -87,14 +87,14 @@ class PipelineDetailDocument(PipelineDocument):
 
 
 def pipeline_row(pipeline: StoredPipeline) -> PipelineDocument:
-    """Return a pipeline as a listing has it."""
+    """Return the document of a pipeline for a listing."""
     return PipelineDocument.from_value(pipeline)
 
 
 def pipeline_document(
     pipeline: StoredPipeline, fixes: Mapping[str, AttemptFix | None] = MappingProxyType({})
 ) -> PipelineDetailDocument:
-    """Return a pipeline with its steps, and its attempts with the fix that each runs, by attempt."""
+    """Return the document of a pipeline with its steps, and its attempts with their fixes, by attempt."""
     return PipelineDetailDocument.from_value(
         pipeline,
         steps=[StoredStepDocument.from_value(step, step_id=step.id) for step in pipeline.steps],

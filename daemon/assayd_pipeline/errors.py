@@ -1,8 +1,7 @@
-"""Decides what kind of error a failed pipeline step met, by the text that its program left.
+"""Classifies the error of a failed pipeline step by its standard error.
 
-A pure table over the texts of bash, its tools and SQLite. It helps whoever repairs the step and decides
-nothing about the verdict: a step writes its own standard error, and may write there what it likes.
-Source: docs/kinds/pipeline.md.
+A pure table of messages of bash, its tools and SQLite. It helps to repair the step and doesn't affect the
+verdict, because a step controls its own standard error. Source: docs/kinds/pipeline.md.
 
     cat: sales.csv: No such file or directory        file_not_found
     no such table: sales                             table_missing
@@ -28,40 +27,40 @@ _LINE_CHARS = 2000
 
 
 class ErrorClass(StrEnum):
-    """What kind of error it was; each calls for another repair."""
+    """The class of an error; each needs a different repair."""
 
     FILE_NOT_FOUND = "file_not_found"
-    """A path that does not exist, or that is not what it is used as."""
+    """A path that doesn't exist or has the wrong type."""
     TABLE_MISSING = "table_missing"
     """A table that does not exist."""
     SYNTAX_ERROR = "syntax_error"
-    """Bash, SQL, an awk or sed program, a pattern or an option that cannot be read."""
+    """Bash, SQL, an awk or sed program, a pattern or an option with invalid syntax."""
     PERMISSION_DENIED = "permission_denied"
-    """An operation that the step has no right to."""
+    """An operation without the required permission."""
     TIMEOUT = "timeout"
     """The step, or something that it waited for, took too long."""
     DATA_VALIDATION = "data_validation"
-    """Data that a constraint, a type or a format does not admit."""
+    """Data that violates a constraint, a type or a format."""
     SCHEMA_MISMATCH = "schema_mismatch"
-    """A statement that does not fit the tables: columns, their number, things that exist already."""
+    """A statement that doesn't match the tables: columns, their number, existing objects."""
     COMMAND_NOT_FOUND = "command_not_found"
     """A command that is neither a tool nor a function."""
     UNKNOWN = "unknown"
-    """None of these."""
+    """Any other error."""
 
 
 class ErrorSource(StrEnum):
-    """Who wrote the text."""
+    """The program that wrote the message."""
 
     BASH = "bash"
-    """A bash script: bash itself or a tool that it ran."""
+    """A bash script: bash itself or one of its tools."""
     SQL = "sql"
     """SQLite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Classified:
-    """The class of an error text, the line that showed it, and what to do."""
+    """The class of an error, the line that shows it, and the remedy."""
 
     error_class: ErrorClass
     line: str | None
@@ -102,7 +101,7 @@ class _Rule:
     pattern: re.Pattern[str]
 
 
-# The first that fits a line wins, so what is special stands before what is general.
+# The first match wins, so specific patterns come before general ones.
 _RULES = (
     _rule(
         ErrorClass.TABLE_MISSING,
@@ -230,12 +229,12 @@ _RULES = (
 
 
 def classify(text: str, *, program: ErrorSource, timed_out: bool = False) -> Classified:
-    """Name the class of an error.
+    """Return the class of an error.
 
     Args:
-        text: what the step left on standard error, or SQLite's message; any text at all.
-        program: who wrote it.
-        timed_out: whether the step was ended at its deadline, which then is the class whatever it wrote.
+        text: the step's standard error, or SQLite's message; can be any text.
+        program: the program that wrote the message.
+        timed_out: whether the step timed out, which then is the class regardless of the message.
     """
     if timed_out:
         return _classified(ErrorClass.TIMEOUT, None)
@@ -248,7 +247,7 @@ def classify(text: str, *, program: ErrorSource, timed_out: bool = False) -> Cla
 
 
 def last_line(text: str) -> str:
-    """Return the last line of an error text that isn't a usage message; an empty string for none."""
+    """Return the last line of an error message that isn't a usage message, or an empty string."""
     lines = [line.strip()[:_LINE_CHARS] for line in text.splitlines()[-_LINES:]]
     told = [line for line in lines if line and not _USAGE.match(line)]
     named = [line for line in told if _NAMED.match(line)]

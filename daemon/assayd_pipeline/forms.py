@@ -1,4 +1,4 @@
-"""`--steps`: the rows of the steps that an attempt of a pipeline ran."""
+"""`--steps`: the rows of the steps that a pipeline's attempt ran."""
 
 from __future__ import annotations
 

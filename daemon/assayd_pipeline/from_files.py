@@ -1,4 +1,4 @@
-"""What files on a command line mean as a pipeline."""
+"""Builds a pipeline's payload from files on a command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assayd_pipeline.command_line import command_line
 
 SQLITE_HEADER = b"SQLite format 3\0"
 SCHEMA_FILE = "schema.sql"
-"""What the file of a database's schema is called."""
+"""The name of a database's schema file."""
 
 _DATABASE_SUFFIXES = frozenset({".db", ".sqlite", ".sqlite3"})
 _OPTIONS = {"pipeline_id", "sample_rows"}
@@ -21,9 +21,9 @@ _STEP_SUFFIXES = {".sh": "bash", ".sql": "sql"}
 
 
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-    """Build a payload: ``*.sh`` and ``*.sql`` are steps in the order of their names, the rest is data.
+    """Return the payload: ``*.sh`` and ``*.sql`` are steps in name order, other files are data.
 
-    ``schema.sql`` is the schema, ``*.db`` and ``*.sqlite`` the database; other files keep their folder,
+    ``schema.sql`` is the schema; ``*.db`` and ``*.sqlite`` are the database. Other files keep their folder,
     or go to data/.
 
     Raises: RequestError ``request.options``.
@@ -44,10 +44,11 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
 
 
 def _payload_of(files: Mapping[str, bytes]) -> Mapping[str, object]:
-    """Build the payload that files of a command line mean.
+    """Return the payload of the files on a command line.
 
-    ``*.sh`` and ``*.sql`` are steps in the order of their names, ``schema.sql`` is the schema, ``*.db`` and
-    ``*.sqlite`` the database. What else lies in a folder keeps its path, what lies in none goes to data/.
+    ``*.sh`` and ``*.sql`` are steps in the order of their names; ``schema.sql`` is the schema; ``*.db`` and
+    ``*.sqlite`` are the database. Other files in a folder keep their path; those without a folder go to
+    data/.
 
     Raises: RequestError.
     """

@@ -1,4 +1,4 @@
-"""What a pipeline is written from: words, data files, a database or its schema."""
+"""The request for writing a pipeline: words, data files, a database or its schema."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class PipelineContext(BaseModel):
 
 
 def around(context: PipelineContext, tables: str | None) -> list[Surrounding]:
-    """Return what the steps have to fit; `tables` describes the database."""
+    """Return the context that the steps must fit; `tables` describes the database."""
     found = [Surrounding(title="tables and columns", text=tables)] if tables else []
     for path, given in sorted(context.files.items()):
         found.append(file_head(path, content_of(given), _HEAD_BYTES))
@@ -64,9 +64,9 @@ def around(context: PipelineContext, tables: str | None) -> list[Surrounding]:
 
 
 def answered(base: Document, proposal: Proposal) -> Document:
-    """Return a payload with the steps that were proposed: all of them, or other texts for some, by number.
+    """Return a payload with the proposed steps: all of them, or new texts of some, by number.
 
-    Raises: ValueError, when there is no step of a number.
+    Raises: ValueError, if a step number doesn't exist.
     """
     if proposal.form == "files":
         return {**base, "steps": _replaced(base.get("steps"), proposal.files)}

@@ -1,11 +1,11 @@
-"""Reports errors that bash or a tool printed in a step that passed: the step went on without noticing.
+"""Reports errors that bash or a tool printed in a step that passed, because the step ignored them.
 
     scripts/01_a.sh: line 2: [: amount: integer expression expected     step.ignored_error at line 2
     grep: *.csv: No such file or directory                              at the only line that calls grep
 
-A profile says how severe they are (`commands.ignored_errors`). For `uncaught`, the line of the step must show
-that `set -e` with `pipefail` would have ended the step. Doubt makes a warning: conditions, lists with `||` or
-`&&`, substitutions inside arguments, functions, and lines that can't be found.
+A profile sets their severity (`commands.ignored_errors`). For `uncaught`, the line of the step must show that
+`set -e` with `pipefail` would have ended the step. Doubtful cases are warnings: conditions, lists with `||`
+or `&&`, substitutions inside arguments, functions, and unknown lines.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ RULE = Rule(
 )
 _MOST_LINES = 500
 _MOST_READ = 60
-"""How many different lines of a step are looked up; a submitter chooses them."""
+"""Maximum distinct lines of a step to look up, because a submitter controls them."""
 _MOST_FINDINGS = 5
 MOST_IN_RUN = 20
-"""How many ignored errors of all steps of a run are explained."""
+"""Maximum ignored errors of a run to explain."""
 _SOURCE = re.compile(r"scripts/[^:]*: line \d{1,6}: |([a-z][a-z0-9]{0,20}): ")
 _HARMLESS = re.compile(r"\bwarning: |[Bb]roken pipe|write error|[Tt]ry '|\busage: ")
 _HANDLED = re.compile(
@@ -50,7 +50,7 @@ _ASSIGNMENT = re.compile(r"\s*\w+=\"?\$\(")
 
 
 def ignored_errors(step: StepText, stderr: str, level: IgnoredErrors | None) -> Iterator[Finding]:
-    """Return a finding for each error that a bash step printed before it passed."""
+    """Yield a finding for each error that a passed bash step printed."""
     level = level or IgnoredErrors.WARNING
     if step.program is not ErrorSource.BASH or level is IgnoredErrors.OFF or not stderr:
         return
@@ -62,7 +62,7 @@ def ignored_errors(step: StepText, stderr: str, level: IgnoredErrors | None) -> 
 
 
 def _is_printed(said: str, content: str) -> bool:
-    """Return whether bash or a program that the step calls seems to have printed a line."""
+    """Return whether bash or a called program probably printed a line."""
     source = _SOURCE.match(said)
     if source is None or _HARMLESS.search(said):
         return False

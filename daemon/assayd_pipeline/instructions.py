@@ -1,6 +1,6 @@
-"""States in a prompt how steps are written and what the effective policy allows them. Pure.
+"""Writes the prompt's instructions for steps: their form, and the policy's allowances. Pure.
 
-Says only what the kinds of steps in question need: a SQL step is told no bash rules.
+They cover only the types of the steps in question: a SQL step gets no bash rules.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COMMANDS_UNKNOWN = (
 )
 _STRICT = "Begin a bash step with `set -euo pipefail`: otherwise only its last command's exit code counts."
 _BUILTINS_REFUSED = ("eval", "source")
-"""Builtins that models reach for; a profile may allow them."""
+"""Builtins that models often use; a profile may allow them."""
 
 _CSV = (
     'SQL steps are SQLite. FROM "data/x.csv" reads a CSV file as a table: its first line names the columns, '
@@ -40,7 +40,7 @@ _SQL_RULES = {
     "sql.drop": "DROP",
     "sql.alter": "ALTER TABLE other than ADD COLUMN",
 }
-"""What rules that a profile may set refuse, if models run into it."""
+"""Operations that configurable rules reject and that models often use."""
 _SQL_NEVER = "TRUNCATE, ATTACH, .mode and other commands of the sqlite3 shell"
 _RARE = frozenset({
     "base64", "basename", "bc", "cksum", "cmp", "column", "comm", "diff", "dirname", "egrep", "env",
@@ -49,18 +49,18 @@ _RARE = frozenset({
     "sha256sum", "sha512sum", "shuf", "sleep", "split", "stat", "sum", "tac", "timeout", "touch",
     "truncate", "tsort", "uname", "unexpand", "whoami", "yes",
 })  # fmt: skip
-"""Commands that steps rarely run: a prompt that names them all is longer, and no better."""
+"""Commands that steps rarely run, omitted to keep prompts short."""
 
 
 def usual(policy: ExecutionPolicy) -> ExecutionPolicy:
-    """Return a policy as a prompt states it: without commands that are allowed and rarely run."""
+    """Return a policy for a prompt, without allowed commands that steps rarely run."""
     unreachable = frozenset() if policy.network.hosts else frozenset({"curl"})
     allowed = policy.commands.allowed - _RARE - unreachable
     return replace(policy, commands=replace(policy.commands, allowed=allowed))
 
 
 _REACHED_FOR = ("rm",)
-"""Refused commands that models write."""
+"""Rejected commands that models often use."""
 
 
 def instructions(
@@ -70,13 +70,13 @@ def instructions(
     alone: bool = False,
     commands: bool = True,
 ) -> tuple[str, ...]:
-    """Return the instructions for steps of these types, by the effective policy.
+    """Return the instructions for steps of these types by the effective policy.
 
     Args:
-        policy: None stands for a profile that is not known any more.
-        types: the types of the steps that are written.
-        alone: whether the step in question is the only one, so that no output of another matters.
-        commands: whether it matters which commands a step may run.
+        policy: None means that the profile no longer exists.
+        types: the types of the steps to write.
+        alone: whether the pipeline has only this step, so that no other step uses its output.
+        commands: whether the allowed commands matter.
     """
     lines = [] if alone else [_ORDER, _OUTPUT, _rows(policy)]
     if Writer.BASH in types:

@@ -1,7 +1,7 @@
-"""Judges the run of a pipeline: one case per step, and why the first bad one failed.
+"""Judges the run of a pipeline: one case per step, and the reason of the first failure.
 
-A step that ends with another exit code than 0 is put into a class by what it left on standard error
-(`pipeline_errors`); every other bad end has its cause.
+A step with a nonzero exit code is classified by its standard error (`errors`); every other failure has its
+cause.
 
     cat: data/x.csv: No such file or directory     step.file_not_found
     no such table: sales                           step.table_missing
@@ -59,12 +59,12 @@ RULES = (
         help="Bad: 200 files under data/. Good: a few; temporary files go to tmp/.",
     ),
 )
-"""One per class of error, and those for what stands around the steps."""
+"""A rule per class of error, and the rules about database and outputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepText:
-    """What of a step is needed to judge it: its number (from 1), name, program and text."""
+    """The facts for judging a step: its number (from 1), name, program and text."""
 
     number: int
     name: str
@@ -73,20 +73,20 @@ class StepText:
 
     @property
     def label(self) -> str:
-        """Name it in a sentence."""
+        """Return the step's name for a sentence."""
         return step_label(self.number, self.name)
 
 
 def step_label(number: int, name: str) -> str:
-    """Return how a step is named in a sentence; messages about it begin with that."""
+    """Return a step's name for a sentence; messages about the step begin with it."""
     return f"Step {number} ({name})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedStep:
-    """A step's case, the finding when it did not end well, and statements that changed nothing.
+    """A step's case, its finding if it failed, and its statements without effect.
 
-    `tables` are those that a SQL step has left.
+    `tables` are the tables after a SQL step.
     """
 
     case: Case
@@ -96,7 +96,7 @@ class JudgedStep:
 
 
 def judge_step(step: StepText, unit: UnitResult | None) -> JudgedStep:
-    """Judge one step; None when it was never started."""
+    """Judge one step; None means that it never started."""
     if unit is None:
         return JudgedStep(case=Case(name=step.name, status=CaseStatus.SKIPPED, message="never started"))
     judged = _judge_sql(step, unit) if step.program is ErrorSource.SQL else _judge_bash(step, unit)
@@ -169,7 +169,7 @@ def _sql_failed(step: StepText, record: SqlFailed, case: Case) -> JudgedStep:
 
 
 def _ended_badly(step: StepText, unit: UnitResult, case: Case, finding: Finding | None) -> JudgedStep:
-    """Return the case of an end that has a cause of its own; the advice on time is the steps' own."""
+    """Return the case of a failure with its own cause; the advice on time is specific to steps."""
     if finding is None:
         return JudgedStep(case=case)
     if unit.outcome.cause is Cause.TIMEOUT:
@@ -204,7 +204,7 @@ def _counts(ran: SqlRan) -> JsonValue:
 
 
 def judge_database(database: Database, unit: UnitResult | None) -> Iterator[Finding]:
-    """Judge the unit that made or checked the database."""
+    """Yield findings about the unit that created or checked the database."""
     if unit is None or unit.outcome.completed:
         return
     try:
@@ -239,7 +239,7 @@ def judge_database(database: Database, unit: UnitResult | None) -> Iterator[Find
 
 
 def judge_outputs(result: RunResult) -> Iterator[Finding]:
-    """See that everything that steps have changed came out whole: half a result is none."""
+    """Yield findings about changed files that are incomplete: partial results are rejected."""
     cut = [f"{output.name!a} is too large" for output in result.outputs if output.truncated]
     for reason in (*result.outputs_dropped, *cut)[:10]:
         yield Finding(

@@ -1,11 +1,10 @@
-"""Explains what bash, its tools and SQLite print when something fails: remedy, place and correction.
+"""Explains error messages of bash, its tools and SQLite: remedy, place and correction.
 
     head: invalid number of lines: 'data/a'     line 3, `-n` takes a number: `head -n 10 data/a`
     scripts/01_a.sh: line 2: [: amount: integer expression expected
 
-Patterns and texts are in `data/messages.toml`. A step writes its own standard error: whatever it prints can
-change a hint and never turns a failed step into a passed one. Messages and lines are bounded before they are
-searched.
+Patterns and texts are in `data/messages.toml`. A step controls its own standard error, which can change a
+hint but never the result. Messages and lines are truncated before they are searched.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ _PROGRAM = re.compile(r"([a-z][\w.-]{0,30}): ")
 _LAST_FORM = re.compile(r"(?:^| )(?:Write|Assign)\b[^`]*`[^`]*`\.$")
 """The example at the end of a hint, which the corrected line replaces."""
 _NAMELESS = {"parse error:": "jq", "(standard_in) ": "bc", "Runtime error (func=": "bc"}
-"""How messages begin that don't name their program."""
+"""The beginnings of messages that don't name their program."""
 _MOST_LINES = 2000
 _MOST_CHARS = 10_000
-"""The longest step that is searched for the line of a message."""
+"""Characters above which a step isn't searched for the line of a message."""
 _LINE_CHARS = 300
-"""The longest message that is read, and the longest line of a step that is corrected."""
+"""Maximum characters of a message to read and of a line to correct."""
 _SHOWN_CHARS = 110
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One entry of the table; its head says what the fields do."""
+    """One entry of the table, whose head describes the fields."""
 
     find: re.Pattern[str]
     hint: str
@@ -48,7 +47,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """What to do about a message, and where: a 1-based line of the step, if it is known."""
+    """The remedy for a message and its place: a 1-based line of the step, if known."""
 
     hint: str | None
     line: int | None = None
@@ -67,7 +66,7 @@ def is_known(said: str) -> bool:
 
 
 def explain(said: str, content: str) -> Explained:
-    """Explain a line of standard error of a step with a text; without a remedy, say only where it is."""
+    """Explain a line of a step's standard error; without a remedy, return only its place."""
     said = said[:_LINE_CHARS]
     lines = content.split("\n")[:_MOST_LINES]
     at = _place(said, lines)
@@ -92,7 +91,7 @@ def explain(said: str, content: str) -> Explained:
 
 
 def _literal(text: str) -> str:
-    """Quote a string for a replacement, in which a backslash begins a group."""
+    """Quote a string for a regex replacement, in which a backslash begins a group."""
     return text.replace("\\", r"\\")
 
 
@@ -106,7 +105,7 @@ def _filled(text: str, found: re.Match[str], *, quote: Callable[[str], str] = st
 def _corrected(
     message: Message, found: re.Match[str], lines: list[str], at: int | None
 ) -> tuple[int | None, str | None]:
-    """Return the line that has the pattern of an entry, and its correction; None if it isn't one line."""
+    """Return the only line with the pattern of an entry, and its correction; otherwise None."""
     if not message.at or (at is None and sum(map(len, lines)) > _MOST_CHARS):
         return None, None
     pattern = re.compile(_filled(message.at, found, quote=re.escape))
@@ -128,7 +127,7 @@ def _corrected(
 
 
 def _place(said: str, lines: list[str]) -> int | None:
-    """Return the line that bash names, or the only one that calls the program of a message."""
+    """Return the line that bash names, or the only line that calls the program of a message."""
     named = _AT_LINE.match(said)
     if named is not None:
         return int(named[1]) if int(named[1]) <= len(lines) else None

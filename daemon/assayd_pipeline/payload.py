@@ -1,4 +1,4 @@
-"""What the submission of a pipeline holds: steps, files, a database, the stored pipeline that it is."""
+"""The payload of a pipeline: steps, files, a database, and the id of a stored pipeline."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ class Step(_Model):
 
 
 class Database(_Model):
-    """What SQL steps begin with: a schema to make an empty database by, or a database file.
+    """The database of SQL steps: a schema for an empty database, or a database file.
 
-    With `sample_rows`, a model may be shown three rows of each of its tables; else their names alone.
+    With `sample_rows`, a model may see three rows of each table; otherwise only names.
     """
 
     schema_sql: Annotated[str, AfterValidator(_step_content)] | None = None
@@ -86,10 +86,10 @@ class Database(_Model):
 
 
 class PipelinePayload(_Model):
-    """`steps` run in order in a directory that holds `files`; SQL steps work on `database`.
+    """`steps` run in order in a directory with `files`; SQL steps use `database`.
 
-    `pipeline_id` names a stored pipeline: with `steps`, they become its steps; without, it is run as stored.
-    `expects` are facts of an earlier run: data that differs from them is a finding.
+    `pipeline_id` names a stored pipeline: `steps`, if any, replace its steps; otherwise its stored steps run.
+    `expects` are facts of an earlier run: data that differs from them causes a finding.
     """
 
     steps: Annotated[tuple[Step, ...], Field(max_length=MOST_STEPS)] = ()

@@ -1,4 +1,4 @@
-"""Reads stored pipelines, and completes a submission that names one."""
+"""Reads stored pipelines, and completes submissions that reference one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROOT = 0
 
 
 class Reader(Protocol):
-    """What runs queries: the job store, whose database this is too."""
+    """Runs queries on the job store's database."""
 
     async def read(self, fetch: Callable[[Connection], T]) -> T:
         """Run a query."""
@@ -55,9 +55,9 @@ class DatabasePipelines:
         return {"pipeline_id": found[0].id} if found else {}
 
     async def complete(self, submission: Submission, uid: int) -> Mapping[str, object] | None:
-        """Return the payload with the steps of the pipeline that it names, where it has none of its own.
+        """Return the payload with the steps of the referenced pipeline, if it has none of its own.
 
-        Raises: RequestError ``pipeline.unknown``, also for one that is somebody else's.
+        Raises: RequestError ``pipeline.unknown``, also for another user's pipeline.
         """
         pipeline_id = getattr(submission.payload, "pipeline_id", None)
         if pipeline_id is None:

@@ -1,8 +1,8 @@
-"""The records of pipelines: what was submitted, how it stands, and a row for each step that was run.
+"""Records pipelines: their steps, their status, and a row for each step that ran.
 
-A pipeline has the id of the attempt that brought it. An attempt that names it by `pipeline_id` belongs to it,
-and so does one that names none and follows an attempt of it, as every fix of a repair does; the steps that
-come along become its steps. Source: docs/kinds/pipeline.md.7 and "Database Schema Usage".
+A pipeline's id is that of its first attempt. An attempt with its `pipeline_id` belongs to it, as does one
+without `pipeline_id` whose parent belongs to it, e.g. the fix of a repair; the attempt's steps become the
+pipeline's. Source: docs/kinds/pipeline.md.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PipelineRecorder:
         return DatabasePipelines(access)
 
     def accepted(self, connection: Connection, attempt: Attempt, document: bytes) -> None:
-        """Note the attempt, and the pipeline with its steps as they are now."""
+        """Record the attempt, and the pipeline with its current steps."""
         payload = json.loads(document)["payload"]
         pipeline_id = payload.get("pipeline_id") or _pipeline_of_parent(connection, attempt) or attempt.id
         now = to_micros(attempt.created_at)
@@ -64,7 +64,7 @@ class PipelineRecorder:
         connection.execute(insert(pipeline_attempts).values(attempt_id=attempt.id, pipeline_id=pipeline_id))
 
     def leased(self, connection: Connection, run: Run) -> None:
-        """Note that the pipeline runs."""
+        """Record that the pipeline runs."""
         connection.execute(_RUNNING, {"wanted": run.attempt_id})
 
     def finished(
@@ -75,7 +75,7 @@ class PipelineRecorder:
         events: Sequence[Event],
         refusals: Sequence[str],
     ) -> None:
-        """Note how the pipeline stands now, and the steps that were run, or else refused."""
+        """Record the pipeline's status, and the steps that ran or were rejected."""
         pipeline_id = connection.execute(select(_PIPELINE_OF), {"wanted": attempt.id}).scalar()
         if pipeline_id is None:
             return
@@ -95,12 +95,12 @@ class PipelineRecorder:
             connection.execute(insert(execution_logs), [{**row, **common} for row in rows])
 
     def removed(self, connection: Connection) -> None:
-        """Forget pipelines of which no attempt is left."""
+        """Delete pipelines without remaining attempts."""
         connection.execute(_ORPHANS)
 
 
 def _pipeline_of_parent(connection: Connection, attempt: Attempt) -> str | None:
-    """Name the pipeline that an attempt goes on with; a replay looks at what was, and changes none."""
+    """Return the pipeline that an attempt continues; a replay continues none."""
     if attempt.parent_id is None or attempt.replay_of is not None:
         return None
     found: str | None = connection.execute(select(_PIPELINE_OF), {"wanted": attempt.parent_id}).scalar()
@@ -108,7 +108,7 @@ def _pipeline_of_parent(connection: Connection, attempt: Attempt) -> str | None:
 
 
 def _store_steps(connection: Connection, pipeline_id: str, steps: Sequence[Mapping[str, str]]) -> None:
-    """Make the stored steps these; one that stays in its place keeps its id."""
+    """Replace the stored steps; a step that keeps its position keeps its id."""
     of_pipeline = pipeline_steps.c.pipeline_id == pipeline_id
     there = set(connection.execute(select(pipeline_steps.c.position).where(of_pipeline)).scalars())
     for position, step in enumerate(steps, 1):
@@ -135,7 +135,7 @@ def _status(connection: Connection, attempt: Attempt, pipeline_id: str) -> Pipel
 
 
 def _refused(names: Mapping[int, str], refusals: Sequence[str]) -> list[tuple[int, Case]]:
-    """Return the steps that static stages refused, with the reasons as standard error."""
+    """Return the steps that static stages rejected, with the reasons as standard error."""
     found = []
     for number, name in sorted(names.items()):
         label = f"{step_label(number, name)}: "
@@ -146,7 +146,7 @@ def _refused(names: Mapping[int, str], refusals: Sequence[str]) -> list[tuple[in
 
 
 def _start_times(events: Sequence[Event], steps: int) -> Mapping[int, int]:
-    """Return when each step was started, by its number; the units before the first step are not counted."""
+    """Return the start time of each step by its number; units before the first step don't count."""
     started: dict[int, int] = {}
     for event in events:
         index, total = event.body.get("index"), event.body.get("total")
@@ -165,7 +165,7 @@ def _log_row(
         "name": case.name,
         "run_time": started.get(number),
         "is_successful": int(case.exit_code == 0 and case.status is CaseStatus.PASSED),
-        # PostgreSQL's texts hold no NUL.
+        # PostgreSQL strings can't contain NUL.
         "stdout": case.stdout.replace("\0", "\ufffd"),
         "stderr": case.stderr.replace("\0", "\ufffd"),
         "exit_code": case.exit_code,

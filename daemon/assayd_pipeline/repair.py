@@ -1,4 +1,4 @@
-"""What a fix of a pipeline is asked for with: the step that failed, and what is around it."""
+"""The request for a pipeline's fix: the failed step and its context."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from assayd_pipeline.sql import catalog
 from assayd_pipeline.sql import tokens as sql_tokens
 
 SAMPLE_ROWS = 3
-"""Of each table, where the request allows it."""
+"""Rows per table, if the request allows samples."""
 _HEAD_BYTES = 1024
-"""How much of each file a request for a fix shows."""
+"""Bytes of each file in a request for a fix."""
 _STEP_CHARS = 4000
-"""How much of each other step it shows."""
+"""Characters of each other step in a request for a fix."""
 
 
 def step_texts(submitted: PipelinePayload) -> Iterator[StepText]:
-    """Return every step with its number, in the form that is run."""
+    """Return every step with its number, in the form that runs."""
     for number, step in enumerate(submitted.steps, 1):
         yield StepText(number=number, name=step.name, program=Writer(step.type), content=clean(step.content))
 
 
 def faulty(submitted: PipelinePayload, report: Mapping[str, object]) -> StepText:
-    """Find the step that the first error is about; errors of steps begin with the step's name."""
+    """Return the step of the first error; messages about steps begin with the step's name."""
     steps = list(step_texts(submitted))
     for finding in errors_of(report):
         for step in steps:
@@ -40,7 +40,7 @@ def faulty(submitted: PipelinePayload, report: Mapping[str, object]) -> StepText
 
 
 def types_in(submitted: PipelinePayload, report: Mapping[str, object]) -> frozenset[Writer]:
-    """Return the types of the steps that have errors; that of the first step without any."""
+    """Return the types of the steps with errors; without any, the type of the first step."""
     found = {
         step.program
         for finding in errors_of(report)
@@ -51,7 +51,7 @@ def types_in(submitted: PipelinePayload, report: Mapping[str, object]) -> frozen
 
 
 def around(submitted: PipelinePayload, step: StepText, failure: str) -> Iterator[Surrounding]:
-    """Return what a fix has to fit into: the schema, the files that matter to the step, all other steps."""
+    """Yield the context that a fix must fit: the schema, relevant files, all other steps."""
     if step.program is Writer.SQL and (tables := tables_of(submitted.database)) is not None:
         yield Surrounding(title="tables", text=tables)
     named = [path for path in submitted.files if path in step.content or path in failure]
@@ -73,7 +73,7 @@ def _other(step: StepText) -> Surrounding:
 
 
 def tables_of(database: Database | None) -> str | None:
-    """Return what SQL steps begin with: the schema, or the tables of a database file; None without one."""
+    """Return the schema, or the tables of a database file; None without a database."""
     if database is None:
         return None
     if database.schema_sql is not None:
@@ -82,7 +82,7 @@ def tables_of(database: Database | None) -> str | None:
 
 
 def normal(step: StepText) -> bytes:
-    """Return what stays of a step when its layout and comments change."""
+    """Return a step without layout and comments, for comparisons."""
     if step.program is Writer.BASH:
         return without_layout(step.content, "#")
     try:

@@ -1,4 +1,4 @@
-"""Routes of pipelines: stored ones with each step's outcome, and runs of approved ones on new data."""
+"""Routes for stored pipelines with the results of each step, and for runs of approved ones on new data."""
 
 from __future__ import annotations
 

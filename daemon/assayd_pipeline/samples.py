@@ -1,4 +1,4 @@
-"""Pipelines that the kind proves itself by."""
+"""The self-test samples of the kind."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from assayd.model.submission import Sample
 
 
 def _sample(name: str, *steps: tuple[str, str], rules: Sequence[str] = (), **more: object) -> Sample:
-    """Make a sample; one without rules is good, and one with rules of the run needs a container."""
+    """Return a sample. Without rules, it is valid; with run-time rules, it needs a container."""
     payload = {
         "steps": [
             {"name": f"step {n}", "type": kind, "content": text} for n, (kind, text) in enumerate(steps, 1)

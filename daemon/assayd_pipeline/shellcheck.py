@@ -14,7 +14,7 @@ from assayd_pipeline.bounded_program import ProgramLimits, ask
 from assayd_pipeline.shell.parse.linter import Comment
 
 TEXT_BYTES = 64 * 2**10
-"""The longest script that is explained; ShellCheck's time grows faster than the script."""
+"""Maximum bytes of a script to explain; ShellCheck's time grows faster than the script."""
 _MOST_COMMENTS = 200
 _LIMITS = ProgramLimits(cpu_s=1, wall_s=2.0, output_bytes=2**20)
 # GHC's runtime reserves address space by itself; the cap keeps it below the worker's limit.

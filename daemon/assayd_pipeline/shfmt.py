@@ -1,7 +1,7 @@
-"""Runs shfmt, which decides what is bash and gives the tree that the rules walk.
+"""Runs shfmt, which checks the syntax of bash and returns the tree for the rules.
 
-One process per text, a few milliseconds. It inherits the limits of the analysis worker (memory, processor
-time, no files to write), and what it prints is read up to a cap: a tree grows with the square of its depth.
+One process per text takes a few milliseconds. It inherits the limits of the analysis worker (memory,
+processor time, no files to write), and its output is limited: a tree grows with the square of its depth.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from assayd_pipeline.bounded_program import ProgramLimits, ask
 from assayd_pipeline.shell.parse.reader import Reading
 
 TREE_BYTES = 64 * 2**20
-"""A tree has about ninety bytes for each byte of an ordinary script."""
+"""Maximum bytes of a tree, which has about ninety bytes for each byte of an ordinary script."""
 WALL_S = 10.0
 CPU_S = 5
 _LIMITS = ProgramLimits(cpu_s=CPU_S, wall_s=WALL_S, output_bytes=TREE_BYTES)
@@ -28,9 +28,9 @@ _ENVIRONMENT = {"GOMAXPROCS": "1", "GOTRACEBACK": "none"}
 
 
 def read_shell(text: str) -> Reading:
-    """Read a text that is valid UTF-8.
+    """Parse a valid UTF-8 text.
 
-    Raises: AssaydError ``analysis.no_shfmt`` when the program is not installed.
+    Raises: AssaydError ``analysis.no_shfmt``, if the program isn't installed.
     """
     command = (_program(), "--language-dialect=bash", "--to-json")
     try:
@@ -48,7 +48,7 @@ def read_shell(text: str) -> Reading:
 
 @cache
 def _program() -> str:
-    """Find the program of the package shfmt-py, else the one on PATH."""
+    """Return the program of the package shfmt-py, or the one on PATH."""
     folders = (Path(sys.executable).parent, Path(sysconfig.get_path("scripts")))
     beside = (str(folder / "shfmt") for folder in folders if (folder / "shfmt").is_file())
     found = next(beside, None) or shutil.which("shfmt")

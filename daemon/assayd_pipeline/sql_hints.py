@@ -40,7 +40,7 @@ _MOST_HINTS = 5
 
 
 class Refusal(BaseModel):
-    """Why SQLite would refuse a statement, and what to write; lines are 1-based."""
+    """The reason why SQLite would reject a statement, and the remedy; lines are 1-based."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -54,7 +54,7 @@ class Refusal(BaseModel):
     replacement: str = ""
 
     def is_about(self, message: str) -> bool:
-        """Return whether SQLite says the same in the run; there, the statement ends with a semicolon."""
+        """Return whether a run's error is the same; its statement ends with a semicolon."""
         ends = self.complaint == "incomplete input" and 'near ";": syntax error' in message
         return self.complaint in message or ends
 
@@ -67,7 +67,7 @@ class Refusal(BaseModel):
 
 
 def tables_before(payload: PipelinePayload, number: int) -> Prepared | None:
-    """Return the tables that a step begins with, as far as the submission tells."""
+    """Return the tables at the start of a step, as far as the submission shows."""
     database = payload.database
     made = [
         statement
@@ -98,9 +98,9 @@ def with_explanations(
 
 
 def suspicions(payload: PipelinePayload, number: int, content: str) -> Iterator[Finding]:
-    """Return what SQLite accepts in a step and reads otherwise than meant.
+    """Yield constructs that SQLite accepts in a step but interprets differently.
 
-    Tables are made only if a statement has a form that needs them: most have none.
+    Tables are created only if a statement has a form that needs them; most don't.
     """
     before: list[str] = []
 
@@ -124,7 +124,7 @@ def suspicions(payload: PipelinePayload, number: int, content: str) -> Iterator[
 
 
 def refusals(payload: PipelinePayload) -> tuple[Refusal, ...]:
-    """Return the statements that SQLite would refuse, the first of each step."""
+    """Return the statements that SQLite would reject, the first of each step."""
     found: list[Refusal] = []
     for number, step in enumerate(payload.steps, 1):
         tables = tables_before(payload, number) if step.type == "sql" else None
@@ -159,7 +159,7 @@ def _refusal(
 
 
 def _statements(content: str) -> Iterator[tuple[int, str]]:
-    """Return the statements with their places; none of a text that can't be cut."""
+    """Yield the statements with their places; none if the text can't be split."""
     for statement in read_sql(content).statements[:_MOST_STATEMENTS]:
         start, end = statement.tokens[0].start, statement.tokens[-1].end
         if end - start <= MOST_CHARS:
@@ -167,7 +167,7 @@ def _statements(content: str) -> Iterator[tuple[int, str]]:
 
 
 def _explained(content: str, finding: Finding, policy: SqlPolicy, tables: Prepared | None) -> Finding:
-    """Explain the statement of a finding; the finding itself where nothing better is known."""
+    """Return a finding with its statement explained, or the finding itself."""
     start, statement = _statement_at(content, finding)
     for place, before in _statements(content):
         if tables is not None and place < start:
@@ -191,7 +191,7 @@ def _explained(content: str, finding: Finding, policy: SqlPolicy, tables: Prepar
 
 
 def _statement_at(content: str, finding: Finding) -> tuple[int, str]:
-    """Return the statement that holds a finding's place; all of a text that can't be cut."""
+    """Return the statement that contains a finding's place; the whole text if it can't be split."""
     lines = content.split("\n")
     line = min(finding.line or 1, len(lines))
     at = sum(len(one) + 1 for one in lines[: line - 1]) + (finding.column or 1) - 1

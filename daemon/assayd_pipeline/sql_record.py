@@ -1,7 +1,7 @@
-"""Reads what a `sql` unit says of itself, with exact types: how far it came, and what stopped it.
+"""Parses the record of a `sql` unit with exact types: its progress, and its error.
 
-The record is written by our own program around SQLite; it is a claim all the same, and counts only beside the
-end that the sandbox has seen. Form: docs/guest-protocol.md, "Unit programs".
+The daemon's own program around SQLite writes the record, but it is still a claim, and counts only if it fits
+the end that the sandbox saw. Format: docs/guest-protocol.md, "Unit programs".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_LINE = 10**7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idle:
-    """A statement that changed no row, though there were rows that it could have changed or read."""
+    """A statement that changed no row, although it could have changed or read some."""
 
     verb: str
     table: str
@@ -32,9 +32,9 @@ class Idle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlRan:
-    """Statements that were run, rows that they selected, rows that they changed; those that changed none.
+    """Counts of statements, selected rows and changed rows, and the statements without effect.
 
-    `tables` are those of the database afterwards.
+    `tables` are the tables of the database afterwards.
     """
 
     statements: int
@@ -46,7 +46,7 @@ class SqlRan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlFailed:
-    """The statement that failed, where it stands, and SQLite's words."""
+    """The failed statement, its place, and SQLite's message."""
 
     ran: SqlRan
     message: str
@@ -59,9 +59,9 @@ class SqlFailed:
 
 
 def read_sql_record(unit: UnitResult) -> SqlRan | SqlFailed | None:
-    """Read the record of a unit; None when its end leaves no room for one.
+    """Parse the record of a unit, or return None if its end permits no record.
 
-    Raises: GuestJsonError when there is one that is not of the protocol.
+    Raises: GuestJsonError, if the record violates the protocol.
     """
     may_hold_one = unit.outcome.cause in {Cause.COMPLETED, Cause.EXITED_NONZERO}
     if not may_hold_one or len(unit.results) != 1 or unit.malformed is not None:
@@ -102,7 +102,7 @@ def _failed(fields: Mapping[str, JsonValue], ran: SqlRan) -> SqlFailed:
 
 
 def _idle(given: JsonValue) -> Iterator[Idle]:
-    """Read the statements that changed nothing; what has another form is left out."""
+    """Yield the statements without effect; malformed entries are skipped."""
     for entry in given if isinstance(given, list) else ():
         match entry:
             case [int() as line, "INSERT" | "UPDATE" | "DELETE" | "CREATE TABLE" as verb, str() as table] if (
@@ -126,7 +126,7 @@ def _tables(given: JsonValue) -> Iterator[tuple[str, Facts]]:
 
 
 def _names(fields: Mapping[str, JsonValue]) -> Mapping[str, tuple[str, ...]]:
-    """Read the tables that there were, each with its columns."""
+    """Return the tables at that time, each with its columns."""
     given = fields.get("names")
     if not isinstance(given, dict):
         return {}

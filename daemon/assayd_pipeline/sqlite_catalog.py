@@ -1,7 +1,7 @@
-"""Reads tables, columns and keys of a submitted SQLite file, in an analysis worker and from memory alone.
+"""Reads tables, columns and keys of a submitted SQLite file, in an analysis worker, in memory only.
 
-The file is a stranger's: it is opened read-only from memory, in a process with a limit on memory and time,
-with the defences that SQLite has against a hostile schema, and nothing of its own (triggers, views) is run.
+The file is untrusted: it is opened read-only from memory, in a process with limits of memory and time, with
+SQLite's defenses against a hostile schema, and none of its triggers and views run.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _CHARS = 32 * 2**10
 
 
 def describe_sqlite(content: bytes, rows: int = 0) -> str:
-    """Return a line per table: its columns with types and keys, what it refers to, and its first rows."""
-    if not content:  # an empty file is an empty database, which cannot be opened from memory
+    """Return a line per table: its columns with types and keys, its references, and its first rows."""
+    if not content:  # An empty file is an empty database, which can't be opened from memory.
         return "no tables"
     try:
         with closing(sqlite3.connect(":memory:")) as connection:
@@ -43,7 +43,7 @@ def _tables(connection: sqlite3.Connection, rows: int) -> Iterator[str]:
 
 
 def _rows(connection: sqlite3.Connection, table: str, most: int) -> Iterator[str]:
-    """Return the first rows of a table, each as JSON-like values cut to size; a generated column may fail."""
+    """Yield the first rows of a table as truncated JSON-like values; a generated column may fail."""
     quoted = table.replace('"', '""')
     try:
         found = connection.execute(f'SELECT * FROM "{quoted}" LIMIT ?', (most,)).fetchall()  # noqa: S608 - quoted

@@ -1,7 +1,7 @@
 """Prepares statements against a copy of a submission's tables, in an analysis worker and in memory.
 
-Only statements that make tables are run, on a database without rows, with an authorizer that refuses all else
-and a limit on steps. Every other statement is compiled by EXPLAIN and never run.
+Only statements that create tables run, on a database without rows, with an authorizer that denies everything
+else and a step limit. Every other statement is only compiled by EXPLAIN.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class SqliteTables:
             _try(partial(_make_csv, self._connection, name, head))
 
     def run(self, statement: str) -> None:
-        """Run a statement if it makes or changes tables."""
+        """Run a statement if it creates or changes tables."""
         if statement.lstrip().upper().startswith(_MAKING):
             _try(partial(self._connection.execute, statement))
 
     def complaint(self, statement: str) -> str | None:
-        """Return SQLite's complaint about a statement, which isn't run."""
+        """Return SQLite's error for a statement, which isn't run, or None."""
         try:
             self._connection.execute(f"EXPLAIN {statement}").fetchmany(1)
         except (sqlite3.Error, sqlite3.Warning) as problem:
@@ -70,7 +70,7 @@ class SqliteTables:
         try:
             return [str(row[0]) for row in self._connection.execute(query, values).fetchmany(_MOST_NAMES)]
         except sqlite3.Error:
-            return []  # the budget of steps is spent: fewer names are suggested
+            return []  # The step limit is reached, so fewer names are suggested.
 
 
 def _limit(connection: sqlite3.Connection) -> None:
@@ -80,7 +80,7 @@ def _limit(connection: sqlite3.Connection) -> None:
         left[0] -= 1
         return left[0] < 0
 
-    for name, count in (("regexp", 2), ("readfile", 1)):  # as steps have them
+    for name, count in (("regexp", 2), ("readfile", 1)):  # The functions that steps have.
         connection.create_function(name, count, lambda *_: None)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     connection.setlimit(sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 200)
@@ -101,7 +101,7 @@ def _statements(schema: str) -> list[str]:
     try:
         return [schema[one.tokens[0].start : one.tokens[-1].end] for one in split(tokenize(schema))]
     except NotSql:
-        return []  # the schema has a finding of its own
+        return []  # The schema has its own finding.
 
 
 def _make_csv(connection: sqlite3.Connection, name: str, head: str) -> None:
@@ -116,7 +116,7 @@ def _quoted(name: str) -> str:
 
 
 def _try(make: Callable[[], object]) -> None:
-    """Do one of several things that make tables; without it, fewer statements can be prepared."""
+    """Run one operation that creates tables; if it fails, fewer statements can be prepared."""
     try:
         make()
     except (sqlite3.Error, sqlite3.Warning, csv.Error):

@@ -1,6 +1,6 @@
-"""Stored pipelines: their steps, what has become of each attempt, and a row for each step that was run.
+"""Stored pipelines: their steps, their attempts with results, and a row for each step that ran.
 
-Source: docs/kinds/pipeline.md.4 and 4.7.
+Source: docs/kinds/pipeline.md.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import Protocol
 
 
 class PipelineStatus(StrEnum):
-    """How a pipeline stands, by its last attempt."""
+    """The status of a pipeline, by its last attempt."""
 
     CREATED = "created"
-    """No attempt of it has started yet."""
+    """None of its attempts has started."""
     RUNNING = "running"
-    """An attempt of it runs."""
+    """One of its attempts is running."""
     SUCCESS = "success"
     """All steps ended with exit code 0."""
     FAILED = "failed"
-    """A step failed, a stage refused it, or the attempt came to nothing; the attempt's verdict says which."""
+    """A step failed, a stage rejected it, or the attempt had an error; the verdict says which."""
     REPAIRED = "repaired"
-    """It succeeded in an attempt that follows one that failed."""
+    """An attempt after a failed one succeeded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineStep:
-    """One step as it is stored; `position` counts from 1."""
+    """One stored step; `position` counts from 1."""
 
     id: int
     position: int
@@ -40,7 +40,7 @@ class PipelineStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRun:
-    """One step that was run or refused. `exit_code` is None when it was killed or refused."""
+    """One step that ran or was rejected. `exit_code` is None if it was killed or rejected."""
 
     pipeline_id: str
     step_id: int | None
@@ -68,7 +68,7 @@ class PipelineAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPipeline:
-    """A pipeline. Its id is that of the attempt that brought it; `uid` is whose it is."""
+    """A pipeline. Its id is that of its first attempt; `uid` is its owner."""
 
     id: str
     uid: int
@@ -81,7 +81,7 @@ class StoredPipeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineQuery:
-    """Which pipelines a listing wants; None = any. `before` is the id that the page before ended with."""
+    """The filters of a listing; None matches any value. `before` is the last id of the previous page."""
 
     uid: int | None = None
     status: PipelineStatus | None = None
@@ -91,7 +91,7 @@ class PipelineQuery:
 
 
 class Pipelines(Protocol):
-    """The pipelines on record. Raises StoreError."""
+    """The stored pipelines. Raises StoreError."""
 
     async def get(self, pipeline_id: str) -> StoredPipeline | None:
         """Return a pipeline with its steps and attempts, newest first."""

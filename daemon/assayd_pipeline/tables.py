@@ -1,4 +1,4 @@
-"""The tables of stored pipelines; revisions in `store/migrations` make them too, and change them."""
+"""The tables of stored pipelines. The revisions in `store/migrations` also create and change them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pipelines = Table(
     Column("updated_at", BigInteger, nullable=False),
     Index("ix_pipelines_uid", "uid", "id"),
 )
-"""Submitted pipelines; each stays as long as one of its attempts."""
+"""Submitted pipelines; each is kept as long as one of its attempts."""
 
 pipeline_steps = Table(
     "pipeline_steps",
@@ -38,7 +38,7 @@ pipeline_steps = Table(
     Column("content", ExactText, nullable=False),
     UniqueConstraint("pipeline_id", "position"),
 )
-"""The steps of each pipeline, as they were submitted or repaired last."""
+"""The steps of each pipeline, as last submitted or repaired."""
 
 pipeline_attempts = Table(
     "pipeline_attempts",
@@ -47,7 +47,7 @@ pipeline_attempts = Table(
     Column("pipeline_id", String(26), ForeignKey("pipelines.id", ondelete="CASCADE"), nullable=False),
     Index(None, "pipeline_id"),
 )
-"""Which attempts are of which pipeline."""
+"""The attempts of each pipeline."""
 
 execution_logs = Table(
     "execution_logs",
@@ -68,4 +68,4 @@ execution_logs = Table(
     Index(None, "pipeline_id"),
     Index(None, "step_id"),
 )
-"""A row per step that was run, written with its attempt's verdict."""
+"""A row per step that ran, written with its attempt's verdict."""

@@ -1,8 +1,8 @@
-"""Pipelines: bash and SQL steps that run in order, up to the first that fails.
+"""Pipelines: bash and SQL steps that run in order, up to the first failure.
 
-Static: is every step bash or SQL (parse), what may scripts run (commands), what may statements do (sql); each
-stage stops the ones after it. Then all steps in one container, a process each, in a directory that they
-share; the database exists as a file only while a SQL step runs. Source: docs/kinds/pipeline.md.
+Static stages: valid bash and SQL (parse), allowed commands (commands), allowed statements (sql). Then all
+steps run in one container, in separate processes and a shared directory; the database exists as a file only
+while a SQL step runs. Source: docs/kinds/pipeline.md.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from assayd_pipeline.sql_hints import Refusal, refusals, suspicions, tables_befo
 from assayd_pipeline.worth import StepReads, judge_idle, judge_results, read_steps
 
 FOLDERS = ("data", "tmp", "scripts", "logs")
-"""What the sandbox directory holds. Source: docs/kinds/pipeline.md."""
+"""The folders of the sandbox directory. Source: docs/kinds/pipeline.md."""
 COLLECTED = ("**", "!tmp/**", "!scripts/**", "!.database/**", f"!{DATABASE_OUTPUT}")
 DATABASE_UNIT = "database"
 _ENVIRONMENT = {
@@ -76,7 +76,7 @@ _ENVIRONMENT = {
     "TZ": "UTC",
 }
 WHOLE_IMAGE = f"{TOOLS}:/usr/bin"
-"""PATH of a step under a profile that only reports: every program of the image."""
+"""PATH of a step under a report-only profile: every program of the image."""
 _RESERVED = ("scripts", "logs", ".database", DATABASE_OUTPUT)
 
 _RULES = (
@@ -107,9 +107,9 @@ _HEADLINES = {
     "sandbox": "The pipeline ran and failed:",
 }
 _WRITTEN = {"commands": frozenset({Writer.BASH}), "sql": frozenset({Writer.SQL})}
-"""The types of the steps that a stage refuses."""
+"""The step types that each stage checks."""
 _MADE_TOLD = 10
-"""Files that earlier steps created; shown with a finding about a missing file."""
+"""Maximum files of earlier steps in a finding about a missing file."""
 _PRELOAD = ("csv", "sqlite3")
 
 
@@ -121,7 +121,7 @@ _OTHER_FORMS = (
 
 
 class PreparedPipeline(PipelinePayload):
-    """A submission, the statements that SQLite would refuse with its tables, and the names in its steps.
+    """A submission with the statements that SQLite would reject, and the names in its steps.
 
     `inputs` are facts about its files.
     """
@@ -154,7 +154,7 @@ class Pipeline(Kind[PipelinePayload]):
 
     @property
     def stages(self) -> Sequence[Stage[PipelinePayload]]:
-        """The static stages, in order; all of them run, so that what is found comes together."""
+        """The static stages, in order; all of them run, so that a report has all findings."""
         return (
             Stage(name="parse", check=_check_parse, on_fail=OnFail.CONTINUE),
             Stage(name="commands", check=_check_commands, on_fail=OnFail.CONTINUE),
@@ -162,7 +162,7 @@ class Pipeline(Kind[PipelinePayload]):
         )
 
     def prepare(self, payload: PipelinePayload) -> PipelinePayload:
-        """Return the steps without byte order marks, with plain line ends, and what SQLite would refuse."""
+        """Return the normalized steps, and the statements that SQLite would reject."""
         cleaned = tuple(step.model_copy(update={"content": clean(step.content)}) for step in payload.steps)
         fields = {**dict(payload), "steps": cleaned}
         submitted = PipelinePayload.model_construct(**fields)
@@ -175,7 +175,7 @@ class Pipeline(Kind[PipelinePayload]):
         return PreparedPipeline.model_construct(**fields, refusals=foreseen, read=read, inputs=inputs)
 
     def plan(self, payload: PipelinePayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
-        """Plan a unit per step, behind one that makes or checks the database."""
+        """Plan a unit per step, after one that creates or checks the database."""
         units = [_unit(number, step, policy, limits) for number, step in enumerate(payload.steps, 1)]
         database = payload.database
         if database is not None:
@@ -198,7 +198,7 @@ class Pipeline(Kind[PipelinePayload]):
         )
 
     def judge(self, payload: PipelinePayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Judge the database, every step, and what was left behind."""
+        """Judge the database, every step, and the outputs."""
         units = iter(result.units)
         found: list[Finding] = []
         if payload.database is not None:
@@ -244,21 +244,21 @@ class Pipeline(Kind[PipelinePayload]):
     def retry_context(
         self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
     ) -> str:
-        """Word a failed stage for a model."""
+        """Return the retry context of a failed stage."""
         headline = headline_of(_HEADLINES, stage)
-        findings = [_without_step(finding) for finding in findings]  # messages name the step
+        findings = [_without_step(finding) for finding in findings]  # Messages contain the step's name.
         return retry_context(
             findings, headline=headline, reminders=instructions(policy, _WRITTEN.get(stage, BOTH))
         )
 
     def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
-        """Return how steps are written, and what the policy allows them."""
+        """Return the instructions for steps, and the policy's allowances."""
         return instructions(None if policy is None else usual(policy))
 
     def context(
         self, payload: PipelinePayload, report: Document, policy: ExecutionPolicy | None = None
     ) -> RepairContext:
-        """Ask for the step that failed again, with what is around it."""
+        """Return the request to fix the failed step, with its context."""
         step, alone = faulty(payload, report), len(payload.steps) == 1
         rules = instructions(
             None if policy is None else usual(policy),
@@ -284,7 +284,7 @@ class Pipeline(Kind[PipelinePayload]):
         )
 
     def patch(self, payload: PipelinePayload, passage: str, code: str) -> Document:
-        """Put another text in the place of the step of that number."""
+        """Return the payload with a new text of the step with that number."""
         document = payload.model_dump(mode="json", exclude_unset=True)
         steps = [dict(step) for step in document["steps"]]
         steps[int(passage) - 1]["content"] = code
@@ -299,12 +299,12 @@ class Pipeline(Kind[PipelinePayload]):
         return generating.around(context, tables_of(context.database))
 
     def answered(self, base: Document, proposal: Proposal) -> Document:
-        """Return a payload with the steps that were proposed."""
+        """Return a payload with the proposed steps."""
         return generating.answered(base, proposal)
 
 
 def _with_path(finding: Finding, payload: PipelinePayload, result: RunResult) -> Finding:
-    """Name the file that was meant instead of one that is not there, and what steps made."""
+    """Add the similar name of a missing file, and the files that earlier steps created."""
     if finding.rule != f"step.{ErrorClass.FILE_NOT_FOUND}":
         return finding
     made = [output for output in result.outputs if output.name != DATABASE_OUTPUT]
@@ -325,7 +325,7 @@ def _with_path(finding: Finding, payload: PipelinePayload, result: RunResult) ->
 
 
 def _with_refusal(finding: Finding, number: int, known: Sequence[Refusal]) -> Finding:
-    """Return the finding of a step that failed as it was foreseen, with the form that SQLite has."""
+    """Add SQLite's correct form to a failure that was predicted."""
     one = next((one for one in known if one.step == number and one.is_about(finding.message)), None)
     if one is None:
         return finding
@@ -342,7 +342,7 @@ def _with_refusal(finding: Finding, number: int, known: Sequence[Refusal]) -> Fi
 
 
 def _without_step(finding: Finding) -> Finding:
-    """Return a finding without the step's name beside the message, which begins with it."""
+    """Return a finding without the step's name at the start of its message."""
     label = finding.message.partition(": ")[0]
     context = (finding.context or "").removeprefix(label).removeprefix("; ")
     return replace(finding, file=None, context=context or None)
@@ -402,7 +402,7 @@ def _facts(payload: PipelinePayload, judged: Sequence[JudgedStep], result: RunRe
 def _explained(
     payload: PipelinePayload, step: StepText, found: Sequence[Finding], policy: ExecutionPolicy
 ) -> Sequence[Finding]:
-    """Return findings of an SQL step with the forms that SQLite has."""
+    """Return findings of a SQL step with SQLite's correct forms."""
     if not found:
         return ()
     tables = tables_before(payload, step.number)
@@ -419,7 +419,7 @@ def _check_commands(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequen
             return ()
         if has_errors(shell.parse_script(step.content)):
             files = replace(files, written=("",))
-            return ()  # the stage before explains a text that isn't bash
+            return ()  # The previous stage explains a text that isn't bash.
         checked = shell.check_script(step.content, policy.commands, network=policy.network, files=files)
         files = replace(files, written=(*files.written, *checked.written))
         return checked.findings
@@ -443,7 +443,7 @@ def _check_sql(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Fi
 def _of_steps(
     submitted: PipelinePayload, check: Callable[[StepText], Sequence[Finding]]
 ) -> Sequence[Finding]:
-    """Check every step, and say in each finding whose it is."""
+    """Check every step, and name the step in each finding."""
     found = (
         replace(
             finding,

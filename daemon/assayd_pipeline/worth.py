@@ -1,10 +1,10 @@
-"""Finds pipelines that pass and are worth little. Source: docs/quality.md.
+"""Finds pipelines that pass but are worth little. Source: docs/quality.md.
 
-data/found.csv is empty, and its input has rows     quality.empty_output
-UPDATE orders … changes none of the rows            quality.no_rows
-a step writes tmp/sorted.csv, which nobody reads    quality.unused_result
+    data/found.csv is empty, and its input has rows     quality.empty_output
+    UPDATE orders … changes none of the rows            quality.no_rows
+    a step writes tmp/sorted.csv, which is never read   quality.unused_result
 
-What steps name is read in an analysis worker (`read_steps`); judging looks at what came out, and parses
+An analysis worker reads the names in steps (`read_steps`); judging only looks at the results and parses
 nothing.
 """
 
@@ -47,7 +47,7 @@ RULES = (
 _MOST_EACH = 10
 _MOST_PATHS = 50
 _READ_CHARS = 100_000
-"""Characters to read of a step: longer ones are generated, and say nothing."""
+"""Maximum characters of a step to read: longer ones are generated and tell little."""
 _SMALL_BYTES = 4096
 _WRITTEN = re.compile(
     r"(?:>>?\|?|\btee(?: -a)?|\s-o|--output[= ])\s*[\"']?"
@@ -65,15 +65,15 @@ _OFTEN_EMPTY = re.compile(
     r"|mismatch|suspicious|violation|broken|issue|problem|conflict|empty|removed|deleted|change|alert",
     re.IGNORECASE,
 )
-"""Files of these names list faults in data: an empty one is a good sign."""
+"""Names of files that list faults in data, for which an empty file is a good sign."""
 
 
 class StepReads(BaseModel):
-    """What the steps and files of a pipeline say, as far as it is needed to judge what came out.
+    """The facts about a pipeline's steps and files for judging its results.
 
     `full` are the submitted files with more than a heading, each with its first line; `source` is the first
-    of them that a step names. `made_empty` are files that a step makes empty on purpose; `unused` are the
-    numbers of steps with the file that nobody reads.
+    of them that a step names. `made_empty` are files that a step creates empty on purpose; `unused` are the
+    numbers of steps with a file that is never read.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -86,7 +86,7 @@ class StepReads(BaseModel):
 
 
 def read_steps(steps: Sequence[StepText], files: Mapping[str, bytes]) -> StepReads:
-    """Read which files the steps name, given the first bytes of each. Runs in an analysis worker."""
+    """Return the files that the steps name. Runs in an analysis worker; needs the files' first bytes."""
     texts = [step.content[:_READ_CHARS] for step in steps]
     named = "\n".join(texts)
     full = {
@@ -117,7 +117,7 @@ def read_steps(steps: Sequence[StepText], files: Mapping[str, bytes]) -> StepRea
 
 
 def _has_rows(content: bytes) -> bool:
-    """Return whether a file has more than one line, or one that is not its heading alone."""
+    """Return whether a file has more than one line, or one that isn't just its heading."""
     head = content.strip()
     return b"\n" in head or head[:1] in (b"[", b"{")
 
@@ -131,7 +131,7 @@ def _plain(path: str) -> str:
 
 
 def _unused(steps: Sequence[StepText], texts: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Return the steps that write temporary files alone, none of which a later step names."""
+    """Yield the steps that write only temporary files, none of which a later step names."""
     for place, (step, text) in enumerate(zip(steps, texts, strict=True)):
         if step.program is not ErrorSource.BASH or _OTHER_WRITES.search(text):
             continue
@@ -147,11 +147,11 @@ def _unused(steps: Sequence[StepText], texts: Sequence[str]) -> Iterator[tuple[i
 def judge_results(
     steps: Sequence[StepText], read: StepReads, printed: Sequence[bool], result: RunResult
 ) -> Iterator[Finding]:
-    """Judge what the steps of a run left, all of which ended well.
+    """Yield findings about the results of a run whose steps all passed.
 
     Args:
         steps: the steps.
-        read: what they name.
+        read: the names in the steps.
         printed: for each step, whether it printed anything.
         result: the run.
     """
@@ -166,7 +166,7 @@ def judge_results(
 
 
 def _empty(steps: Sequence[StepText], read: StepReads, outputs: Sequence[Output]) -> Iterator[Finding]:
-    """Find files without rows that a step made, if the pipeline has input with rows."""
+    """Yield the files without rows that a step created, if the pipeline has input with rows."""
     by_number = {step.number: step for step in steps}
     for output in outputs:
         step = by_number.get(read.written_by.get(output.name, 0))
@@ -184,7 +184,7 @@ def _empty(steps: Sequence[StepText], read: StepReads, outputs: Sequence[Output]
 
 
 def _without_rows(output: Output, headings: Collection[str]) -> str:
-    """Return what is wrong with an output: it is empty, or holds a heading alone."""
+    """Return the fault of an output: it is empty, or contains only a heading."""
     content = output.content.strip()
     if not content or content in (b"[]", b"{}", b"null"):
         return "is empty"
@@ -197,7 +197,7 @@ def _without_rows(output: Output, headings: Collection[str]) -> str:
 
 
 def judge_idle(step: StepText, idle: Sequence[Idle]) -> Iterator[Finding]:
-    """Judge the statements of a step that changed no row, though there are rows."""
+    """Yield the statements of a step that changed no row although there are rows."""
     for one in idle[:_MOST_EACH]:
         message = f"{one.verb} {one.table!r} changes no row."
         if one.verb == "CREATE TABLE":

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import count
 
 import structlog
 from tenacity import AsyncRetrying, retry_if_exception
@@ -20,6 +21,7 @@ from assayd.attempts.admission import Admission, AttemptOrigin
 from assayd.attempts.scheduler import Scheduler
 from assayd.documents import canonical
 from assayd.errors import AssaydError, RequestError
+from assayd.fair_queue import FairSemaphore
 from assayd.model.attempt import Attempt, State
 from assayd.model.report import Verdict
 from assayd.ports.chains import Chains
@@ -55,7 +57,7 @@ class ResultGone(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CourseParts:
-    """What every course works with. `reading` bounds the results that are read at once."""
+    """What every course works with. `turns` bounds the results that are held at once, fairly by user."""
 
     admission: Admission
     scheduler: Scheduler
@@ -64,19 +66,19 @@ class CourseParts:
     chains: Chains
     store: DatabaseWorkflowStore
     clock: Clock
-    reading: asyncio.Semaphore
+    turns: FairSemaphore
+    numbers: Iterator[int] = field(default_factory=count)
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def result(self, attempt_id: str) -> object:
         """Return the result of a validated node. Raises: ResultGone."""
-        async with self.reading:
-            attempt = await self.jobs.get(attempt_id)
-            if attempt is None or attempt.bundle is None:
-                raise ResultGone(f"the attempt {attempt_id} or its bundle was removed")
-            report, _ = await self.documents(attempt)
-            if len(report) > LARGE_BYTES:
-                return await asyncio.to_thread(_result_in, report)
-            return _result_in(report)
+        attempt = await self.jobs.get(attempt_id)
+        if attempt is None or attempt.bundle is None:
+            raise ResultGone(f"the attempt {attempt_id} or its bundle was removed")
+        report, _ = await self.documents(attempt)
+        if len(report) > LARGE_BYTES:
+            return await asyncio.to_thread(_result_in, report)
+        return _result_in(report)
 
 
 def _result_in(report: bytes) -> object:
@@ -121,20 +123,22 @@ class Course:
         if self._submitting:
             await asyncio.wait(self._submitting)
         for run in list(self.workflow.nodes.values()):
-            if run.state.is_final:
-                continue
-            self.parts.scheduler.cancel(run.attempt_id)
-            if (repair := await self.parts.chains.repair_of(run.attempt_id)) is not None:
-                self.parts.chains.end(repair.id)
-            ran = run.state is not NodeState.WAITING
-            self._set(
-                replace(
-                    run,
-                    state=NodeState.CANCELLED if ran else NodeState.SKIPPED,
-                    detail=why,
-                    finished_at=self.parts.clock.now(),
-                )
-            )
+            if not run.state.is_final:
+                self._set(await self._broken_off(run, why))
+
+    async def _broken_off(self, run: NodeRun, why: str) -> NodeRun:
+        """End a node without an end, with its attempt and its repair."""
+        parts, at = self.parts, self.parts.clock.now()
+        known = await parts.jobs.get(run.attempt_id)
+        if known is None:
+            return replace(run, state=NodeState.SKIPPED, input_digest=None, detail=why, finished_at=at)
+        run = replace(run, input_digest=known.input_digest, finished_at=at)
+        if known.verdict is Verdict.VALIDATED:
+            return replace(run, state=NodeState.VALIDATED, detail=None)
+        parts.scheduler.cancel(run.attempt_id)
+        if (repair := await parts.chains.repair_of(run.attempt_id)) is not None:
+            parts.chains.end(repair.id)
+        return replace(run, state=NodeState.CANCELLED, detail=why)
 
     def ended(self, at: datetime, verdict: Verdict, detail: str | None) -> Workflow:
         """Return the workflow as it has ended."""
@@ -172,32 +176,42 @@ class Course:
 
     async def _run(self, node: Node, run: NodeRun) -> NodeRun:
         """Submit a node and see it to its end. Raises: NoSuchPart, ResultGone, AssaydError."""
-        jobs = self.parts.jobs
-        known = await jobs.get(run.attempt_id)
-        if known is None:
-            inputs = await self._inputs(node)
-            document = submission_of(node, self._plan, inputs, workflow_id=self.workflow.id)
-            submission = await self.parts.admission.read(await asyncio.to_thread(canonical, document))
-            run = replace(run, input_digest=submission.input_digest)
-            earlier = self.reusable.get(submission.input_digest)
-            before = await jobs.get(earlier) if earlier is not None else None
-            if (
-                before is not None
-                and before.policy == policy_of(node, self._plan)
-                and before.bundle is not None
-            ):
-                return replace(run, attempt_id=before.id, reused=True, state=NodeState.VALIDATED)
-            if self.workflow.repair is not None:
-                document = with_repair(document, self.workflow.repair, node, self._plan, inputs)
-            self._set(replace(run, state=NodeState.RUNNING))
-            await self._submit(await asyncio.to_thread(canonical, document), run.attempt_id)
+        known = await self.parts.jobs.get(run.attempt_id)
+        if known is not None:
+            run = replace(run, state=NodeState.RUNNING, input_digest=known.input_digest)
+            self._set(run)
         else:
-            run = replace(run, input_digest=known.input_digest)
-            self._set(replace(run, state=NodeState.RUNNING))
+            passing = retry_if_exception(_passes)
+            retrying = AsyncRetrying(retry=passing, wait=back_off, sleep=self.parts.sleep, reraise=True)
+            run = await retrying(self._begin, node, run)
+        if run.state.is_final:
+            return run
         attempt = await self._judged(run.attempt_id)
         run = replace(run, state=_STATES[attempt.verdict or Verdict.ERROR], detail=_why(attempt))
         if attempt.verdict is Verdict.FAILED and self.workflow.repair is not None:
             return await self._repaired(run)
+        return run
+
+    async def _begin(self, node: Node, run: NodeRun) -> NodeRun:
+        """Submit a node, or take over an earlier attempt. Few do so at a time: each may hold large inputs.
+
+        Raises: NoSuchPart, ResultGone, AssaydError.
+        """
+        parts, plan = self.parts, self._plan
+        async with parts.turns.hold(self.workflow.peer.uid, self.workflow.id, run.attempt_id):
+            inputs = await self._inputs(node)
+            document = submission_of(node, plan, inputs, workflow_id=self.workflow.id)
+            submission = await parts.admission.read(await asyncio.to_thread(canonical, document))
+            run = replace(run, input_digest=submission.input_digest)
+            earlier = self.reusable.get(submission.input_digest)
+            before = await parts.jobs.get(earlier) if earlier is not None else None
+            if before is not None and before.policy == policy_of(node, plan) and before.bundle is not None:
+                return replace(run, attempt_id=before.id, reused=True, state=NodeState.VALIDATED)
+            if self.workflow.repair is not None:
+                document = with_repair(document, self.workflow.repair, node, plan, inputs)
+            run = replace(run, state=NodeState.RUNNING)
+            self._set(run)
+            await self._submit(await asyncio.to_thread(canonical, document), run.attempt_id)
         return run
 
     async def _inputs(self, node: Node) -> dict[str, object]:
@@ -215,19 +229,12 @@ class Course:
         return await outputs_of(self.workflow, self.parts)
 
     async def _submit(self, document: bytes, attempt_id: str) -> None:
-        """Submit in the owner's name; again if the refusal passes. A submission is never left half done."""
+        """Submit in the owner's name; a cancelled course still completes the submission."""
         origin = AttemptOrigin(peer=self.workflow.peer, attempt_id=attempt_id)
-
-        async def submit() -> None:
-            task = asyncio.create_task(self.parts.admission.submit_document(document, origin))
-            self._submitting.add(task)
-            task.add_done_callback(self._submitting.discard)
-            await asyncio.shield(task)
-
-        retrying = AsyncRetrying(
-            retry=retry_if_exception(_passes), wait=back_off, sleep=self.parts.sleep, reraise=True
-        )
-        await retrying(submit)
+        task = asyncio.create_task(self.parts.admission.submit_document(document, origin))
+        self._submitting.add(task)
+        task.add_done_callback(self._submitting.discard)
+        await asyncio.shield(task)
 
     async def _judged(self, attempt_id: str) -> Attempt:
         """Wait for the verdict of an attempt. Raises: ResultGone."""
@@ -260,9 +267,10 @@ async def outputs_of(workflow: Workflow, parts: CourseParts) -> dict[str, object
     for name, source in workflow.plan.outputs.items():
         by_node.setdefault(source.node, {})[name] = source
     found: dict[str, object] = {}
-    for node, sources in by_node.items():
-        result = await parts.result(workflow.nodes[node].attempt_id)
-        found |= {name: part_of(result, source) for name, source in sources.items()}
+    async with parts.turns.hold(workflow.peer.uid, workflow.id, f"outputs {next(parts.numbers)}"):
+        for node, sources in by_node.items():
+            result = await parts.result(workflow.nodes[node].attempt_id)
+            found |= {name: part_of(result, source) for name, source in sources.items()}
     return {name: found[name] for name in workflow.plan.outputs}
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import AsyncExitStack
 
+from assayd.fair_queue import FairSemaphore
 from assayd.wiring.basics import Basics
 from assayd.wiring.workflows import RunningParts
 from assayd_workflows.course import CourseParts
@@ -14,8 +14,8 @@ from assayd_workflows.workflows import Workflows
 
 __all__ = ["ROUTERS", "open_wing"]
 
-RESULTS_AT_ONCE = 2
-"""Results that are read side by side; each may take some 100 MB while it is parsed."""
+RESULTS_AT_ONCE = 3
+"""Nodes whose inputs are held at once; each may take some 100 MB while it is parsed."""
 
 
 async def open_wing(basics: Basics, stack: AsyncExitStack, running: RunningParts) -> Workflows:
@@ -28,7 +28,7 @@ async def open_wing(basics: Basics, stack: AsyncExitStack, running: RunningParts
         chains=running.chains,
         store=DatabaseWorkflowStore(basics.access),
         clock=basics.clock,
-        reading=asyncio.Semaphore(RESULTS_AT_ONCE),
+        turns=FairSemaphore(RESULTS_AT_ONCE, reserve_from=2),
     )
     workflows = Workflows(
         parts=parts,

@@ -52,6 +52,13 @@ def test_error_that_a_step_ignores_fails_it_only_where_the_profile_says_so(clien
     assert client.submit(bash(script, "contained"), wait_s=60)["verdict"] == "validated"
 
 
+def test_script_that_only_bash_can_read_is_left_to_the_run_under_contained(client: PlainClient) -> None:
+    script = "let x=( 6 \\* 7 )\necho $x\n"
+    assert client.submit(bash(script, "pipeline"), wait_s=60)["verdict"] == "failed"
+    done = client.submit(bash(script, "contained"), wait_s=60)
+    assert (done["verdict"], done["report"]["runtime_results"]["cases"][0]["stdout"]) == ("validated", "42\n")
+
+
 @pytest.mark.parametrize(
     "code",
     [

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from functools import partial
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -56,7 +57,7 @@ class EventStream(Response):
         """Send events and heartbeats side by side."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         async with asyncio.TaskGroup() as group:
-            sending = group.create_task(counted(self._send_events(send)))
+            sending = group.create_task(counted(partial(self._send_events, send)))
             unread = scope.get("state", {}).get("unread_bytes", lambda: 0)
             beating = group.create_task(self._send_heartbeats(send, unread))
             leaving = group.create_task(_wait_for_disconnect(receive))

@@ -36,10 +36,10 @@ class _Share:
 _SHARE: ContextVar[_Share | None] = ContextVar("share", default=None)
 
 
-async def counted(work: Awaitable[None]) -> None:
+async def counted(work: Callable[[], Awaitable[None]]) -> None:
     """Do a part of a request in another task than the request's; its steps count as the caller's."""
     share = _SHARE.get()
-    await (work if share is None else _timed(work, share.used))
+    await (work() if share is None else _timed(work(), share.used))
 
 
 async def rested() -> None:
@@ -56,7 +56,7 @@ class PacedStream(StreamingResponse):
     async def stream_response(self, send: Send) -> None:
         """Send all pieces."""
         self.body_iterator = _resting(self.body_iterator)
-        await counted(super().stream_response(send))
+        await counted(partial(super().stream_response, send))
 
 
 async def _resting(pieces: AsyncIterable[Any]) -> AsyncIterator[Any]:

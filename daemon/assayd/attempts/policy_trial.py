@@ -129,7 +129,7 @@ class PolicyTrials:
                 if run and not await self._run(trial, attempt, policy, peer):
                     break
                 if not run:
-                    await self._check(trial, attempt, policy)
+                    await self._check(trial, attempt, policy, peer.uid)
                 trial.tried += 1
                 yield trial
             trial.complete = trial.tried == trial.total
@@ -159,8 +159,8 @@ class PolicyTrials:
             query = replace(query, cursor=page.next_cursor)
         return found[:MOST_TRIED]
 
-    async def _check(self, trial: PolicyTrial, attempt: Attempt, policy: ExecutionPolicy) -> None:
-        """Compare an attempt's verdict with its static stages under the profile."""
+    async def _check(self, trial: PolicyTrial, attempt: Attempt, policy: ExecutionPolicy, uid: int) -> None:
+        """Compare an attempt's verdict with its static stages under the profile, in the caller's turn."""
         submission = await self._submission(attempt)
         kind = self.kinds.get(attempt.kind)
         if submission is None or kind is None:
@@ -171,9 +171,7 @@ class PolicyTrials:
         except AssaydError:
             trial.left_out += 1
             return
-        checked = await self.analyst.check(
-            kind, submission.payload, wanted, flow=(attempt.peer.uid, "policy-trial")
-        )
+        checked = await self.analyst.check(kind, submission.payload, wanted, flow=(uid, "policy-trial"))
         errors = [f for stage in checked.stages for f in stage.findings if f.is_error]
         passed, ran = attempt.verdict is Verdict.VALIDATED, attempt.cause is not None
         if passed and errors:

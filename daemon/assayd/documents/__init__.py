@@ -1,7 +1,7 @@
-"""Between the values inside and the JSON outside: the one place that knows the wire names.
+"""The JSON documents of the wire contract. Only this package knows the wire names.
 
-Decides what a request may look like and how results are written; milliseconds exist only here. A document is
-a model: it writes the JSON, describes it for the reference at `/openapi.json`, and types the client.
+It defines the form of requests and the serialization of results; milliseconds exist only here. Each document
+is a pydantic model, which writes the JSON, describes it for `/openapi.json`, and types the client.
 """
 
 from assayd.documents.attempts import attempt_body, attempt_document

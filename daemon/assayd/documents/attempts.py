@@ -1,4 +1,4 @@
-"""Attempts as the contract names them, with their artifacts."""
+"""Documents of attempts and their artifacts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from assayd.model.submission import Peer
 
 
 class TimingsDocument(BaseDocument):
-    """Where the time went, in milliseconds; null for what did not happen."""
+    """Durations in milliseconds; null for phases that didn't happen."""
 
     queued: float | None = Field(description="From accepted to started.")
     static: float | None = Field(description="Static stages.")
@@ -29,7 +29,7 @@ class TimingsDocument(BaseDocument):
 
 
 class AttemptDocument(BaseDocument):
-    """One submission on its way from accepted to a verdict."""
+    """One submission, from acceptance to its verdict."""
 
     id: str = Field(description="ULID.")
     kind: str = Field(description="Kind of the submission.")
@@ -105,9 +105,9 @@ def attempt_document(
 
     Args:
         attempt: the attempt.
-        report: the report of its bundle, if it has one.
-        execution: the record of its container, if it had one.
-        replay_diff: how a replay differs from what it repeats.
+        report: the report in its bundle, if any.
+        execution: the execution record, if a container ran.
+        replay_diff: the differences of a replay from its original.
         bundle_path: the folder of its bundle.
     """
     times = attempt.timings_s
@@ -137,6 +137,9 @@ def attempt_body(
     replay_diff: Mapping[str, object] | None = None,
     bundle_path: str | None = None,
 ) -> bytes:
-    """Return an attempt as JSON text, with documents that are JSON text already: they may be large."""
+    """Return an attempt as JSON text.
+
+    The embedded documents are JSON text already, because they may be large.
+    """
     written = {"report": report, "execution": execution, "replay_diff": compact(replay_diff)}
     return with_texts(attempt_document(attempt, bundle_path=bundle_path), written)

@@ -1,9 +1,9 @@
-"""What every document of the contract is: a frozen model that writes the JSON and describes it.
+"""The base class of all documents: a frozen model that serializes and describes itself.
 
-A value of the model whose fields are the document's is its own document (`model.document`).
+A model value that has exactly the fields of a document serves as its own document (`model.document`).
 
-Inside, a document is made from the model's values with `from_value`, unchecked: they are our own, and what
-a guest wrote among them may hold lone surrogates, which pydantic refuses. Clients read documents, checked.
+The daemon builds documents with `from_value`, without validation: its own values are correct, and guest text
+in them may contain lone surrogates, which pydantic rejects. Clients validate the documents that they read.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from assayd.documents.strict_json import members_of
 from assayd.errors import AssaydError
 
 Timestamp = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
-"""A time as RFC 3339 in UTC, to the microsecond."""
+"""A time as RFC 3339 in UTC, with microseconds."""
 
 
 class BaseDocument(BaseModel):
-    """A JSON object of which every field is known. `canonical` and `compact` write it."""
+    """A JSON object whose fields are all known. `canonical` and `compact` serialize it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     @classmethod
     def from_value(cls, value: object, **others: object) -> Self:
-        """Return the document of a value: its attributes of the same names, and `others` for the rest."""
+        """Return the document of a value: attributes with the same names, and `others` for other fields."""
         members: dict[str, object] = {}
         for name in cls.__pydantic_fields__:
             member = others[name] if name in others else getattr(value, name)
             members[name] = written_time(member) if isinstance(member, datetime) else member
-        # What `model_construct` does, which looks for aliases and defaults of each field first.
+        # As `model_construct`, without its lookup of aliases and defaults for each field.
         document = cls.__new__(cls)
         object.__setattr__(document, "__dict__", members)
         object.__setattr__(document, "__pydantic_fields_set__", set(members))
@@ -42,7 +42,7 @@ class BaseDocument(BaseModel):
 
 
 def timestamp(moment: datetime | None) -> str | None:
-    """Return a time as RFC 3339 in UTC."""
+    """Return a time as RFC 3339 in UTC, or None."""
     return None if moment is None else written_time(moment)
 
 
@@ -52,19 +52,19 @@ def written_time(moment: datetime) -> str:
 
 
 def milliseconds(seconds: float) -> float:
-    """Return a duration in milliseconds, to the microsecond."""
+    """Return a duration in milliseconds, rounded to microseconds."""
     return round(seconds * 1000, 3)
 
 
-def plain(value: Any) -> Any:  # JSON has no narrower type
-    """Return a document as dictionaries and lists; other values stay unchanged."""
+def plain(value: Any) -> Any:  # any, because a type for JSON isn't narrower
+    """Return a document as dictionaries and lists; return other values unchanged."""
     if (members := members_of(value)) is not None:
         return {name: plain(part) for name, part in members.items()}
     return [plain(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 class ErrorDetail(BaseDocument):
-    """Why a request was refused."""
+    """The reason why a request was rejected."""
 
     code: str = Field(description="Stable name of the reason.")
     message: str = Field(description="One sentence for a person.")
@@ -73,11 +73,11 @@ class ErrorDetail(BaseDocument):
 
 
 class ErrorDocument(BaseDocument):
-    """Every answer that is not a success."""
+    """The body of every error response."""
 
     error: ErrorDetail = Field(description="Why.")
 
 
 def error_document(error: AssaydError) -> ErrorDocument:
-    """Return the answer for an error."""
+    """Return the response body for an error."""
     return ErrorDocument.model_construct(error=ErrorDetail.from_value(error))

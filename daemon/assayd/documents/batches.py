@@ -1,4 +1,4 @@
-"""Batches and their items as the contract names them."""
+"""Documents of batches and their items."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from assayd.model.submission import Peer
 
 
 class CountsDocument(BaseDocument):
-    """How many items of a batch came to what."""
+    """The number of items of a batch, by result."""
 
     total: int = Field(description="All items.")
     waiting: int = Field(description="Items without a verdict, including running ones.")
@@ -28,7 +28,7 @@ class CountsDocument(BaseDocument):
 
 
 class BatchDocument(BaseDocument):
-    """Many submissions that were sent as lines."""
+    """A set of submissions that were sent as lines."""
 
     id: str = Field(description="ULID.")
     name: str = Field(description="Unique among its user's batches.")
@@ -78,7 +78,7 @@ class BatchResultDocument(ItemDocument):
 
 
 class BatchEventDocument(BaseDocument):
-    """How a batch gets on. Each holds all that is known at the time, so that none has to be read again."""
+    """The progress of a batch. Each event is complete, so that clients don't need earlier events."""
 
     id: str = Field(description="Its time, in microseconds.")
     batch_id: str = Field(description="The batch.")
@@ -97,7 +97,7 @@ def batch_document(progress: Progress, received: ReceivedLines | None = None) ->
 
 
 def counts_document(tally: Tally, running: int) -> CountsDocument:
-    """Return how many items came to what."""
+    """Return the number of items by result."""
     return CountsDocument.from_value(tally, running=running)
 
 

@@ -1,6 +1,6 @@
-"""Repairs and generations as the contract names them, and the requests that begin one.
+"""Documents of repairs and generations, and the requests that start them.
 
-Only the models: `assayd_chains` decides their contents.
+This module has only the models; `assayd_chains` decides their contents.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class FixDocument(BaseDocument):
 
 
 class ShownDocument(BaseDocument):
-    """What the rules give for one sample path."""
+    """The values that the fallback rules extract from one sample path."""
 
     path: str = Field(description="The sample path.")
     fields: dict[str, str | int] = Field(description="Fields that the rules extract.")
@@ -64,7 +64,7 @@ class ShownDocument(BaseDocument):
 
 
 class AppliedDocument(BaseDocument):
-    """What the rules give for the sample paths."""
+    """The values that the fallback rules extract from the sample paths."""
 
     paths: int = Field(description="Number of sample paths.")
     complete: int = Field(description="Number of paths with every field that has a rule.")
@@ -72,7 +72,7 @@ class AppliedDocument(BaseDocument):
 
 
 class FallbackDocument(BaseDocument):
-    """Rules without code that are offered where no correction worked."""
+    """Declarative rules, without code, that are offered if no fix succeeded."""
 
     trigger: str = Field(description="Why: `security`, `timeout` or `computed_fields`.")
     reason: str = Field(description="The trigger as a sentence.")
@@ -84,7 +84,7 @@ class FallbackDocument(BaseDocument):
 
 
 class RepairDocument(BaseDocument):
-    """A failed attempt on its way to one that is validated."""
+    """A repair: a failed attempt and the fixes tried for it."""
 
     id: str = Field(description="ULID.")
     attempt_id: str = Field(description="The attempt that it began with.")
@@ -115,7 +115,7 @@ class RepairDocument(BaseDocument):
 
 
 class StepDocument(BaseDocument):
-    """One answer of a provider, whole, with what it was asked by."""
+    """One raw answer of a provider with its prompt."""
 
     number: int = Field(description="Number of the answer, from 1.")
     provider: str = Field(description="The user who gave it.")
@@ -127,14 +127,14 @@ class StepDocument(BaseDocument):
 
 
 class RepairPageDocument(BaseDocument):
-    """Repairs, newest first."""
+    """A page of repairs, newest first."""
 
     repairs: list[RepairDocument] = Field(description="The repairs.")
     next_cursor: str | None = Field(description="Start of the next page.")
 
 
 class RepairEventDocument(BaseDocument):
-    """How a repair gets on."""
+    """The progress of a repair."""
 
     id: str = Field(description="Its number, from 1.")
     kind: str = Field(description="`repair`, at last `finished`.")
@@ -186,14 +186,14 @@ class HintBody(BaseModel):
 
 
 class ApprovedDocument(BaseDocument):
-    """Under which name and version something was approved."""
+    """The name and version of an approval."""
 
     name: str = Field(description="The name.")
     version: int = Field(description="The version, from 1.")
 
 
 class GrantDocument(BaseDocument):
-    """A hint, which granted a full budget."""
+    """A hint, which granted a new budget."""
 
     uid: int = Field(description="The user who gave it.")
     at: Timestamp = Field(description="When.")
@@ -201,7 +201,7 @@ class GrantDocument(BaseDocument):
 
 
 class GenerationDocument(BaseDocument):
-    """A request in words on its way to a submission that is validated."""
+    """A generation: a request in words and the submissions written for it."""
 
     id: str = Field(description="ULID.")
     kind: str = Field(description="Kind to generate.")
@@ -233,14 +233,14 @@ class GenerationDocument(BaseDocument):
 
 
 class GenerationPageDocument(BaseDocument):
-    """Generations, newest first."""
+    """A page of generations, newest first."""
 
     generations: list[GenerationDocument] = Field(description="The generations, without contexts.")
     next_cursor: str | None = Field(description="Start of the next page.")
 
 
 class GenerationEventDocument(BaseDocument):
-    """How a generation gets on."""
+    """The progress of a generation."""
 
     id: str = Field(description="Its number, from 1.")
     kind: str = Field(description="`state`, `attempt`, `stage`, `answer`, `fix`, finally `finished`.")

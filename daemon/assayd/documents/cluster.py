@@ -1,4 +1,4 @@
-"""A gateway's tokens and nodes, and the request for a token."""
+"""Documents of a gateway's tokens and nodes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TokenBody(BaseModel):
 
 
 class TokenDocument(BaseDocument):
-    """A token, without itself."""
+    """A token without its secret."""
 
     id: str = Field(description="Id of the token, for revoking it.")
     name: str = Field(description="Name of the token.")
@@ -44,7 +44,7 @@ class TokenDocument(BaseDocument):
 
 
 class NewTokenDocument(TokenDocument):
-    """A token, once with itself."""
+    """A new token with its secret, which is shown only once."""
 
     token: str = Field(description="The token, shown only in this answer.")
     broker_url: str | None = Field(
@@ -60,7 +60,7 @@ class TokenListDocument(BaseDocument):
 
 
 class NodeDocument(BaseDocument):
-    """A node, as it last said that it was."""
+    """A node's last reported state."""
 
     name: str = Field(description="Its name.")
     state: NodeState = Field(
@@ -92,7 +92,7 @@ class DistrustDocument(BaseDocument):
 
 
 class ForgottenNodeDocument(BaseDocument):
-    """A node that is not listed any more."""
+    """A node that was removed from the list."""
 
     name: str = Field(description="Its name.")
     revoked: list[str] = Field(description="Ids of its tokens that were still valid.")

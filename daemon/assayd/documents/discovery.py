@@ -1,4 +1,4 @@
-"""What can be submitted: kinds with their payloads and rules, and the profiles."""
+"""Documents of the available kinds, with payloads and rules, and of the profiles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from assayd.documents.base import BaseDocument
 from assayd.model.finding import Rule
 from assayd.ports.command_line import CommandLine
 
-if TYPE_CHECKING:  # the client reads documents without these
+if TYPE_CHECKING:  # The client reads documents but doesn't have these modules.
     from assayd.kind import Kind
 
 
@@ -53,7 +53,7 @@ class PolicyListDocument(BaseDocument):
 
 
 class PolicyProblemDocument(BaseDocument):
-    """One thing that is wrong in a profile."""
+    """One error in a profile."""
 
     line: int | None = Field(description="Line, from 1; null if unknown.")
     key: str = Field(description="Dotted key; empty for the whole file.")
@@ -61,14 +61,14 @@ class PolicyProblemDocument(BaseDocument):
 
 
 class PolicyCheckDocument(BaseDocument):
-    """What a profile would come to among those that are in use."""
+    """The effective values of a checked profile."""
 
     problems: list[PolicyProblemDocument] = Field(description="Errors; empty if there are none.")
     policy: dict[str, Any] | None = Field(description="Its effective values; null with problems.")
 
 
 def kind_document(validator: Kind, shown: CommandLine, writers: Sequence[str]) -> KindDocument:
-    """Return the document of a kind; `shown` is what it brings for the command line.
+    """Return the document of a kind. `shown` is its command-line description.
 
     `writers` are the configured providers that write code.
     """

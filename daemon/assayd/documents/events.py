@@ -17,14 +17,14 @@ _EVENT_ID_DIGITS = 18
 
 
 class EventDocument(BaseDocument):
-    """One event of an attempt. What its `body` holds depends on its kind.
+    """One event of an attempt. The members of its `body` depend on its kind.
 
     - state: state
-    - stage: name, status, duration_ms, findings (how many)
+    - stage: name, status, duration_ms, findings (their number)
     - unit: name, index (from 1), total, status (``started``, then its cause), duration_ms
     - stdout, stderr: unit, text
     - finished: verdict, cause
-    - gap: missed (how many events are gone; null where that is not known)
+    - gap: missed (the number of lost events; null if unknown)
     """
 
     id: str = Field(description="Id of the event, for `Last-Event-ID`.")
@@ -37,20 +37,20 @@ class EventDocument(BaseDocument):
 
 
 def event_document(event: Event, place: str | None = None) -> EventDocument:
-    """Return the document of an event; its id is `place` in a stream of many attempts."""
+    """Return the document of an event. Its id is `place` in a stream of several attempts."""
     return EventDocument.from_value(event, id=place or event_id(event))
 
 
 def event_id(event: Event) -> str:
-    """Return the id that a stream shows and `Last-Event-ID` sends back."""
+    """Return the id that a stream sends and `Last-Event-ID` repeats."""
     return f"{event.run_number}.{event.seq}"
 
 
 def read_event_id(text: str) -> tuple[int, int]:
-    """Return the run number and the sequence number of an event's id.
+    """Parse an event id into run number and sequence number.
 
     Raises:
-        RequestError: ``invalid``, when it was not made by `event_id`.
+        RequestError: ``invalid``, if the text isn't a result of `event_id`.
     """
     run, dot, seq = text.partition(".")
     if not (dot and all(n.isascii() and n.isdigit() and len(n) <= _EVENT_ID_DIGITS for n in (run, seq))):
@@ -59,12 +59,12 @@ def read_event_id(text: str) -> tuple[int, int]:
 
 
 def state_body(state: State) -> dict[str, object]:
-    """Write that an attempt is in another state."""
+    """Return the body of a state change."""
     return {"state": state.value}
 
 
 def stage_body(stage: StageReport) -> dict[str, object]:
-    """Write how a stage ended."""
+    """Return the body of the end of a stage."""
     return {
         "name": stage.name,
         "status": stage.status.value,
@@ -74,7 +74,7 @@ def stage_body(stage: StageReport) -> dict[str, object]:
 
 
 def unit_body(units: tuple[Unit, ...], index: int, status: str, duration_s: float = 0.0) -> dict[str, object]:
-    """Write that a unit was started, or the cause that it ended with."""
+    """Return the body of the start of a unit, or of its end with its cause."""
     return {
         "name": units[index].name,
         "index": index + 1,
@@ -85,10 +85,10 @@ def unit_body(units: tuple[Unit, ...], index: int, status: str, duration_s: floa
 
 
 def output_body(unit: Unit, data: bytes) -> dict[str, object]:
-    """Write what a unit wrote."""
+    """Return the body of a piece of output."""
     return {"unit": unit.name, "text": data.decode("utf-8", "replace")}
 
 
 def finished_body(attempt: Attempt) -> dict[str, object]:
-    """Write that an attempt has its verdict."""
+    """Return the body of the verdict."""
     return {"verdict": attempt.verdict.value if attempt.verdict else None, "cause": attempt.cause}

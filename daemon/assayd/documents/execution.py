@@ -1,4 +1,4 @@
-"""What one container did: the execution of an attempt, summed over its units."""
+"""The execution record of an attempt: what its container did, summed over its units."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from assayd.model.run import Captured, Cause, Limits, PolicyEvent, RunResult, Un
 
 
 class ImportDocument(BaseDocument):
-    """One import that submitted code made."""
+    """One import by submitted code."""
 
     module: str = Field(description="Dotted name.")
     file: str | None = Field(description="Submitted file of the import.")
@@ -24,7 +24,7 @@ class ImportDocument(BaseDocument):
 
 
 class NetworkViolationDocument(BaseDocument):
-    """One connection that the policy does not allow."""
+    """One connection that the policy doesn't allow."""
 
     host: str = Field(description="Host, address, or the attempted operation.")
     port: int | None = Field(description="Port, if known.")
@@ -34,7 +34,7 @@ class NetworkViolationDocument(BaseDocument):
 
 
 class NetworkAttemptDocument(BaseDocument):
-    """One host that submitted code asked the relay for, allowed or not."""
+    """One host that submitted code requested from the relay, allowed or not."""
 
     unit: int = Field(description="Index of the requesting unit, from 0.")
     host: str = Field(description="The requested host; empty if unreadable.")
@@ -63,7 +63,7 @@ class ContainerDocument(BaseDocument):
 
 
 class ExecutionDocument(BaseDocument):
-    """What one container did, summed over its units."""
+    """The execution record of one container, summed over its units."""
 
     cause: Cause = Field(description="How it ended.")
     cause_evidence: dict[str, Any] = Field(description="Facts that decided the cause.")
@@ -93,7 +93,7 @@ class ExecutionDocument(BaseDocument):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """One output stream of all units, one after the other. `total_bytes` is exact."""
+    """The concatenated output of all units. `total_bytes` is exact."""
 
     text: str
     total_bytes: int
@@ -101,7 +101,7 @@ class Joined:
 
 
 def joined_output(streams: Sequence[Captured], *, kept_bytes: int) -> Joined:
-    """Join the streams of units, and keep head and tail when they exceed `kept_bytes` together."""
+    """Concatenate the output of units; keep start and end if it exceeds `kept_bytes`."""
     whole = "".join(stream.text() for stream in streams).encode()
     cut = Captured(
         head=whole[: kept_bytes // 2] if len(whole) > kept_bytes else whole,
@@ -116,7 +116,7 @@ def joined_output(streams: Sequence[Captured], *, kept_bytes: int) -> Joined:
 
 
 def execution_document(result: RunResult, *, limits: Limits, network: NetworkPolicy) -> ExecutionDocument:
-    """Return what the container of an attempt did."""
+    """Return the execution record of an attempt."""
     stdout = joined_output([unit.stdout for unit in result.units], kept_bytes=limits.output_kept_bytes)
     stderr = joined_output([unit.stderr for unit in result.units], kept_bytes=limits.output_kept_bytes)
     exit_code, signal_name = result.exit
@@ -161,7 +161,8 @@ def _network_violations(units: Sequence[UnitResult]) -> list[NetworkViolationDoc
     return [
         NetworkViolationDocument.model_construct(
             **_address(event.detail),
-            blocked=True,  # the container has no network device, whatever the hook did
+            # The container has no network device, so connections fail even without the audit hook.
+            blocked=True,
             reason=event.reason or "the profile blocks the network",
             rule=event.rule or "network.blocked",
         )
@@ -171,7 +172,7 @@ def _network_violations(units: Sequence[UnitResult]) -> list[NetworkViolationDoc
 
 
 def _network_attempts(units: Sequence[UnitResult]) -> list[NetworkAttemptDocument]:
-    """Return all that the relay was asked for, in order, the unit's index with each."""
+    """Return the relay accesses of all units in order, with the index of the unit."""
     asked = [(index, event) for index, unit in enumerate(units) for event in unit.network]
     return [
         NetworkAttemptDocument.from_value(event, unit=index, duration_ms=milliseconds(event.duration_s))
@@ -187,5 +188,5 @@ def _address(detail: str) -> dict[str, Any]:
 
 
 def _distinct(units: Sequence[UnitResult], *, kind: str) -> list[PolicyEvent]:
-    """Return the events of a kind, each once: the same code runs for every path."""
+    """Return the distinct events of a kind, because the same code runs for every path."""
     return list(dict.fromkeys(event for unit in units for event in unit.events if event.kind == kind))

@@ -1,4 +1,4 @@
-"""Write a report as JUnit XML, the form that build servers read."""
+"""Converts a report to JUnit XML, which CI servers read."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from xml.etree import ElementTree as ET
 from assayd.model.report import Case, CaseStatus, Report, StageReport, StageStatus
 
 _ILLEGAL = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 cannot express, even escaped."""
+"""Characters that XML 1.0 can't represent, even escaped."""
 
 
 def junit(report: Report) -> bytes:
-    """Write a test case per case of the run; per stage, when nothing was run."""
+    """Return the JUnit XML of a report: a test case per case, or per stage if nothing ran."""
     suite = ET.Element("testsuite", name=_legal(f"{report.kind} {report.attempt_id}"))
     if report.cases:
         for case in report.cases:
@@ -71,7 +71,7 @@ def _add_outcome(test: ET.Element, tag: str, kind: str, message: str, detail: st
 
 
 def _indented(text: str) -> str:
-    """Return a text whose further lines are indented, so that they can't imitate ours."""
+    """Indent all lines but the first, so that guest text can't imitate lines of the report."""
     return text.replace("\n", "\n    ")
 
 

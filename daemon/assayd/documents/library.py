@@ -1,4 +1,4 @@
-"""The library as the contract names it, and the request that approves an attempt."""
+"""Documents of the library, and the request that approves an attempt."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LibraryName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,6
 
 
 class ApproveBody(BaseModel):
-    """The name that an attempt is approved under."""
+    """The name for an approved attempt."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -46,10 +46,13 @@ class LibraryPageDocument(BaseDocument):
 
 
 def library_entry_document(entry: LibraryEntry) -> LibraryEntryDocument:
-    """Return the document of an entry, as lists have it: without its submission."""
+    """Return the document of an entry for lists, without its submission."""
     return LibraryEntryDocument.from_value(entry, chain=list(entry.chain), submission=None)
 
 
 def library_entry_body(entry: LibraryEntry) -> bytes:
-    """Return an entry as JSON text, with its submission, which is JSON text already and may be large."""
+    """Return an entry with its submission as JSON text.
+
+    The submission is JSON text already, and may be large.
+    """
     return with_texts(library_entry_document(entry), {"submission": entry.document})

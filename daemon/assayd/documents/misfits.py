@@ -1,7 +1,7 @@
-"""Refuses a request of which very much does not fit its model, before the model is asked.
+"""Rejects requests with very many validation errors before pydantic reads them.
 
-A model collects every error that it finds, at some microseconds and a kilobyte each, and lets nobody else
-run meanwhile: a few megabytes of unknown fields would stop the daemon for seconds.
+pydantic collects every error, at some microseconds and a kilobyte each, and blocks the event loop meanwhile:
+a few megabytes of unknown fields would stop the daemon for seconds.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from pydantic import BaseModel
 from assayd.errors import RequestError
 
 MOST = 100
-"""Misfits up to which the model is asked, and names them well."""
+"""Errors up to which pydantic validates the value and reports them in detail."""
 MOST_PLACE_CHARS = 200
-"""How much of a wrong key an answer repeats: keys come from outside, and may be megabytes long."""
+"""Characters of a wrong key that a response repeats: callers choose keys, which may be megabytes long."""
 _PLAIN = (str, int, float, bool)
 
 
 def place_of(parts: Sequence[object]) -> str:
-    """Return the place of a fault in a document, shortened."""
+    """Return the dotted path of an error in a document, shortened."""
     return ".".join(str(part)[:MOST_PLACE_CHARS] for part in parts)[:MOST_PLACE_CHARS]
 
 
 def message_of(fault: Mapping[str, Any]) -> str:
-    """Return the message of an error of pydantic, without its prefix for errors that our validators raise."""
+    """Return the message of a pydantic error, without the prefix for errors of custom validators."""
     return str(fault["msg"]).removeprefix("Value error, ")
 
 
 def refuse_misfits(model: type[BaseModel], value: object, within: str = "") -> None:
-    """See that not very much of a value misfits a model; the model finds the rest.
+    """Ensure that a value has at most `MOST` errors against a model. pydantic reports the remaining ones.
 
     Raises: RequestError ``invalid``, naming the first.
     """
@@ -45,7 +45,7 @@ def refuse_misfits(model: type[BaseModel], value: object, within: str = "") -> N
 
 
 def _misfits(kind: Any, value: object) -> Iterator[str]:
-    """Name unknown fields of objects, and plain values of another type, as far as annotations tell."""
+    """Yield the paths of unknown fields and of scalars of a wrong type, as far as annotations tell."""
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     parts = get_args(kind)
@@ -79,7 +79,10 @@ def _misfits_of_model(model: type[BaseModel], value: object) -> Iterator[str]:
 
 
 def _misfits_of_union(kinds: Sequence[Any], value: object) -> Iterator[str]:
-    """Name what misfits, where it is none of several: the model makes the errors of each."""
+    """Yield the errors of a value against a union, if it matches none of the types.
+
+    pydantic would report the errors against each type.
+    """
     if value is None:
         return
     if len(kinds) == 1:

@@ -1,4 +1,4 @@
-"""Answers about the daemon itself: its health, and what retention removed."""
+"""Documents about the daemon itself: its health, and the results of garbage collection."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ExaminationDocument(BaseDocument):
 
 
 class DaemonDocument(BaseDocument):
-    """Who the daemon is, and where its state lies."""
+    """The daemon's identity and state folder."""
 
     daemon_id: str = Field(description="The id on its containers.")
     version: str = Field(description="The version of the program.")
@@ -37,19 +37,19 @@ class DaemonDocument(BaseDocument):
 
 
 class StatusDocument(BaseDocument):
-    """That the daemon answers."""
+    """The daemon responds."""
 
     status: str = Field(description="`ok` or `ready`.")
 
 
 class ReadinessDocument(StatusDocument):
-    """That attempts can be run."""
+    """Attempts can run."""
 
     max_runs: int = Field(description="The largest `max_runs` that a submission can have.")
 
 
 class GarbageDocument(BaseDocument):
-    """What retention removed, or would remove."""
+    """What garbage collection deleted, or would delete."""
 
     dry_run: bool = Field(description="Whether nothing was removed.")
     attempts: int = Field(description="Finished attempts, with their bundles.")
@@ -58,7 +58,7 @@ class GarbageDocument(BaseDocument):
 
 
 def examination_document(rows: Sequence[HealthRow]) -> ExaminationDocument:
-    """Return the daemon's health."""
+    """Return the document of health checks."""
     return ExaminationDocument.model_construct(
         checks=[CheckDocument.from_value(row, took_ms=round(row.took_s * 1000, 3)) for row in rows], age_ms=0
     )

@@ -1,4 +1,4 @@
-"""What a policy would change: trials of profiles, and suggested additions."""
+"""Documents about changes of a policy: trials of profiles, and suggested additions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SNIPPET_CHARS = 16 * 2**10
 
 
 class ReviewBody(BaseModel):
-    """Which attempts are looked at: finished ones that the caller may see, the newest first."""
+    """The attempts to review: finished ones that the caller can see, newest first."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -29,7 +29,7 @@ class ReviewBody(BaseModel):
 
 
 class TryBody(ReviewBody):
-    """A profile to try: one of the daemon's, or the text of a file."""
+    """The profile to try: an existing one, or the text of a file."""
 
     policy: str = Field(max_length=64, description="Profile name; the name of the file, with `profile`.")
     profile: str | None = Field(
@@ -39,7 +39,7 @@ class TryBody(ReviewBody):
 
 
 class SuggestBody(ReviewBody):
-    """A profile to extend."""
+    """The profile to extend."""
 
     policy: str | None = Field(
         None, max_length=64, description="Profile to extend; null: that of the newest refused attempt."
@@ -47,7 +47,7 @@ class SuggestBody(ReviewBody):
 
 
 class ExplainBody(BaseModel):
-    """A piece of code that a profile's static rules judge."""
+    """Code to check by a profile's static rules."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -60,7 +60,7 @@ class ExplainBody(BaseModel):
 
 
 class ExplainedDocument(BaseDocument):
-    """What a rule says of the code."""
+    """A rule's result for the code."""
 
     rule: str = Field(description="Rule.")
     severity: Literal["error", "warning"] = Field(description="An error refuses the code.")
@@ -71,7 +71,7 @@ class ExplainedDocument(BaseDocument):
 
 
 class ExplanationDocument(BaseDocument):
-    """Whether a profile's static rules allow a piece of code."""
+    """The decision of a profile's static rules about some code."""
 
     policy: str = Field(description="The profile.")
     kind: str = Field(description="The kind that read it.")
@@ -89,7 +89,7 @@ class TrialExampleDocument(BaseDocument):
 
 
 class TrialChangeDocument(BaseDocument):
-    """Verdicts that would change in one direction by one rule."""
+    """Verdicts that would change in the same direction because of one rule."""
 
     direction: Literal["would_fail", "would_pass"] = Field(description="The change.")
     rule: str = Field(description="The rule that fails them under the profile, or failed them before.")
@@ -99,7 +99,7 @@ class TrialChangeDocument(BaseDocument):
 
 
 class TrialDocument(BaseDocument):
-    """How stored submissions would fare under a profile."""
+    """The verdicts of stored submissions under a profile."""
 
     policy: str = Field(description="The profile.")
     mode: Literal["static", "run"] = Field(description="Static stages only, or full validation.")
@@ -114,7 +114,7 @@ class TrialDocument(BaseDocument):
 
 
 class TrialEventDocument(BaseDocument):
-    """One event of a trial: `progress`, or `finished`."""
+    """One event of a trial: `progress` or `finished`."""
 
     id: str = Field(description="Number of the event.")
     kind: Literal["progress", "finished"] = Field(description="Kind of the event.")
@@ -123,7 +123,7 @@ class TrialEventDocument(BaseDocument):
 
 
 class AdditionDocument(BaseDocument):
-    """A name that attempts were refused for."""
+    """A name that caused rejections."""
 
     key: str = Field(description="The profile's key.")
     name: str = Field(description="The name.")
@@ -135,7 +135,7 @@ class AdditionDocument(BaseDocument):
 
 
 class SuggestionDocument(BaseDocument):
-    """The smallest additions that would have let attempts through."""
+    """The smallest additions that would have let the attempts pass."""
 
     policy: str = Field(description="The profile that they are for.")
     seen: int = Field(description="Number of attempts that rules of a profile refused or reported.")

@@ -1,4 +1,4 @@
-"""Compare two runs of one submission without the volatile fields, and two submissions."""
+"""Compares two runs of one submission (without the volatile fields), and two submissions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assayd.documents.strict_json import compact
 from assayd.model.attempt import Attempt
 from assayd.model.report import Verdict
 
-# The marks in docs/result-contract.md; a test holds the two together.
+# As marked in docs/result-contract.md; a test compares them.
 VOLATILE: Mapping[str, frozenset[str]] = {
     "report": frozenset({"attempt_id", "validated_at"}),
     "report.stages": frozenset({"duration_ms"}),
@@ -38,16 +38,16 @@ VOLATILE: Mapping[str, frozenset[str]] = {
     ),
     "execution.container": frozenset({"id", "warm"}),
 }
-"""By the path of an object (without indexes), the fields that may differ."""
+"""The fields that may differ, by the path of their object (without indexes)."""
 
-# They say the same once more: every finding is in `report.findings`.
+# Repetitions: every finding is also in `report.findings`.
 _REPEATED: Mapping[str, frozenset[str]] = {"report.stages": frozenset({"findings"})}
 
 MOST_LISTED = 100
 MOST_BYTES = 2048
-"""Of a value that differs; a longer one is only said to be."""
+"""Bytes up to which a differing value is shown; a longer one is replaced by a note."""
 
-# Two documents of our own, as JSON was read.
+# The daemon's own documents, parsed without a schema.
 Json = Any
 
 
@@ -67,7 +67,7 @@ class VerdictChangeDocument(BaseDocument):
 
 
 class ReplayDiffDocument(BaseDocument):
-    """How a replay differs from the attempt that it repeats; volatile fields are passed over."""
+    """The differences of a replay from its original, without volatile fields."""
 
     of: str = Field(description="The attempt that was repeated.")
     same: bool = Field(description="Whether nothing differs.")
@@ -77,13 +77,13 @@ class ReplayDiffDocument(BaseDocument):
 
 
 def replay_diff(first: Attempt, again: Attempt, before: Json, after: Json) -> ReplayDiffDocument:
-    """Return how a replay differs from the attempt that it repeats.
+    """Return the differences of a replay from its original.
 
     Args:
-        first: the attempt that was replayed.
-        again: its replay, finished.
-        before: report and execution of the first, as an object with these two keys.
-        after: the same of the replay.
+        first: the original attempt.
+        again: its finished replay.
+        before: report and execution record of the original, as an object with these two keys.
+        after: the same for the replay.
     """
     whole_before = {**_summary(first), **before}
     whole_after = {**_summary(again), **after}
@@ -109,7 +109,7 @@ def _summary(attempt: Attempt) -> dict[str, Json]:
 
 
 def _differences(path: str, place: str, one: Json, other: Json) -> Iterator[tuple[str, Json, Json]]:
-    """Walk both; `path` has the indexes, `place` omits them."""
+    """Yield the differences of two values; `path` includes indexes, `place` omits them."""
     if isinstance(one, dict) and isinstance(other, dict):
         passed_over = VOLATILE.get(place, frozenset()) | _REPEATED.get(place, frozenset())
         for key in sorted(one.keys() | other.keys()):
@@ -131,7 +131,7 @@ def _shown(value: Json) -> Json:
 
 
 COMPARED_LINES = 200
-"""Up to so many changed lines are compared for lines that stayed."""
+"""Changed lines up to which unchanged lines between them are searched for."""
 CONTEXT = 3
 MAX_CHARS = 64 * 2**10
 
@@ -139,7 +139,7 @@ Texts = Mapping[str, str]
 
 
 def submission_diff(before: object, after: object) -> str:
-    """Return the difference of two payloads, cut to a size; empty when all texts are the same."""
+    """Return a diff of two payloads, truncated; empty if all strings are equal."""
     old, new = dict(_texts("payload", before)), dict(_texts("payload", after))
     lines = [line for name in sorted({*old, *new}) for line in _diff(name, old.get(name), new.get(name))]
     whole = "".join(f"{line}\n" for line in lines)
@@ -161,7 +161,7 @@ def _texts(name: str, value: object) -> Iterator[tuple[str, str]]:
 
 
 def _diff(name: str, old: str | None, new: str | None) -> Iterator[str]:
-    """Return a text's changes as a single hunk."""
+    """Yield a string's changes as a single hunk."""
     if old == new:
         return
     before, after = (old or "").splitlines(), (new or "").splitlines()

@@ -1,4 +1,4 @@
-"""Reports: results of the stages and the run of one attempt, refused imports, and what to change."""
+"""Documents of reports: results of stages and run, rejected imports, and fix hints."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from assayd.model.submission import JsonValue
 
 SCHEMA_VERSION = 1
 RESULT_TEXT_BYTES = 4096
-"""A longer text of a result is omitted: the result itself is next to it."""
+"""Bytes above which a result's text form is omitted, because the result itself is present."""
 
 
 class FindingDocument(BaseDocument):
-    """One thing found, at one place."""
+    """One fault at one place."""
 
     rule: str = Field(description="Id of the rule, as the kind lists it.")
     category: str = Field(description="Group of rules.")
@@ -55,7 +55,7 @@ class StageDocument(BaseDocument):
 
 
 class CaseDocument(BaseDocument):
-    """One thing that was run: a sample path, a step, a test, a node."""
+    """One executed item: a sample path, a step, a test, a node."""
 
     name: str = Field(description="Name of the unit.")
     status: CaseStatus = Field(description="How it ended.")
@@ -84,7 +84,7 @@ class CaseDocument(BaseDocument):
 
 
 class RuntimeResultsDocument(BaseDocument):
-    """All cases, counted."""
+    """All cases with their counts."""
 
     total: int = Field(description="Number of cases.")
     passed: int = Field(description="Number of passed cases.")
@@ -95,7 +95,7 @@ class RuntimeResultsDocument(BaseDocument):
 
 
 class ReportDocument(BaseDocument):
-    """Static and runtime results of one attempt, merged."""
+    """The merged static and run-time results of one attempt."""
 
     schema_version: Literal[1] = Field(description="Version of this form.")
     attempt_id: str = Field(description="The attempt that this reports on.")
@@ -150,7 +150,7 @@ def report_document(report: Report) -> ReportDocument:
 
 
 def limits_document(limits: Limits, network: NetworkPolicy) -> dict[str, JsonValue]:
-    """Return the limits that an attempt has been held to."""
+    """Return the limits that applied to an attempt."""
     return {
         "timeout_s": limits.timeout_s,
         "unit_timeout_s": limits.unit_timeout_s,
@@ -199,7 +199,7 @@ def _case(case: Case) -> CaseDocument:
 
 
 def _in_order(result: JsonValue) -> str | None:
-    """Return a result as text where sorting its fields, which the canonical form does, changes it."""
+    """Return a result as JSON text if the canonical form would reorder its fields."""
     if not isinstance(result, dict | list):
         return None
     text = compact(result)
@@ -209,15 +209,15 @@ def _in_order(result: JsonValue) -> str | None:
 
 
 MAX_LISTED = 500
-"""How many imports and violations are listed."""
+"""Maximum number of listed imports and of listed violations."""
 RULE = "import.not_allowed"
 _BY_CALL = frozenset({"builtin.not_allowed", "forbidden.name"})
-"""Rules for names; a module's is the latter."""
+"""Rules for rejected names; the second one also covers modules."""
 _STATIC = frozenset({RULE, "import.relative", "import.star"})
 
 
 class ImportViolationDocument(BaseDocument):
-    """One import that the policy does not allow."""
+    """One import that the policy doesn't allow."""
 
     module: str | None = Field(description="Dotted name; null when it is computed.")
     location: Layer = Field(description="Found by reading or by running.")
@@ -229,16 +229,16 @@ class ImportViolationDocument(BaseDocument):
 def list_violations(
     findings: Iterable[Finding], events: Iterable[PolicyEvent]
 ) -> list[ImportViolationDocument]:
-    """Return all of them, those that were read first; at most as many as are listed."""
+    """Return the import violations, static ones first, up to `MAX_LISTED`."""
     return [*_static(findings), *runtime_violations(events)][:MAX_LISTED]
 
 
 _NAMED = re.compile(r"""__import__\(\s*["']([\w.]{1,200})["']""")
-"""A call of `__import__` whose module is written out."""
+"""A call of `__import__` with a literal module name."""
 
 
 def _static(findings: Iterable[Finding]) -> Iterator[ImportViolationDocument]:
-    """Return a violation for each finding of an import statement."""
+    """Yield a violation for each finding of an import."""
     for finding in findings:
         if finding.layer is not Layer.STATIC or not finding.is_error:
             continue
@@ -251,7 +251,7 @@ def _static(findings: Iterable[Finding]) -> Iterator[ImportViolationDocument]:
 
 
 def runtime_violations(events: Iterable[PolicyEvent]) -> Iterator[ImportViolationDocument]:
-    """Return a violation for each import that was seen and is not allowed."""
+    """Yield a violation for each import that the policy rejected at run time."""
     for event in events:
         if event.kind == "import" and not event.allowed:
             yield ImportViolationDocument.from_value(
@@ -260,6 +260,6 @@ def runtime_violations(events: Iterable[PolicyEvent]) -> Iterator[ImportViolatio
 
 
 def _module(finding: Finding) -> str | None:
-    """Return the module that the words of a finding quote; None for one that is only known at run time."""
+    """Return the module that a finding's message quotes, or None if it is known only at run time."""
     _, quote, rest = finding.message.partition("'")
     return rest.partition("'")[0] if quote else None

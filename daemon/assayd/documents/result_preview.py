@@ -1,4 +1,4 @@
-"""What a person is shown of the arrays and tables in a result: size, types and the first rows, as text.
+"""Previews of arrays and tables in a result: size, types and the first rows, as text.
 
     dataframe, 300 rows × 2 columns
        region      n
@@ -7,9 +7,9 @@
     1   south      2
     … 298 more rows
 
-A result is the guest's word: what has a table's tag and not its form has no preview, and only so much of it is
-looked at, however large it is.
-"""  # noqa: E501 - a picture
+Guest code controls the result: a value with a table's tag but another shape has no preview, and only a
+limited part of a large value is read.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ MOST_COLUMNS = 8
 CELL_CHARS = 20
 _NAME_CHARS = 60
 _LOOKED = 20
-"""So many members of an object or an array are looked at for tables."""
+"""Members of an object or array that are searched for tables."""
 _DEPTH = 3
 _LEVELS = 4
 _READ = 200
-"""Characters of a string that are read for a cell."""
+"""Characters of a string that a cell reads."""
 
 Rows = Sequence[Sequence[str]]
 
@@ -94,7 +94,7 @@ def _series(held: dict[str, JsonValue], kind: str) -> list[str] | None:
 def _array(held: JsonValue, kind: str) -> list[str]:
     shape = _shape(held)
     while _shape(held)[2:] and isinstance(held, list):
-        held = held[0]  # of more than two dimensions, the first plane
+        held = held[0]  # of more than two dimensions: the first plane
     rows: list[JsonValue] = held if isinstance(held, list) else [held]
     if len(shape) < 2:
         rows = [[*rows]]
@@ -105,7 +105,7 @@ def _array(held: JsonValue, kind: str) -> list[str]:
 
 
 def _shape(value: JsonValue) -> list[int]:
-    """Return the lengths of nested arrays, as the first of each has them."""
+    """Return the lengths of nested arrays, following the first element of each."""
     found = []
     while isinstance(value, list):
         found.append(len(value))
@@ -138,7 +138,7 @@ def _cells(values: Sequence[JsonValue]) -> list[str]:
 
 
 def _nested(value: list[JsonValue] | dict[str, JsonValue]) -> str:
-    """Write an array, such as labels of several levels; deeper nesting is omitted."""
+    """Return an array as text, e.g. the labels of a multi-level index; deeper nesting is omitted."""
     if isinstance(value, dict):
         return "{…}" if value else "{}"
     parts = ["…" if isinstance(one, list | dict) else _cell(one) for one in value[:_LEVELS]]
@@ -146,7 +146,7 @@ def _nested(value: list[JsonValue] | dict[str, JsonValue]) -> str:
 
 
 def _cell(value: JsonValue) -> str:
-    """Write a value in one line of so many characters; what is within it counts for nothing."""
+    """Return a value in one line of limited length; nested values are abbreviated."""
     if isinstance(value, dict) and "$py" in value:
         held = value.get("value")
         value = held if isinstance(held, str) else f"{_cell(value['$py'])} …"

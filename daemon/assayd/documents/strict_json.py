@@ -1,4 +1,4 @@
-"""JSON of requests, read within the limits of a request, and the one canonical writer."""
+"""Parses the JSON of requests within limits, and serializes JSON canonically."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ from assayd.model.json_reader import (
 from assayd.model.submission import JsonValue
 
 MAX_DEPTH = 64
-"""How deep arrays and objects may be nested."""
+"""Maximum nesting depth of arrays and objects."""
 MAX_NUMBER_CHARS = 400
-"""How long a number may be written: more than any double or sensible integer needs."""
+"""Maximum characters of a number: more than any double or reasonable integer needs."""
 MAX_CONTAINERS = 200_000
-"""Arrays and objects of one text: an empty one takes three bytes there, and 64 or more once it is read."""
+"""Maximum arrays and objects per text: an empty one takes three bytes of text but at least 64 in memory."""
 MAX_VALUES = 200_000
-"""Values of one text, counted by the commas between them. Reading more would keep others waiting."""
+"""Maximum values per text, counted by commas. Parsing more would block the event loop too long."""
 _LIMITS = JsonLimits(
     depth=MAX_DEPTH, containers=MAX_CONTAINERS, values=MAX_VALUES, number_chars=MAX_NUMBER_CHARS
 )
 
 _SCALARS = frozenset({int, float, bool, type(None)})
 _PIECE = 20_000
-"""About how many values and parts of strings are written at once; writing takes many times their memory."""
+"""Approximate number of values and string parts per write; serializing takes many times their memory."""
 _AT_ONCE = 1000
 _TEXT_CHARS = 2**18
 
 
 @cache
 def _reader(kind: Any) -> Callable[[object], dict[str, object]] | None:
-    """Return what reads the members of a document, a model or a value that is one; None for other classes."""
+    """Return the function that reads the members of a document class, or None for other classes."""
     if issubclass(kind, BaseModel):
         return vars
     if getattr(kind, "__pydantic_config__", None) is not DOCUMENT:
@@ -57,7 +57,7 @@ def _reader(kind: Any) -> Callable[[object], dict[str, object]] | None:
 
 
 def members_of(value: Any) -> dict[str, object] | None:
-    """Return the members of a document by name; None for anything else, which can be of any type."""
+    """Return the members of a document by name, or None for any other value."""
     read = _reader(type(value))  # type: ignore[arg-type]  # every class is hashable
     return None if read is None else read(value)
 
@@ -76,11 +76,11 @@ _COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan
 
 
 def read_json(text: bytes, *, most_values: int = MAX_VALUES) -> JsonValue:
-    """Read one JSON text strictly.
+    """Parse one JSON text strictly.
 
     Raises:
-        RequestError: ``malformed``, with the position or the key at fault; ``too_large`` for more than
-            `MAX_CONTAINERS` or `most_values`, before anything is read.
+        RequestError: ``malformed``, with the position or the key at fault; ``too_large``, before parsing, for
+            more than `MAX_CONTAINERS` or `most_values`.
     """
     try:
         return read_strictly(text, replace(_LIMITS, values=most_values))
@@ -89,15 +89,15 @@ def read_json(text: bytes, *, most_values: int = MAX_VALUES) -> JsonValue:
 
 
 def read_bytes(text: bytes) -> int:
-    """Estimate the memory of a parsed text, in addition to the text."""
+    """Estimate the memory in bytes that a parsed text needs in addition to the text itself."""
     return len(text) + 64 * count_containers(text) + 32 * text.count(b",")
 
 
 def canonical(value: object) -> bytes:
-    """Write JSON canonically: sorted keys, no spaces, UTF-8.
+    """Serialize JSON canonically: sorted keys, no spaces, UTF-8.
 
-    What a request holds comes through exactly. Text of a guest may hold lone surrogates, which UTF-8
-    cannot express: each becomes a question mark.
+    Values of requests are preserved exactly. Guest text may contain lone surrogates, which UTF-8 can't
+    encode: each becomes a question mark.
     """
     written = BytesIO()
     _write(value, written)
@@ -105,12 +105,12 @@ def canonical(value: object) -> bytes:
 
 
 def compact(value: object) -> bytes:
-    """Write JSON in the order that it is in, which is the contract's: for answers that people read."""
+    """Serialize JSON in its present order (the contract's), for responses that people read."""
     return _COMPACT.encode(value).encode("utf-8", "replace")
 
 
 def with_texts(document: BaseModel, texts: Mapping[str, bytes]) -> bytes:
-    """Write a document as `compact` does, with some members that are JSON text already."""
+    """Serialize a document like `compact`, with some members that are JSON text already."""
     parts: list[bytes] = []
     others: dict[str, object] = {}
     for name, value in (*vars(document).items(), ("", None)):
@@ -126,7 +126,7 @@ def with_texts(document: BaseModel, texts: Mapping[str, bytes]) -> bytes:
 
 
 def _write(value: object, to: BytesIO) -> None:
-    """Write JSON canonically, large parts piece by piece."""
+    """Serialize JSON canonically; write large parts piece by piece."""
     if (members := members_of(value)) is not None:
         value = members
     if _weight(value) < _PIECE:
@@ -180,17 +180,17 @@ def _encoded(value: object) -> bytes:
 
 
 def _weight(value: object) -> int:
-    """Return about how much there is to write, up to a piece."""
+    """Estimate how much there is to write, up to one piece."""
     weight, waiting = 1, [value]
-    for each in waiting:  # it grows while it is walked through
-        kind = each.__class__  # what is written most is known by its class alone, without a call
+    for each in waiting:  # The list grows during the loop.
+        kind = each.__class__  # Common types are recognized by their class alone, without a call.
         if kind in _SCALARS:
             continue
         if kind is str or isinstance(each, str):
             weight += len(each) // 16  # type: ignore[arg-type]  # `kind` says so as well
         elif kind is dict or isinstance(each, dict):
             weight += len(each)  # type: ignore[arg-type]
-            if weight < _PIECE:  # what is as long as that is not looked into
+            if weight < _PIECE:  # A long value counts by its length, without its members.
                 weight += len("".join(map(str, each))) // 16  # type: ignore[call-overload]
                 waiting.extend(each.values())  # type: ignore[attr-defined]
         elif isinstance(each, list | tuple):
@@ -210,7 +210,7 @@ def digest(text: bytes) -> str:
 
 
 def refuse_many(text: bytes, *, most_values: int = MAX_VALUES) -> None:
-    """Count the values of a text before memory is allocated. Raises: RequestError ``too_large``."""
+    """Reject a text with too many values before memory is allocated. Raises: RequestError ``too_large``."""
     try:
         refuse_large(text, replace(_LIMITS, values=most_values))
     except JsonTooLargeError as error:

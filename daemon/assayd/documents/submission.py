@@ -1,6 +1,6 @@
-"""Read a submission from an untrusted request: a `Submission`, or a refusal that names the field.
+"""Parses an untrusted submission into a `Submission`, or rejects it, naming the field.
 
-Parts that are too large are refused before they are copied (`PayloadCaps`).
+Oversized parts are rejected before they are copied (`PayloadCaps`).
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from assayd.errors import RequestError
 from assayd.model.submission import JsonValue, RepairWish, Submission
 from assayd.model.webhook import MOST_CHARS
 
-if TYPE_CHECKING:  # the client reads documents without these
+if TYPE_CHECKING:  # The client reads documents but doesn't have these modules.
     from assayd.kind import Cap, Kind
 
 LARGE_DOCUMENT_BYTES = 64 * 2**10
-"""A larger one is read in a thread, and waits in the store."""
+"""Bytes above which a document is parsed in a thread, and stays in the store while it waits."""
 
 INTENT_BYTES = 16 * 2**10
-"""Of the request in words."""
+"""Maximum bytes of the request in words."""
 
 _LABEL = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 _FREE_LABEL = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}$"
 _NAMING = frozenset({"category", "platform"})
-"""Labels that name the bundle's folder, so that they are plain."""
+"""Labels that name folders of the bundle, and so allow fewer characters."""
 LabelText = Annotated[str, StringConstraints(pattern=_LABEL)]
 FreeLabelText = Annotated[str, StringConstraints(pattern=_FREE_LABEL)]
 
@@ -61,7 +61,7 @@ Ulid = Annotated[str, StringConstraints(pattern=r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$"
 
 
 class Resources(BaseModel):
-    """Tighter limits for this attempt alone; a value that is wider than the policy's is refused."""
+    """Tighter limits for this attempt. A value wider than the policy's is rejected."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -74,7 +74,7 @@ class Resources(BaseModel):
 
 
 class Overrides(BaseModel):
-    """What a request changes of its policy; it can only tighten, which `policies` decides."""
+    """A request's changes to its policy. They can only tighten it, as `policies` ensures."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -89,7 +89,7 @@ class Overrides(BaseModel):
 
 
 class RepairRequest(BaseModel):
-    """A repair to start if the attempt fails."""
+    """A repair that starts if the attempt fails."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -130,21 +130,21 @@ class SubmissionBody(BaseModel):
 
 
 MAX_SOURCE_BYTES = 2**20
-"""The size of one source text; analysis is bounded by it."""
+"""Maximum bytes of one source text, which limits the cost of its analysis."""
 
 MOST_GROWTH = 4
-"""How many times longer JSON can get in its canonical form: each `1e15,` becomes 3.8 times as long."""
+"""Maximum growth factor of JSON in canonical form: each `1e15,` becomes 3.8 times as long."""
 
 _NAME_CHARS = 200
 """Characters of a name that an error message shows."""
 
 Part = tuple[str, object]
-"""The dotted place of a part, and its value."""
+"""The dotted path of a part, and its value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PayloadCaps:
-    """How large the parts of a payload may be; each field is the value of a `Cap`."""
+    """The maximum sizes of the parts of a payload; each field is named like a `Cap`."""
 
     source_bytes: int = MAX_SOURCE_BYTES
     inputs_bytes: int = 12 * 2**20
@@ -155,7 +155,7 @@ class PayloadCaps:
 def refuse_large_parts(
     validator: Kind, payload: Mapping[str, object], caps: PayloadCaps, *, body_bytes: int
 ) -> None:
-    """See that no part of a payload of a body of so many bytes is over its cap.
+    """Ensure that no part of a payload exceeds its cap. Args: body_bytes: the size of the request body.
 
     Raises: RequestError ``too_large``, with the part's path.
     """
@@ -170,7 +170,10 @@ def refuse_large_parts(
 
 
 def texts_at(payload: Mapping[str, object], paths: Sequence[str]) -> list[tuple[str, str]]:
-    """Return every text at these dotted paths of a payload with its place, as ``files.adapter.py``."""
+    """Return the strings at some dotted paths of a payload, each with its place, e.g.
+
+    ``files.adapter.py``.
+    """
     parts = [part for path in paths for part in _parts(("", payload), path)]
     return [(field.removeprefix("."), text) for field, text in parts if isinstance(text, str)]
 
@@ -186,7 +189,7 @@ def checked_texts(validator: Kind, prepared: BaseModel) -> list[tuple[str, str]]
 
 
 def _capped_parts(validator: Kind, payload: Mapping[str, object]) -> list[tuple[Part, Cap]]:
-    """Return every part of a payload that has a cap, with it."""
+    """Return the capped parts of a payload with their caps."""
     from assayd.kind import Cap
 
     if validator.bounded is None:
@@ -196,7 +199,7 @@ def _capped_parts(validator: Kind, payload: Mapping[str, object]) -> list[tuple[
 
 
 def _excess(value: object, cap: Cap, most: int) -> str:
-    """Return the excess; empty if there is none, or for another form, which the model refuses."""
+    """Return a description of the excess; empty if there is none, or if pydantic will reject the part."""
     from assayd.kind import Cap
 
     match cap:
@@ -211,12 +214,12 @@ def _excess(value: object, cap: Cap, most: int) -> str:
 
 
 def _size(count: int) -> str:
-    """Write a number of bytes in MiB where that is an integer."""
+    """Return a size as text, in MiB if that is an integer."""
     return f"{count >> 20} MiB" if count and count % 2**20 == 0 else f"{count} bytes"
 
 
 def _parts(whole: Part, path: str) -> list[Part]:
-    """Return every part at a path; none where the payload has another form."""
+    """Return the parts of a payload at a path; empty if the payload has another shape."""
     parts = [whole]
     for name in path.split("."):
         parts = [inner for part in parts for key, inner in _inner(part) if name in {"*", key}]
@@ -224,7 +227,7 @@ def _parts(whole: Part, path: str) -> list[Part]:
 
 
 def _leaves(whole: Part) -> Iterator[Part]:
-    """Return every text at any depth, and every key, which is one too."""
+    """Yield every string at any depth, including the keys."""
     waiting = [whole]
     while waiting:
         part = waiting.pop()
@@ -247,18 +250,17 @@ def _inner(part: Part) -> list[tuple[str, Part]]:
 
 _USUAL = PayloadCaps()
 _ACCEPTED = PayloadCaps(inputs_bytes=2**40)
-"""An accepted submission was within the settings of its time."""
+"""Caps without a limit on inputs, because an accepted submission satisfied the limits of its time."""
 
 
 def read_submission(body: bytes, kinds: Mapping[str, Kind], *, caps: PayloadCaps = _USUAL) -> Submission:
-    """Read a request body.
+    """Parse a request body.
 
-    What this gives as `document`, read again, gives an equal submission.
+    Parsing the resulting `document` returns an equal submission.
 
     Raises:
-        RequestError: ``malformed`` when it is not strict JSON; ``too_large`` for what is over one of the
-            `caps`; ``kind.unknown``; ``invalid`` for all else, with
-            the path of the field.
+        RequestError: ``malformed`` for invalid JSON; ``too_large`` for a part above one of the `caps`;
+            ``kind.unknown``; ``invalid`` for any other fault, with the field's path.
     """
     raw = read_json(body)
     if not isinstance(raw, dict):
@@ -271,7 +273,8 @@ def read_submission(body: bytes, kinds: Mapping[str, Kind], *, caps: PayloadCaps
     policy = envelope.policy or validator.default_policy
     overrides = envelope.overrides.model_dump(exclude_none=True)
     document = _document(envelope, policy, overrides, payload_text)
-    for read_before in (envelope.payload, raw):  # don't keep the body twice
+    # Release the parsed body, which would otherwise be in memory twice.
+    for read_before in (envelope.payload, raw):
         read_before.clear()
     payload = _read_payload(validator, payload_text)
     return Submission(
@@ -292,7 +295,7 @@ def read_submission(body: bytes, kinds: Mapping[str, Kind], *, caps: PayloadCaps
 def _document(
     envelope: SubmissionBody, policy: str, overrides: Mapping[str, object], payload_text: bytes
 ) -> bytes:
-    """Return the whole submission in its canonical form; the payload, which may be large, has its already."""
+    """Return the whole submission in canonical form. The payload, which may be large, already is."""
     before: dict[str, object] = {
         "kind": envelope.kind,
         "labels": envelope.labels,
@@ -312,12 +315,12 @@ def _document(
 def with_payload(
     submission: Submission, payload: Mapping[str, object], kinds: Mapping[str, Kind]
 ) -> Submission:
-    """Return a submission as if it had been sent with another payload. Raises: as `read_submission`."""
+    """Return a submission with another payload, read as a new request. Raises: as `read_submission`."""
     return read_submission(canonical({**json.loads(submission.document), "payload": payload}), kinds)
 
 
 async def read_accepted(document: bytes, kinds: Mapping[str, Kind]) -> Submission:
-    """Read an accepted submission; a large one in a thread, so that the event loop stays free."""
+    """Parse an accepted submission, in a thread if it is large, to keep the event loop free."""
     read = partial(read_submission, document, kinds, caps=_ACCEPTED)
     return await asyncio.to_thread(read) if len(document) > LARGE_DOCUMENT_BYTES else read()
 
@@ -332,7 +335,7 @@ def _read_envelope(raw: dict[str, JsonValue]) -> SubmissionBody:
 
 def _read_payload(validator: Kind, text: bytes) -> BaseModel:
     try:
-        # From text, not from objects: strict models then take an array for a tuple, and nothing else new.
+        # From text rather than objects, so that strict models accept arrays for tuples, and nothing else.
         payload: BaseModel = validator.payload.model_validate_json(text)
     except ValidationError as error:
         _refuse(error, validator.payload, prefix=("payload",))
@@ -340,7 +343,7 @@ def _read_payload(validator: Kind, text: bytes) -> BaseModel:
 
 
 def _implied_labels(validator: Kind, payload: BaseModel) -> dict[str, str]:
-    """Return the labels that a payload brings along, as far as they have the form of one."""
+    """Return the labels that a payload implies, as far as they are valid labels."""
     implied = validator.labels(payload)
     return {name: value for name, value in implied.items() if re.fullmatch(_LABEL, value)}
 
@@ -365,7 +368,7 @@ def _refuse(error: ValidationError, model: type[BaseModel], *, prefix: tuple[str
 
 
 def _fields(model: type[BaseModel], within: Sequence[object]) -> list[str]:
-    """Name the fields of a model, or of the one in it at a place; none where that is not a plain field."""
+    """Return the field names of a model, or of the model nested at `within`; empty if there is none."""
     for part in within:
         field = model.model_fields.get(str(part))
         inner = (field.annotation, *get_args(field.annotation)) if field is not None else ()

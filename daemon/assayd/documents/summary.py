@@ -1,4 +1,4 @@
-"""What many attempts came to, counted, as the contract names it."""
+"""Documents of summaries: counts of attempts by result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from assayd.model.records import Summary
 
 
 class SummaryBucketDocument(BaseDocument):
-    """The attempts that were created in one span of time."""
+    """The attempts that were created in one time bucket."""
 
     at: Timestamp = Field(description="When the span begins.")
     verdicts: dict[str, int] = Field(description="Number of attempts by verdict.")
@@ -27,7 +27,7 @@ class SlowestDocument(BaseDocument):
 
 
 class SummaryDocument(BaseDocument):
-    """What the finished attempts that fit came to."""
+    """The counts of finished attempts that match a query."""
 
     total: int = Field(description="Number of attempts.")
     verdicts: dict[str, int] = Field(description="By verdict.")

@@ -1,4 +1,4 @@
-"""The messages of webhooks: the ended object, its result, and its path. Never output of code."""
+"""Webhook messages: the ended object, its result, and its path, but never output of code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from assayd.model.report import Verdict
 
 
 class EndedAttemptDocument(BaseDocument):
-    """An attempt that has its verdict."""
+    """An attempt with its verdict."""
 
     id: str = Field(description="ULID.")
     kind: str = Field(description="Kind of the submission.")
@@ -41,7 +41,7 @@ class EndedBatchDocument(BaseDocument):
 
 
 class EndedGenerationDocument(BaseDocument):
-    """A generation that has its outcome."""
+    """A generation with its outcome."""
 
     id: str = Field(description="ULID.")
     kind: str = Field(description="Kind to generate.")

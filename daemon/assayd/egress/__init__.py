@@ -1,6 +1,6 @@
-"""The daemon's side of egress: what guest code asks the proxy for is read, judged, connected, recorded.
+"""The daemon's side of egress: reads guest requests to the proxy, decides, connects, and records.
 
-docs/egress.md is the page to read first.
+Start with docs/egress.md.
 """
 
 from assayd.egress.relay import Relay

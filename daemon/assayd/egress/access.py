@@ -1,4 +1,4 @@
-"""One host that guest code asks for: judged with each thing that is learnt, connected, put on record."""
+"""One access to a host: checked with each new fact, connected, and recorded."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from assayd.model.policy import NetworkPolicy
 T = TypeVar("T")
 
 LOOK_UPS = 2
-"""Look-ups of one attempt that may be under way at once."""
+"""Maximum concurrent name resolutions of one attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """How one attempt gets out: what it may reach, who resolves, which addresses are public, its record.
+    """The egress of one attempt: its policy, its resolver, the public addresses, its record.
 
-    `places` bound the connections of all attempts and are waited for so long; `turn` waits for the event
-    loop's next turn.
+    `places` limits the connections of all attempts; a connection waits at most `wait_s` for a free one.
+    `turn` waits for the connection's next turn in the event loop.
     """
 
     owner: int
@@ -61,9 +61,9 @@ class Access:
         addresses: tuple[str, ...] | None = None,
         server_name: str | NetworkRule | None = None,
     ) -> Decision:
-        """Judge by the known facts and the new ones.
+        """Check the access with its known facts and the new ones.
 
-        Raises: NotServed when a rule refuses.
+        Raises: NotServed, if a rule denies the access.
         """
         ask = self._ask
         self._ask = replace(
@@ -78,13 +78,13 @@ class Access:
         return decision
 
     def target(self) -> Target:
-        """Return the target of an access that the rules have let through."""
+        """Return the target of an access that the rules have allowed."""
         assert isinstance(self._target, Target)  # noqa: S101 - `learn` refuses what is none
         return self._target
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[Upstream]:
-        """Resolve, judge the addresses, and connect to one of those that were judged.
+        """Resolve the name, check the addresses, and connect to an allowed one.
 
         Raises: NotServed.
         """
@@ -103,9 +103,9 @@ class Access:
             way.places.release(way.owner)
 
     async def _resolved(self, target: Target) -> tuple[tuple[str, ...], float]:
-        """Return the target's addresses, and the remaining time to connect.
+        """Return the target's addresses, and the remaining seconds to connect.
 
-        Waiting for a place takes nothing of that time. Raises: NotServed.
+        The wait for a free slot doesn't count. Raises: NotServed.
         """
         way = self._way
         looking = Looking(host=target.host, port=target.port, owner=way.owner, own=way.look_ups)
@@ -115,7 +115,7 @@ class Access:
 
 
 async def timed(work: Coroutine[object, object, T], left_s: float) -> tuple[T, float]:
-    """Return the result of the work and the remaining time. Raises: NotServed if none remains."""
+    """Return the result of `work`, and the remaining seconds. Raises: NotServed, if none remain."""
     until = asyncio.get_running_loop().time() + left_s
     try:
         async with asyncio.timeout_at(until):
@@ -126,7 +126,7 @@ async def timed(work: Coroutine[object, object, T], left_s: float) -> tuple[T, f
 
 
 async def granted(waiting: Coroutine[object, object, None], wait_s: float) -> None:
-    """Wait for a place of the relay. Raises: NotServed ``network.relay_full``."""
+    """Wait for a slot of the relay. Raises: NotServed ``network.relay_full``."""
     try:
         async with asyncio.timeout(wait_s):
             await waiting
@@ -136,9 +136,9 @@ async def granted(waiting: Coroutine[object, object, None], wait_s: float) -> No
 
 @contextmanager
 def access(way: Way, unit: int, target: Target | NoTarget) -> Iterator[Access]:
-    """Put an access on record while the body serves it, and how that ended.
+    """Record an access, and its outcome, while the body serves it.
 
-    Raises: NotServed if the attempt has reached its limit.
+    Raises: NotServed, if the attempt has reached its limit.
     """
     entry = way.ledger.open(unit, target)
     try:

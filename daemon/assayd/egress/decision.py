@@ -1,12 +1,12 @@
-"""May this be reached? One pure function, asked again with each thing that comes to be known.
+"""Decides whether an access is allowed: one pure function, called again with each new fact.
 
-    target          what the request line says
-    named           what the Host header says                  (plain HTTP)
-    addresses       what the name leads to
-    server_name     what the TLS client says                   (after CONNECT)
+    target          the request line
+    named           the Host header                            (plain HTTP)
+    addresses       the resolved addresses
+    server_name     the server name of the TLS client          (after CONNECT)
 
-What is not known yet is None and not judged. The first rule that refuses decides; docs/egress-decisions.md is
-the table of them, and the tests are made from it.
+An unknown fact is None and isn't checked. The first rule that denies decides. docs/egress-decisions.md has a
+table of the rules, from which the tests are generated.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class AccessRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Whether it may be reached as far as is known, the rule that decided, and why, for a person.
+    """The decision so far, the rule that decided, and the reason for a person.
 
-    `addresses` are those that may be connected to.
+    `addresses` are the allowed addresses.
     """
 
     rule: NetworkRule
@@ -45,22 +45,22 @@ class Decision:
 
     @property
     def allowed(self) -> bool:
-        """Return whether it may."""
+        """Return whether the access is allowed so far."""
         return self.rule is NetworkRule.LISTED
 
     @property
     def hint(self) -> str:
-        """What to do instead."""
+        """Return the suggested fix."""
         return WORDINGS[self.rule].hint
 
 
 def decide(policy: NetworkPolicy, ask: AccessRequest, public: Public = is_public) -> Decision:
-    """Judge an access by all that is known of it.
+    """Decide on an access by all known facts.
 
     Args:
-        policy: the attempt's.
+        policy: the attempt's network policy.
         ask: the known facts.
-        public: which addresses count as public.
+        public: returns whether an address counts as public.
     """
     refusals = (*_by_target(policy, ask), *_by_address(ask, public), *_by_server_name(ask))
     rule = next(iter(refusals), NetworkRule.LISTED)
@@ -87,7 +87,7 @@ def _by_target(policy: NetworkPolicy, ask: AccessRequest) -> Iterator[NetworkRul
 
 
 def _by_http(target: Target, rules: tuple[HttpRule | None, ...]) -> Iterator[NetworkRule]:
-    """Judge by the entries' rules; one that allows is enough."""
+    """Yield the denials by the entries' HTTP rules; one entry that allows the request is enough."""
     held = [rule for rule in rules if rule is not None]
     if len(held) < len(rules):
         return

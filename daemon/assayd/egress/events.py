@@ -1,8 +1,8 @@
-"""HTTP out of bytes, a bounded number of events at a time, each charged for.
+"""Reads HTTP events from bytes, a limited number at a time, and charges for each.
 
-A message in chunks of one byte, or one that a thousand informational ones precede, costs its reader by the
-event and not by the byte. So no step reads more than `MOST_EVENTS`, content that lies side by side is joined,
-and an event counts for as many bytes as the smallest piece of a stream.
+A message in chunks of one byte, or after a thousand informational responses, costs its reader per event, not
+per byte. So no step reads more than `MOST_EVENTS`, adjacent content is joined, and each event counts at least
+as many bytes as the smallest piece of a stream.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ import h11
 from assayd.guest.frames import LEAST_COST
 
 MOST_EVENTS = 64
-"""That one step reads. h11 takes 15 to 25 µs for the smallest."""
+"""Maximum events per step. h11 takes 15 to 25 µs for the smallest."""
 MOST_LINES = 512
-"""Of one head. h11 takes 3 to 6 µs for the smallest."""
+"""Maximum lines of a head. h11 takes 3 to 6 µs for the smallest."""
 _HEAD_END = re.compile(rb"\n\r?\n")
 _HEAD_BYTES = 2048
-"""What h11 is given at a time where heads are expected: it puts no bound on a head that comes whole."""
+"""Bytes that h11 receives at a time when a head is due, because h11 doesn't limit a head that arrives
+complete.
+"""
 _BODY_BYTES = 8192
-"""What it is given at a time of content: trailers are a head too."""
+"""Bytes of content that h11 receives at a time; also limited, because trailers are a head too."""
 
 
 class HttpReader:
-    """Reads what one end of a connection sends."""
+    """Reads the events of one side of a connection."""
 
     def __init__(self, http: h11.Connection) -> None:
         self._http = http
@@ -38,26 +40,26 @@ class HttpReader:
         self._lines = 0
         self._problem: h11.RemoteProtocolError | None = None
         self.busy = False
-        """Whether the last step has left something that the next can read."""
+        """Whether the last step left events that the next step can read."""
 
     def feed(self, data: bytes) -> None:
-        """Take what one read brought; nothing is the end of the stream."""
+        """Add received bytes; empty bytes mean the end of the stream."""
         self._ended = self._ended or not data
         self._rest += data
         self._paid += max(len(data), LEAST_COST)
 
     @property
     def cut_off(self) -> bool:
-        """Return whether the stream has ended, and all of it was read."""
+        """Return whether the stream has ended and all of its bytes were read."""
         return self._ended and not self._rest
 
     @property
     def unread(self) -> bytes:
-        """Return the bytes that belong to no event yet."""
+        """Return the bytes that no event has consumed yet."""
         return self._http.trailing_data[0] + self._rest
 
     def next(self) -> h11.Event | None:
-        """Return the next event; None if it needs more bytes, or the answer to the last request.
+        """Return the next event; None if it needs more bytes, or the response to the previous request.
 
         Raises: h11.RemoteProtocolError.
         """
@@ -73,9 +75,9 @@ class HttpReader:
                 return None
 
     def step(self) -> list[h11.Event]:
-        """Return the events that can be read now, at most `MOST_EVENTS`, up to the end of a message.
+        """Return the events that can be read now: at most `MOST_EVENTS`, up to the end of a message.
 
-        Raises: h11.RemoteProtocolError, once the events before the fault were given.
+        Raises: h11.RemoteProtocolError, after the events before the fault were returned.
         """
         events: list[h11.Event] = []
         while len(events) < MOST_EVENTS and not (events and isinstance(events[-1], h11.EndOfMessage)):
@@ -93,14 +95,14 @@ class HttpReader:
         return list(_joined(events))
 
     def owed(self) -> int:
-        """Return what the events since the last time cost beyond what their bytes have paid for."""
+        """Return the cost of the events since the last call, beyond what their bytes have paid for."""
         price, self._read = self._read * LEAST_COST, 0
         extra = max(price - self._paid, 0)
         self._paid = max(self._paid - price, 0)
         return extra
 
     def _give_more(self) -> bool:
-        """Feed h11 more of the received bytes; False if none are left."""
+        """Feed h11 more of the received bytes. Return False if none are left."""
         if not self._rest:
             if self._ended and not self._http.trailing_data[1]:
                 self._http.receive_data(b"")
@@ -118,7 +120,7 @@ class HttpReader:
 
 
 def _joined(events: list[h11.Event]) -> Iterator[h11.Event]:
-    """Join content that lies side by side."""
+    """Join adjacent content events."""
     for is_content, run in groupby(events, lambda event: isinstance(event, h11.Data)):
         if is_content:
             yield h11.Data(data=b"".join(event.data for event in run if isinstance(event, h11.Data)))

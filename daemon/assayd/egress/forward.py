@@ -1,8 +1,8 @@
-"""Plain HTTP: each request is judged separately, and sent on a separate connection.
+"""Plain HTTP: each request is checked separately and sent on a separate connection.
 
-The request is not passed on but written anew from what h11 has read, so that the host can see no other
-in it; what is meant for a proxy only stays here. A redirect is an answer: what the guest makes of it is its
-next request.
+The request is rebuilt from h11's events rather than copied, so that the host can't find another request in
+it. Headers for the proxy aren't forwarded. Redirects are returned as responses: if the guest follows one,
+that is its next request.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NOT_DOWN = _HOP_BY_HOP | {RULE_HEADER.lower()}
 
 
 async def serve_request(guest: Guest, access: Access, request: h11.Request) -> bool:
-    """Serve a request in plain HTTP; tell whether another may follow on this connection.
+    """Serve a plain HTTP request. Return whether another may follow on this connection.
 
     Raises: NotServed.
     """
@@ -51,7 +51,7 @@ async def serve_request(guest: Guest, access: Access, request: h11.Request) -> b
 
 
 class _Exchange:
-    """One request and its answer on their way."""
+    """One request and its response in progress."""
 
     def __init__(
         self, *, guest: Guest, upstream: Upstream, host: h11.Connection, moved: Callable[[], None]
@@ -63,7 +63,7 @@ class _Exchange:
         self._answer = HttpReader(host)
 
     async def answer(self) -> AsyncIterator[list[h11.Event]]:
-        """Return the host's answer, what can be read at a time, up to its end."""
+        """Yield the host's response in groups of events, until its end."""
         while True:
             try:
                 events = self._answer.step()
@@ -82,11 +82,14 @@ class _Exchange:
 
 
 class _Answered(Exception):
-    """The answer is complete, whatever is left of the request."""
+    """The response is complete, even if the request isn't."""
 
 
 async def _exchange(exchange: _Exchange) -> None:
-    """Send the request's body while the answer comes; an answer that is complete first ends both."""
+    """Send the request's body and receive the response concurrently.
+
+    A response that completes first ends both.
+    """
     with suppress(_Answered):
         await together(_pass_answer(exchange), _send_body(exchange))
 
@@ -101,7 +104,7 @@ async def _send_up(exchange: _Exchange, event: h11.Data | h11.EndOfMessage) -> N
     try:
         await exchange.upstream.send(_sent(exchange.host, event))
     except NotServed as end:
-        # A host may answer and close before it has read all; its answer counts.
+        # A host can respond and close before it has read the whole body; its response counts.
         if end.why is not NetworkTrouble.BROKEN_OFF:
             raise
     exchange.moved()
@@ -115,7 +118,7 @@ async def _pass_answer(exchange: _Exchange) -> None:
 
 
 def _passed(event: h11.Event) -> h11.Event | None:
-    """Return what the guest is sent of an event; None for one that is between the host and us."""
+    """Return the event to forward to the guest; None for an event that concerns only host and relay."""
     match event:
         case h11.Response():
             headers = _kept(event.headers, _NOT_DOWN)
@@ -131,14 +134,14 @@ def _passed(event: h11.Event) -> h11.Event | None:
 
 
 def _head(request: h11.Request, target: Target) -> h11.Request:
-    """Write the request for the host, as asked for by its target alone."""
+    """Return the request for the host, addressed by its target alone."""
     place = target.host if target.port == HTTP_PORT else f"{target.host}:{target.port}"
     headers = [(b"Host", place.encode()), *_kept(request.headers, _NOT_UP), (b"Connection", b"close")]
     return h11.Request(method=request.method, target=target.origin, headers=headers)
 
 
 def _kept(headers: Iterable[tuple[bytes, bytes]], dropped: frozenset[bytes]) -> Pairs:
-    """Return the headers that go on: not those dropped, nor those that Connection names."""
+    """Return the headers to forward: without `dropped`, and without those that Connection names."""
     pairs = list(headers)
     named = b",".join(value for name, value in pairs if name == b"connection").lower().split(b",")
     gone = dropped | {name.strip() for name in named} - _FRAMING
@@ -153,7 +156,7 @@ def _sent(host: h11.Connection, event: h11.Event) -> bytes:
 
 
 def _refuse_two_lengths(request: h11.Request) -> None:
-    """Refuse a request whose end two readers could see in two places; h11 refuses two different lengths."""
+    """Reject a request with an ambiguous end; h11 itself rejects two different lengths."""
     names = [name for name, _ in request.headers]
     by_chunks = b"transfer-encoding" in names
     if by_chunks and (b"content-length" in names or request.http_version < b"1.1"):

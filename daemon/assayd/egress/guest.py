@@ -1,8 +1,8 @@
-"""Guest code as the proxy sees it: requests in HTTP/1.1, read by h11, and what it is answered.
+"""The guest's side of a proxy connection: its HTTP/1.1 requests, read by h11, and the responses.
 
-What comes is hostile. A request has to arrive in time and within the bound of one head; a connection that is
-refused is answered, ended, and read from for a moment longer, so that the answer is not lost to a client
-that is still sending.
+All input is hostile. A request must arrive in time and within the head limit. A rejected connection is
+answered, ended, and then read a little longer, so that a client that is still sending doesn't lose the
+answer.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from assayd.ports.egress import EgressLimits, GuestStream
 
 HEAD_BYTES = 16 * 1024
 METHOD_BYTES = 32
-"""The longest registered method has 17. Methods are on record, once per request."""
+"""Maximum bytes of a method; the longest registered one has 17. Methods are recorded per request."""
 
 
 class Phase(Enum):
-    """What the guest is waiting for, hence how it can be told that there will be none of it."""
+    """The data that the guest waits for, which decides how to report a failure."""
 
     ANSWER = auto()
-    """An answer in HTTP."""
+    """An HTTP response."""
     GREETING = auto()
-    """The other end of a TLS handshake."""
+    """The answer to a TLS handshake."""
     CONTENT = auto()
-    """The next bytes of an incomplete request."""
+    """The next bytes of an incomplete response."""
 
 
 class Guest:
     """One connection of guest code.
 
     Args:
-        stream: its bytes.
-        ledger: told of all that is read; raises NotServed when there may be no more.
-        limits: how long things may take.
-        turn: waits for the turn of the received data.
+        stream: its byte stream.
+        ledger: counts all bytes read; raises NotServed at the limit.
+        limits: the time limits.
+        turn: waits for the connection's turn.
     """
 
     def __init__(self, stream: GuestStream, ledger: Ledger, limits: EgressLimits, turn: Turn) -> None:
@@ -60,7 +60,7 @@ class Guest:
     async def read(self) -> bytes:
         """Return the next bytes; empty at the end of the guest's side.
 
-        Raises: NotServed when the attempt has sent all that it may.
+        Raises: NotServed, if the attempt has sent its limit.
         """
         data = await self.stream.read()
         if data:
@@ -69,9 +69,9 @@ class Guest:
         return data
 
     async def request(self) -> h11.Request | None:
-        """Return the next request; None when the guest has none.
+        """Return the next request; None if the guest sends no more.
 
-        Raises: NotServed if it isn't a request, or arrives too slowly.
+        Raises: NotServed, if the input isn't a request or arrives too slowly.
         """
         self._phase, self._method = Phase.ANSWER, b""
         event = self._next_event()
@@ -89,16 +89,16 @@ class Guest:
         if not isinstance(event, h11.Request):
             return None
         self._method = event.method
-        # h11 bounds a head that is incomplete, not one that came whole.
+        # h11 limits an incomplete head, but not one that arrived complete.
         size = sum(len(name) + len(value) for name, value in event.headers) + len(event.target)
         if size > HEAD_BYTES or len(event.method) > METHOD_BYTES:
             raise refused_by(NetworkRule.HTTP_MALFORMED)
         return event
 
     async def early(self) -> bytes:
-        """Return the bytes after the head of a CONNECT.
+        """Return the bytes after the head of a CONNECT request.
 
-        Raises: NotServed when that has a body.
+        Raises: NotServed, if the request has a body.
         """
         event = await self._event()
         if not isinstance(event, h11.EndOfMessage):
@@ -106,9 +106,9 @@ class Guest:
         return self._events.unread
 
     async def body(self) -> AsyncIterator[bytes]:
-        """Return the request's body, piece by piece.
+        """Yield the request's body in pieces.
 
-        Raises: NotServed when it is malformed.
+        Raises: NotServed, if the body is malformed.
         """
         if self._http.they_are_waiting_for_100_continue:
             await self.send(h11.InformationalResponse(status_code=100, headers=[]))
@@ -119,7 +119,7 @@ class Guest:
                 yield bytes(event.data)
 
     async def send(self, *events: h11.Event) -> None:
-        """Send parts of the answer in one go. Raises: NotServed when one does not go with those before."""
+        """Send parts of the response together. Raises: NotServed, if a part doesn't fit the earlier ones."""
         try:
             data = b"".join(self._http.send(event) or b"" for event in events)
         except h11.LocalProtocolError as problem:
@@ -130,23 +130,23 @@ class Guest:
             await self.stream.write(data)
 
     async def establish(self) -> None:
-        """Answer a CONNECT; the connection is no longer HTTP then."""
+        """Accept a CONNECT request; afterwards, the connection carries no more HTTP."""
         await self.stream.write(ESTABLISHED)
         self._phase = Phase.GREETING
 
     def greeted(self) -> None:
-        """Take note that from here on it is another host that the guest talks to."""
+        """Record that the guest now communicates with the host itself."""
         self._phase = Phase.CONTENT
 
     def may_ask_again(self) -> bool:
-        """Return whether another request may come on this connection, and make ready for it."""
+        """Return whether another request can follow on this connection, and prepare for it."""
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             return False
         self._http.start_next_cycle()
         return True
 
     async def refuse(self, end: NotServed) -> None:
-        """Answer why there is nothing, or nothing more."""
+        """Tell the guest why its request wasn't served, or not completely."""
         if self._phase is Phase.CONTENT:
             await self.stream.reset()
             return
@@ -155,7 +155,7 @@ class Guest:
         await self.leave()
 
     async def leave(self) -> None:
-        """End this side, and take what still comes until the guest has ended its own; else break off."""
+        """End this side, then read until the guest ends its side; reset the stream after the timeout."""
         await self.stream.end()
         try:
             async with asyncio.timeout(self.limits.head_s):
@@ -170,7 +170,7 @@ class Guest:
         return event
 
     def _next_event(self) -> h11.Event | None:
-        """Return an event that is complete already; None when that takes more bytes."""
+        """Return an event that is already complete, or None if more bytes are needed."""
         with self._judged():
             event = self._events.next()
         if event is None and self._http.their_state in {h11.DONE, h11.CLOSED}:
@@ -190,7 +190,10 @@ class Guest:
 
     @contextmanager
     def _judged(self) -> Iterator[None]:
-        """Refuse other protocols, and charge for HTTP. A client that hangs up has broken no rule."""
+        """Translate protocol errors into NotServed, and charge for events.
+
+        A client that hangs up violates no rule.
+        """
         try:
             yield
         except h11.RemoteProtocolError as problem:
@@ -218,6 +221,6 @@ _KNOWN = (
 
 
 def _words(problem: h11.RemoteProtocolError) -> str:
-    """Return what h11 found, in its words and without what it found it in, which may be a password."""
+    """Return h11's error message without the quoted input, which may contain a password."""
     text = str(problem)
     return next((known.lower() for known in _KNOWN if text.startswith(known)), "")

@@ -1,4 +1,4 @@
-"""The record of an attempt's accesses, and its remaining budgets; writes log and metrics."""
+"""Records an attempt's accesses and its remaining budgets; writes the log and metrics of both."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 
 class Entry:
-    """One access while it goes on."""
+    """One access in progress."""
 
     def __init__(self, ledger: Ledger, unit: int, target: Target | NoTarget) -> None:
         self._ledger = ledger
@@ -37,35 +37,35 @@ class Entry:
         )
 
     def connected(self, address: str) -> None:
-        """Take note of the address that was connected to."""
+        """Record the connected address."""
         self.event = replace(self.event, address=address)
 
     def sent(self, count: int) -> None:
-        """Count bytes that were passed on to the host."""
+        """Count bytes that were forwarded to the host."""
         self.event = replace(self.event, bytes_up=self.event.bytes_up + count)
 
     def received(self, count: int) -> None:
-        """Count bytes that the host sent. Raises: NotServed when the attempt may receive no more."""
+        """Count bytes from the host. Raises: NotServed, if the attempt has reached its limit."""
         self.event = replace(self.event, bytes_down=self.event.bytes_down + count)
         self._ledger.spend_down(count)
 
     def charged(self, extra: int) -> None:
-        """Take from the budget what the host's events cost beyond their bytes. Raises: NotServed."""
+        """Charge the cost of the host's events beyond their bytes. Raises: NotServed."""
         self._ledger.charge_down(extra)
 
     def ended_by(self, end: NotServed) -> None:
-        """Take note of why it was not served, or not to its end."""
+        """Record the reason why the access wasn't served, or not completely."""
         if isinstance(end.why, NetworkRule):
             self.event = replace(self.event, allowed=False, rule=end.why.value, reason=end.reason)
         else:
             self.event = replace(self.event, trouble=end.why.value)
 
     def cut_short(self) -> None:
-        """Take note that its unit ended first."""
+        """Record that the unit ended before the access did."""
         self.event = replace(self.event, finished=False)
 
     def close(self) -> None:
-        """Take note of the end, once."""
+        """Record the end. Further calls do nothing."""
         if self._open:
             self._open = False
             duration_s = self._ledger.clock.monotonic() - self._began
@@ -88,7 +88,7 @@ class Ledger:
     def open(self, unit: int, target: Target | NoTarget) -> Entry:
         """Begin an access.
 
-        Raises: NotServed if the attempt has reached its limit, which is recorded once per unit.
+        Raises: NotServed, if the attempt has reached its limit, which is recorded once per unit.
         """
         if len(self._entries) >= self._connections:
             self.used_up(unit, target)
@@ -98,13 +98,13 @@ class Ledger:
         return entry
 
     def unread(self, unit: int, end: NotServed) -> None:
-        """Put a request on record that could not be read. Raises: NotServed as `open` does."""
+        """Record an unreadable request. Raises: NotServed, as `open`."""
         entry = self.open(unit, NoTarget(via=Via.HTTP, rule=NetworkRule.HTTP_MALFORMED))
         entry.ended_by(end)
         entry.close()
 
     def used_up(self, unit: int, target: Target | NoTarget | None = None) -> None:
-        """Put on record that a unit wanted more connections than there are."""
+        """Record, once per unit, that a unit exceeded the limit of connections."""
         if unit not in self._used_up:
             self._used_up.add(unit)
             entry = Entry(self, unit, target or NoTarget(via=Via.TLS, rule=NetworkRule.TOO_MANY_CONNECTIONS))
@@ -139,7 +139,7 @@ class Ledger:
         return tuple(entry.event for entry in self._entries if entry.unit == unit)
 
     def tell(self, event: NetworkEvent) -> None:
-        """Log and count an access that is over."""
+        """Write the log entry and the metrics of a finished access."""
         self._metrics.egress_accesses.labels(event.trouble or event.rule).inc()
         log.info(
             "egress.served" if event.allowed else "egress.refused",

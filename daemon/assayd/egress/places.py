@@ -1,6 +1,6 @@
-"""Places shared by users: each user can take another one while it has fewer than are free.
+"""A semaphore shared fairly: a user can take another slot while holding fewer than are free.
 
-One user alone gets half of them, the next a quarter, and so on: somebody new finds one.
+A single user gets half of the slots, the next user a quarter, and so on, so that a new user always finds one.
 
 Source: Choudhury and Hahne, Dynamic Queue Length Thresholds for Shared-Memory Packet Switches, 1998.
 """
@@ -12,7 +12,7 @@ from collections import Counter, OrderedDict, deque
 
 
 class ThresholdSemaphore:
-    """A semaphore of so many slots; those who wait get one in turn, users alternating."""
+    """A semaphore with a fixed number of slots. Waiting users get slots in turn."""
 
     def __init__(self, count: int) -> None:
         self._free = count
@@ -21,11 +21,11 @@ class ThresholdSemaphore:
 
     @property
     def free(self) -> int:
-        """Count the free places."""
+        """Return the number of free slots."""
         return self._free
 
     async def acquire(self, owner: int) -> None:
-        """Take a place, as soon as there is one for this user."""
+        """Wait for a slot for this user, and take it."""
         if owner not in self._waiting and self._may(owner):
             self._take(owner)
             return
@@ -35,11 +35,11 @@ class ThresholdSemaphore:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self.release(owner)  # the place came at the same moment
+                self.release(owner)  # The slot was assigned in the same moment as the cancellation.
             raise
 
     def release(self, owner: int) -> None:
-        """Release a place."""
+        """Release a slot."""
         self._free += 1
         self._held[owner] -= 1
         if not self._held[owner]:
@@ -54,7 +54,7 @@ class ThresholdSemaphore:
         self._held[owner] += 1
 
     def _hand_out(self) -> None:
-        """Assign places to waiters, until no waiter can have one."""
+        """Assign slots to waiters until none of them can have one."""
         given = True
         while given:
             given = False
@@ -62,9 +62,9 @@ class ThresholdSemaphore:
                 given |= self._serve(owner)
 
     def _serve(self, owner: int) -> bool:
-        """Return one waiting connection of a user its place, if it may have one."""
+        """Assign a slot to one waiter of a user, if the user can have one."""
         waiting = self._waiting[owner]
-        while waiting and waiting[0].done():  # it was cancelled meanwhile
+        while waiting and waiting[0].done():  # cancelled in the meantime
             waiting.popleft()
         served = bool(waiting) and self._may(owner)
         if served:

@@ -1,4 +1,4 @@
-"""The answer to guest code after a refusal or failure: HTTP with the rule, or a TLS alert."""
+"""The answer to guest code after a denial or a failure: HTTP with the rule, or a TLS alert."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REFUSED, _TROUBLE = 403, 502
 
 
 class NotServed(Exception):
-    """Ends an access: by a rule, or because an allowed access failed. Never leaves `egress`."""
+    """Ends an access, because a rule denied it or an allowed access failed. Never leaves `egress`."""
 
     def __init__(self, why: NetworkRule | NetworkTrouble, reason: str, hint: str = "") -> None:
         super().__init__(why)
@@ -35,23 +35,23 @@ class NotServed(Exception):
 
 
 def refused(decision: Decision) -> NotServed:
-    """Return the end of an access that a rule refuses."""
+    """Return the exception for a denied access."""
     return NotServed(decision.rule, decision.reason, decision.hint)
 
 
 def refused_by(rule: NetworkRule, detail: str = "") -> NotServed:
-    """Return the end of an access by a rule that is not of the allowlist; `detail` is in our own words."""
+    """Return the exception for a rule outside the allowlist. Args: detail: trusted text."""
     reason = WORDINGS[rule].reason + (f" ({detail})" if detail else "")
     return NotServed(rule, reason, WORDINGS[rule].hint)
 
 
 def failed(trouble: NetworkTrouble) -> NotServed:
-    """Return the end of an access that was allowed and did not work."""
+    """Return the exception for an allowed access that failed."""
     return NotServed(trouble, TROUBLES[trouble])
 
 
 def answer(end: NotServed, *, with_body: bool = True) -> bytes:
-    """Write the answer; the rule is its reason phrase too, which is what clients show in their errors."""
+    """Return the response. Its reason phrase is the rule, because clients show that in their errors."""
     default = _REFUSED if isinstance(end.why, NetworkRule) else _TROUBLE
     body = f"{end.why}: {end.reason}\n{end.hint}\n".encode() if with_body else b""
     head = (

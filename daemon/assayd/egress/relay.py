@@ -1,4 +1,4 @@
-"""Egress for attempts whose policy has an allowlist: one session each, with its own list and budgets."""
+"""The relay: a session with its own allowlist and budgets for each attempt that has an allowlist."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Relay:
     """Implements `ports.egress.Egress`.
 
     Args:
-        limits: what each attempt may use, and all together.
-        clock: measures how long accesses take.
+        limits: the limits of each attempt, and of all together.
+        clock: measures the duration of accesses.
         metrics: the counters.
         look_up: resolves names.
-        public: tells which addresses may be connected to at all.
+        public: returns whether an address counts as public.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Relay:
         self._lanes = count()
 
     def session(self, policy: NetworkPolicy, owner: int = 0) -> RelaySession:
-        """Begin an attempt of a user."""
+        """Return a session for an attempt. Args: owner: the user's id."""
         way = Way(
             owner=owner,
             policy=policy,
@@ -93,7 +93,7 @@ class RelaySession:
                 await guest.refuse(end)
 
     async def _serve_next(self, guest: Guest, unit: int) -> bool:
-        """Serve the next request, if any; tell whether another may follow."""
+        """Serve the next request, if any. Return whether another may follow."""
         request = await self._request(guest, unit)
         if request is None:
             return False
@@ -105,7 +105,7 @@ class RelaySession:
             return await serve_request(guest, asked, request)
 
     async def _request(self, guest: Guest, unit: int) -> h11.Request | None:
-        """Read the next request; one that cannot be read goes on record too."""
+        """Read the next request; record an unreadable one too."""
         try:
             return await guest.request()
         except NotServed as end:

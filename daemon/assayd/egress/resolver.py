@@ -1,8 +1,8 @@
-"""Resolves names in threads, with a bounded wait.
+"""Resolves names in threads, with a limited wait.
 
-`getaddrinfo` cannot be stopped. So each look-up has a thread of its own that the process does not wait for
-at its end, and its place is free again only when the look-up is really over: slow names of one attempt use up
-the places of that attempt first, then its user's share.
+`getaddrinfo` can't be cancelled. So each lookup runs in a separate daemon thread, and its slot is released
+only when the lookup really ends. Slow names of an attempt first use up the attempt's slots, then its user's
+share.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ PLACES = 32
 
 
 def look_up(host: str, port: int) -> tuple[str, ...]:
-    """Ask the system's resolver."""
+    """Resolve a name by the system's resolver. Blocks. Raises: OSError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
     return tuple(dict.fromkeys(str(place[0]) for *_, place in found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looking:
-    """One look-up: a folded name, the port that will be connected to, whose it is, the attempt's places."""
+    """One lookup: the folded name, the port, the user, and the attempt's slots."""
 
     host: str
     port: int
@@ -39,16 +39,16 @@ class Looking:
 
 
 class Resolver:
-    """Resolves names, a bounded number at once, which users share."""
+    """Resolves names, with a limited number of concurrent lookups that users share."""
 
     def __init__(self, look_up: LookUp = look_up, *, places: int = PLACES) -> None:
         self._look_up = look_up
         self._places = ThresholdSemaphore(places)
 
     async def acquire(self, looking: Looking) -> None:
-        """Wait for a place among the user's; the attempt's own, which the caller has, is given up with it.
+        """Wait for a slot of the user. If the wait is cancelled, release the attempt's slot, too.
 
-        `resolve` must follow at once, which gives both back.
+        The caller already holds the attempt's slot. `resolve` must follow immediately; it releases both.
         """
         try:
             await self._places.acquire(looking.owner)
@@ -57,9 +57,9 @@ class Resolver:
             raise
 
     async def resolve(self, looking: Looking) -> tuple[str, ...]:
-        """Return the addresses of a name; none when it has none.
+        """Return the addresses of a name; empty if it has none.
 
-        May be cancelled at any time; the places are then given back when the look-up has ended.
+        Can be cancelled at any time; the slots are released when the lookup ends.
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[tuple[str, ...]] = loop.create_future()
@@ -75,11 +75,11 @@ class Resolver:
                 addresses = self._look_up(looking.host, looking.port)
             except (OSError, UnicodeError):
                 addresses = ()
-            with suppress(RuntimeError):  # the loop has closed: no caller waits
+            with suppress(RuntimeError):  # The loop has closed, so no caller waits.
                 loop.call_soon_threadsafe(give, addresses)
 
         try:
             threading.Thread(target=work, daemon=True, name="assayd-resolve").start()
-        except RuntimeError:  # the system has no room for a thread
+        except RuntimeError:  # The system can't create another thread.
             give(())
         return await answer

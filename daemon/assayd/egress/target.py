@@ -1,7 +1,8 @@
-"""What guest code asks a proxy for, read from the first line of its request. Pure.
+"""Parses the target that guest code requests from the proxy. Pure.
 
-Only two forms are taken: ``host:port`` after CONNECT, and an absolute ``http://`` URL after anything else.
-What other readers might take for another host (user names, backslashes, fragments) is no target.
+Only two forms are accepted: ``host:port`` after CONNECT, and an absolute ``http://`` URL after any other
+method. Anything that other parsers could read as another host (user names, backslashes, fragments) isn't a
+target.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ HTTP_PORT = 80
 _URL = re.compile(r"http://(?P<authority>[^/?#]*)(?P<path>/[^?#]*)?(?P<query>\?[^#]*)?", re.IGNORECASE)
 _PORT = re.compile(r"[0-9]{0,5}")
 _SHOWN = re.compile(r"[A-Za-z0-9._-]{1,253}|[0-9A-Fa-fxX:.\[\]]{1,64}")
-"""What a host that is none may be shown as: no user name, password or header is in it."""
+"""The part of an invalid host that can be shown: it contains no user name, password or header."""
 _NOT_IN_A_HOST = re.compile(r"[@\\%\s,;]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The requested target. `host` is folded; `path` has no query, `origin` has it."""
+    """The requested target. `host` is folded; `path` excludes the query, `origin` includes it."""
 
     via: Via
     host: str
@@ -36,7 +37,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoTarget:
-    """An invalid target, with the rule; `host` and `port` as far as they can be shown."""
+    """An invalid target with the rule; `host` and `port`, as far as they can be shown."""
 
     via: Via
     rule: NetworkRule
@@ -46,7 +47,7 @@ class NoTarget:
 
 
 def read_target(method: str, text: str) -> Target | NoTarget:
-    """Read the target in the request line."""
+    """Parse the target of a request line."""
     if method == "CONNECT":
         return _place(Via.TLS, method, text, None)
     match = _URL.fullmatch(text)
@@ -86,7 +87,7 @@ def _place(via: Via, method: str, authority: str, default_port: int | None) -> T
 
 
 def _refused(host: str, port: int | None) -> NetworkRule | None:
-    """Return the rule that refuses this host; None if it is valid."""
+    """Return the rule that rejects this host, or None if it is valid."""
     if "@" in host:
         return NetworkRule.USER_IN_URL
     if not host:
@@ -97,7 +98,10 @@ def _refused(host: str, port: int | None) -> NetworkRule | None:
 
 
 def _split(authority: str, default_port: int | None) -> tuple[str, int | None]:
-    """Part host and port; an empty port is none (RFC 3986, 3.2.3). All is the host where it has no port."""
+    """Split host and port. Without a port, the whole string is the host.
+
+    An empty port counts as none (RFC 3986, 3.2.3).
+    """
     host, colon, port = authority.rpartition(":")
     if not colon or not _PORT.fullmatch(port):
         return authority, default_port

@@ -1,9 +1,9 @@
-"""CONNECT: TLS to a listed host, let through once the client has named that host, and not looked into.
+"""CONNECT: a TLS tunnel to a listed host, opened once the client names that host, and not inspected.
 
-Whom a TLS client says that it wants to talk to: the server name in its ClientHello. Pure, and bounded.
+It reads the server name in the client's ClientHello. Pure, and with limits.
 
-Reads no further than the first handshake message, which must be a ClientHello in few records. What one reader
-could take for another name than the next (a second extension, two names, bytes after the end) is malformed.
+It reads only the first handshake message, which must be a ClientHello in few records. Anything that parsers
+could interpret as different names (a second extension, two names, bytes after the end) is malformed.
 
 Source: RFC 8446 (4.1.2, 5.1), RFC 6066 (3), RFC 9849 (encrypted ClientHello).
 """
@@ -21,14 +21,17 @@ from assayd.egress.upstream import Upstream, idle_after
 from assayd.findings.network_rules import NetworkRule
 
 MOST_BYTES = 16 * 1024
-"""Of a ClientHello with all its record headers. Today's largest, with post-quantum keys, have under 4 KiB."""
+"""Maximum bytes of a ClientHello with its record headers.
+
+The largest today, with post-quantum keys, are below 4 KiB.
+"""
 MOST_RECORDS = 8
 
 _HANDSHAKE, _CLIENT_HELLO, _TLS_MAJOR = 22, 1, 3
 _RECORD_HEADER = 5
 _SERVER_NAME, _HOST_NAME = 0, 0
 _ENCRYPTED = frozenset({0xFE0D, 0xFFCE})
-"""encrypted_client_hello, and encrypted_server_name of the drafts before it."""
+"""encrypted_client_hello, and encrypted_server_name of its earlier drafts"""
 
 
 class HelloError(ValueError):
@@ -40,13 +43,13 @@ class HelloError(ValueError):
 
 
 class HelloReader:
-    """Takes the first bytes of a client, however they are cut, until its ClientHello is complete."""
+    """Collects the first bytes of a client, in pieces of any size, until its ClientHello is complete."""
 
     def __init__(self) -> None:
         self.taken = b""
 
     def feed(self, data: bytes) -> str | None:
-        """Take more bytes; return the server name once it is known, None before that.
+        """Add bytes. Return the server name once it is known, and None before.
 
         Raises: HelloError.
         """
@@ -59,7 +62,7 @@ class HelloReader:
         return _server_name(message)
 
     def _message(self) -> bytes | None:
-        """Return the first handshake message, put together from its records; None while it is incomplete."""
+        """Return the first handshake message, joined from its records, or None while it is incomplete."""
         message, at = b"", 0
         for _ in range(MOST_RECORDS):
             head = self.taken[at : at + _RECORD_HEADER]
@@ -79,7 +82,7 @@ class HelloReader:
 
 
 def _check_record(head: bytes) -> None:
-    """Refuse at the first byte that cannot begin a record of a handshake."""
+    """Reject the first byte that can't begin a handshake record. Raises: HelloError."""
     if head and (head[0] != _HANDSHAKE or head[1:2] not in (b"", bytes([_TLS_MAJOR]))):
         raise HelloError(NetworkRule.NOT_TLS)
     if len(head) == _RECORD_HEADER and not 0 < int.from_bytes(head[3:5], "big") <= MOST_BYTES:
@@ -87,7 +90,7 @@ def _check_record(head: bytes) -> None:
 
 
 def _whole_length(message: bytes) -> int | None:
-    """Return how long the handshake message will be, with its header; None while that is not known."""
+    """Return the length of the handshake message with its header, or None while unknown."""
     if message and message[0] != _CLIENT_HELLO:
         raise HelloError(NetworkRule.NOT_TLS)
     if len(message) < 4:
@@ -111,7 +114,7 @@ def _server_name(message: bytes) -> str:
 
 
 def _extensions(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Walk through a ClientHello to its extensions, each of which may be there once."""
+    """Yield the extensions of a ClientHello, each of which can occur once."""
     hello = _Fields(message[4:])
     hello.take(2 + 32)  # version, random
     for length in (1, 2, 1):  # session id, cipher suites, compression methods
@@ -141,11 +144,11 @@ def _only_name(extension: bytes) -> str:
 
 
 class _Short(Exception):
-    """A field reaches beyond its end, or something is there that must not be."""
+    """A field is truncated or has extra bytes."""
 
 
 class _Fields:
-    """Bytes that are taken from the front."""
+    """A byte string that is consumed from the front."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -153,27 +156,27 @@ class _Fields:
 
     @property
     def left(self) -> int:
-        """Return how many bytes are left."""
+        """Return the number of remaining bytes."""
         return len(self._content) - self._at
 
     def take(self, count: int) -> bytes:
-        """Take so many bytes. Raises: _Short."""
+        """Consume `count` bytes. Raises: _Short."""
         if count > self.left:
             raise _Short
         self._at += count
         return self._content[self._at - count : self._at]
 
     def number(self, count: int) -> int:
-        """Take a number of so many bytes. Raises: _Short."""
+        """Consume an integer of `count` bytes. Raises: _Short."""
         return int.from_bytes(self.take(count), "big")
 
     def vector(self, count: int) -> bytes:
-        """Take bytes whose number stands before them, in so many bytes. Raises: _Short."""
+        """Consume bytes that are preceded by their length in `count` bytes. Raises: _Short."""
         return self.take(self.number(count))
 
 
 async def serve_tunnel(guest: Guest, access: Access) -> None:
-    """Serve a CONNECT to its end. Raises: NotServed."""
+    """Serve a CONNECT request to its end. Raises: NotServed."""
     access.learn()
     early = await guest.early()
     async with access.connected() as upstream:
@@ -186,7 +189,7 @@ async def serve_tunnel(guest: Guest, access: Access) -> None:
 
 
 async def _greeting(guest: Guest, access: Access, early: bytes) -> bytes:
-    """Read the ClientHello and judge whom it names; return its bytes, none when the guest has none."""
+    """Read the ClientHello and check its server name. Return its bytes; empty if the guest sends none."""
     reader, data = HelloReader(), early
     try:
         async with asyncio.timeout(guest.limits.head_s):
@@ -203,7 +206,7 @@ async def _greeting(guest: Guest, access: Access, early: bytes) -> bytes:
 
 
 async def _join(guest: Guest, upstream: Upstream) -> None:
-    """Pass bytes in both directions until both have ended."""
+    """Relay bytes in both directions until both have ended."""
     async with idle_after(guest.limits.idle_s) as moved:
 
         async def up() -> None:

@@ -1,8 +1,9 @@
-"""Who of the relay's connections may use the event loop next, and for how long all of them together.
+"""Shares the event loop among the relay's connections, and limits their total share.
 
-Everything that is done with bytes of guest code or of a host is done in turns: one a round of the event loop,
-users alternating, then their attempts. A turn lasts until its connection waits for something; what it took is
-measured, and followed by a rest, so that the relay has at most a share of the loop, whatever is sent to it.
+Bytes of guest code and of hosts are processed in turns: one per iteration of the event loop, alternating
+between users, then between their attempts. A turn lasts until its connection waits for something. Its
+duration is measured, and a pause follows, so that the relay never takes more than its share of the loop,
+whatever it receives.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from time import perf_counter
 from assayd.fair_queue import FairQueue
 
 SHARE = 0.5
-"""Of the loop's time, for all connections."""
+"""The fraction of the event loop's time for all connections."""
 BURST_S = 0.02
-"""How much of its share a relay that was idle has in hand: an ordinary access meets no rest."""
+"""Seconds of its share that an idle relay saves up, so that ordinary accesses don't pause."""
 
 Turn = Callable[[], Awaitable[None]]
 """Waits for the next turn of a connection, and begins it."""
@@ -39,7 +40,7 @@ class Turns:
         self._paid_until = 0.0
 
     async def take(self, owner: int, lane: str) -> None:
-        """Wait for a turn; it ends when the caller next waits for something that is not there yet."""
+        """Wait for a turn. It ends when the caller next waits for something."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.put(owner, lane, str(next(self._keys)), turn)
         if not self._given:
@@ -48,11 +49,11 @@ class Turns:
         await turn
 
     def _give(self) -> None:
-        """Begin the next turn, and have its end noted right behind what it does."""
+        """Begin the next turn, and schedule the measurement right after it."""
         loop = asyncio.get_running_loop()
         while len(self._waiting):
             turn = self._waiting.pop()
-            if not turn.done():  # else its connection was dropped
+            if not turn.done():  # Otherwise, its connection was dropped.
                 loop.call_soon(self._begin)
                 turn.set_result(None)
                 loop.call_soon(self._end)

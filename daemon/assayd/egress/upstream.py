@@ -1,4 +1,4 @@
-"""A connection to a host, by the address that was decided on."""
+"""A connection to a host, by an address that was checked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from assayd.findings.network_rules import NetworkTrouble
 
 @asynccontextmanager
 async def idle_after(idle_s: float) -> AsyncIterator[Callable[[], None]]:
-    """Bound how long the body may go without calling what it is given.
+    """Limit the seconds between calls of the yielded function.
 
     Raises: NotServed ``network.idle``.
     """
@@ -24,7 +24,7 @@ async def idle_after(idle_s: float) -> AsyncIterator[Callable[[], None]]:
         async with asyncio.timeout(idle_s) as timeout:
 
             def moved() -> None:
-                # One whose time is up already is on its way out, and can't be told again.
+                # An expired timeout is already being raised and can't be rescheduled.
                 if not timeout.expired():
                     timeout.reschedule(loop.time() + idle_s)
 
@@ -35,13 +35,15 @@ async def idle_after(idle_s: float) -> AsyncIterator[Callable[[], None]]:
 
 READ_BYTES = 32 * 1024
 AHEAD_BYTES = 1
-"""The socket is read again once its bytes are taken, so a host that drips takes turns too."""
+"""The socket is read again only when its bytes are consumed, so that a host that sends slowly takes turns
+too.
+"""
 MOST_TRIES = 4
-"""How many addresses of one name are tried."""
+"""Maximum addresses to try per name."""
 
 
 class Upstream:
-    """The host's end of an access. Every failure of it is a NotServed."""
+    """The host's end of an access. All of its failures are NotServed."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, entry: Entry, turn: Turn
@@ -52,7 +54,7 @@ class Upstream:
         self.turn = turn
 
     async def read(self) -> bytes:
-        """Return the next bytes, once they may be dealt with; empty at the end of the host's side."""
+        """Return the next bytes, after waiting for a turn; empty at the end of the host's side."""
         try:
             data = await self._reader.read(READ_BYTES)
         except OSError as problem:
@@ -63,7 +65,7 @@ class Upstream:
         return data
 
     async def send(self, data: bytes) -> None:
-        """Send bytes, as fast as the host takes them."""
+        """Send bytes, as fast as the host reads them."""
         self.entry.sent(len(data))
         try:
             self._writer.write(data)
@@ -72,7 +74,7 @@ class Upstream:
             raise failed(NetworkTrouble.BROKEN_OFF) from problem
 
     def end(self) -> None:
-        """Signal that nothing more will be sent."""
+        """Signal the end of data to the host."""
         try:
             self._writer.write_eof()
         except OSError as problem:
@@ -83,9 +85,9 @@ class Upstream:
 async def connected(
     addresses: Sequence[str], port: int, entry: Entry, *, timeout_s: float, turn: Turn
 ) -> AsyncIterator[Upstream]:
-    """Connect to the first of the addresses that answers, and drop the connection after the body.
+    """Connect to the first address that responds; close the connection after the body.
 
-    Raises: NotServed when none does in time.
+    Raises: NotServed, if none responds in time.
     """
     reader, writer, address = await _first(addresses[:MOST_TRIES], port, timeout_s)
     try:
@@ -98,7 +100,7 @@ async def connected(
 async def _first(
     addresses: Sequence[str], port: int, timeout_s: float
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, str]:
-    """Try each address in turn, with its share of the time that is left."""
+    """Try each address in turn, with its share of the remaining time."""
 
     async def connect(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, str]:
         reader, writer = await asyncio.open_connection(address, port, limit=AHEAD_BYTES)

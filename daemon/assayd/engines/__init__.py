@@ -1,1 +1,1 @@
-"""Container engines behind `ports.engine`; one file or package each, and none knows of another."""
+"""Container engines behind `ports.engine`: one package each, independent of one another."""

@@ -1,4 +1,4 @@
-"""Any engine, with every call of it counted and timed."""
+"""Wraps an engine to count and time every call."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from assayd.ports.engine import Capabilities, Engine
 
 
 def measured(engine: Engine, metrics: Metrics, clock: Clock) -> Engine:
-    """Return the engine with its calls in the metrics: how long each took, and the codes of its errors."""
+    """Return the engine with metrics for its calls: durations, and the codes of errors."""
     return cast("Engine", _Measured(engine, metrics, clock))
 
 
 class _Measured:
-    """Passes every call on; those that are awaited are measured."""
+    """Forwards every call, and measures those that are awaited."""
 
     def __init__(self, engine: Engine, metrics: Metrics, clock: Clock) -> None:
         self._engine = engine
@@ -27,7 +27,7 @@ class _Measured:
         self._clock = clock
 
     def capabilities(self) -> Capabilities:
-        """Return the engine's; asked for too often to be looked up."""
+        """Return the engine's capabilities. A separate method, because frequent calls need no lookup."""
         return self._engine.capabilities()
 
     def __getattr__(self, name: str) -> object:
@@ -36,7 +36,7 @@ class _Measured:
         if not timed:
             return call
         measured_call = partial(self._timed, name, call)
-        setattr(self, name, measured_call)  # so that it is looked up once
+        setattr(self, name, measured_call)  # so that it is looked up only once
         return measured_call
 
     async def _timed(self, name: str, call: Callable[..., Awaitable[object]], *arguments: object) -> object:

@@ -1,1 +1,1 @@
-"""Findings from runs, the retry context, and places in texts that findings name."""
+"""Findings about runs, the retry context, and source positions."""

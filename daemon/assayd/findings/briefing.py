@@ -1,6 +1,6 @@
-"""What kinds share when a model writes a submission: forms of answers, and examples.
+"""Parts of prompts that all kinds share: answer formats, examples, and the policy's allowances.
 
-States what a policy allows: imports, hosts, and the names that it refuses.
+The allowances are imports, hosts, and rejected names.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _FORMS = {
 
 
 def answer_form(form: str) -> str:
-    """Return what an answer in one form looks like: ``code``, ``files`` or ``steps``."""
+    """Return the JSON form of an answer: ``code``, ``files`` or ``steps``."""
     return f'{{"{form}": {_FORMS[form]}, "reason": "<what it does>"}}'
 
 
 def code_example(sample: Sample, *, request: str, reason: str, field: str = "code") -> Example:
-    """Make an example of a validated sample whose payload is one text, in `field`, and a context."""
+    """Return an example from a validated sample. Its payload has one text, in `field`, and a context."""
     context = {name: value for name, value in sample.payload.items() if name != field}
     code = str(sample.payload[field]).strip() + "\n"
     return Example(request=request, context=context, answer=Proposal(code=code), reason=reason)
 
 
 def file_head(path: str, content: bytes, most: int) -> Surrounding:
-    """Show the beginning of a file under its path in the sandbox, and say how much of it that is."""
+    """Return the beginning of a file with its path in the sandbox and the size of the shown part."""
     size = f"{len(content)} bytes" if len(content) <= most else f"first {most} of {len(content)} bytes"
     return Surrounding(title=f"file {path} ({size})", text=content[:most].decode("utf-8", "replace"))
 
@@ -47,13 +47,13 @@ def allowances(
     also: Sequence[str] = (),
     imports: bool = True,
 ) -> Iterator[str]:
-    """Return what may be imported and reached; nothing without a policy.
+    """Yield sentences about what code can import and reach; none without a policy.
 
     Args:
-        policy: the effective one.
-        offer: what the image has, where imports are free.
-        also: further modules that may be imported.
-        imports: whether imports matter: not to a bash step.
+        policy: the effective policy.
+        offer: the modules of the image, if imports aren't restricted.
+        also: further modules that code can import.
+        imports: whether imports matter; they don't for a bash step.
     """
     if policy is None:
         return
@@ -84,7 +84,7 @@ _RARE = frozenset({
 
 
 def usual(policy: ExecutionPolicy) -> ExecutionPolicy:
-    """Return a policy as a prompt states it: without modules that are allowed and that nobody imports."""
+    """Return a policy as a prompt states it: without allowed modules that code rarely imports."""
     return replace(policy, imports=replace(policy.imports, allowed=policy.imports.allowed - _RARE))
 
 

@@ -1,7 +1,7 @@
-"""Judges one `call` unit: did it return a value, and if not, which findings that makes.
+"""Judges one `call` unit: whether it returned a value, and if not, with which findings.
 
-Works on bytes that a guest wrote; a value counts only with the cause `completed`, which the sandbox decided.
-What the value should be is left to the validator.
+Its input is guest bytes. A value counts only with the cause `completed`, which the sandbox decides. The
+validator compares the value with the expected one.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _MAY_HOLD_A_RECORD = frozenset({Cause.COMPLETED, Cause.EXITED_NONZERO, Cause.POL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """One call that was tried. `value` is there only when it came back and nothing speaks against it.
+    """One tried call. `value` is set only if the call returned and nothing contradicts it.
 
-    `again` are the results of further calls, which decide nothing.
+    `again` are the results of repeated calls, which decide nothing.
     """
 
     case: Case
@@ -41,7 +41,7 @@ class Tried:
 
 
 def judge_call(name: str, unit: UnitResult | None, *, text: str, function: str) -> Tried:
-    """Judge one unit that called `function` of `text`; None when it was never started."""
+    """Judge a unit that called `function` of `text`; None means that the unit never started."""
     if unit is None:
         return Tried(case=Case(name=name, status=CaseStatus.SKIPPED, message="never started"))
     events = tuple(event_findings(unit.events, text))
@@ -61,7 +61,7 @@ def judge_call(name: str, unit: UnitResult | None, *, text: str, function: str) 
 
 
 def case_of(unit: UnitResult, status: CaseStatus, message: str | None, value: JsonValue = None) -> Case:
-    """Return the case of a unit; how long it took is the runner's word, not the guest's."""
+    """Return the case of a unit; its duration is the runner's measurement, not the guest's."""
     return Case(
         name=unit.name,
         status=status,
@@ -75,7 +75,7 @@ def case_of(unit: UnitResult, status: CaseStatus, message: str | None, value: Js
 
 
 def _record(unit: UnitResult) -> Record | None:
-    """Read what the child wrote, where its end leaves room for a record."""
+    """Parse the child's record, if its end allows one."""
     if unit.outcome.cause not in _MAY_HOLD_A_RECORD or len(unit.results) != 1 or unit.malformed is not None:
         return None
     return read_record(unit.results[0])

@@ -1,4 +1,4 @@
-"""Shows the corrected line in a hint, for readers who see hints and no edits.
+"""Adds the corrected line to a hint, for readers who see hints but no edits.
 
 Remove the comma.    ->    Remove the comma. Write `SELECT a, b FROM t`.
 """
@@ -15,11 +15,11 @@ _HINT_CHARS = 240
 
 
 def with_correction(finding: Finding, text: str) -> Finding:
-    """Add the corrected line to a hint; the finding itself if the hint shows the correction already.
+    """Return the finding with the corrected line in its hint, unless the hint already shows it.
 
     Args:
         finding: a finding, perhaps with an edit.
-        text: the text that the edit is for.
+        text: the text that the edit applies to.
     """
     edit = finding.edit
     old = line_at(text, edit.start_line) if edit is not None else None
@@ -34,7 +34,7 @@ def with_correction(finding: Finding, text: str) -> Finding:
 
 
 def _is_shown(old: str, new: str, hint: str) -> bool:
-    """Return whether a hint holds the new line, or the whole part that an edit brings into it."""
+    """Return whether a hint contains the new line, or the whole part that the edit changes."""
     if new in hint:
         return True
     before, after = old.split(), new.split()

@@ -1,17 +1,17 @@
-"""Suggests fixes for exceptions of submitted code: by type, message, and the most similar names.
+"""Suggests fixes for exceptions of submitted code: by type, message, and similar names.
 
-All of that is the guest's word: it chooses words, and an edit of the guest's own line.
+The guest controls all of these. They only affect wording, and an edit of the guest's own line.
 
     AttributeError: 'list' object has no attribute 'appned'     Did you mean 'append'?
     KeyError: 'prcie'                                           Did you mean 'price'? …
     AttributeError: 'NoneType' object has no attribute 'x'      The value is None: …
     KeyError: 'amount'               … Values on this line: “row = {'id': 1, 'amount_eur': 2}”
 
-Says which index of a sequence was asked for, by the values that the failing line had.
+For an IndexError, the hint names the requested index, computed from the values on the failing line:
 
     total += values[i + window]        values[i + window] asks for index 5 of 5 (the last is 4)
 
-The values are the guest's word; they are read as literals, and only whole numbers are added and taken away.
+The values come from the guest. They are parsed as literals, and only integers are added and subtracted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_CHARS = 200
 
 
 def asked_index(record: Raised, line: str) -> str | None:
-    """Return which index was asked for beyond which end; None where that cannot be told."""
+    """Return a description of the requested index and the length; None if unknown."""
     values = dict(record.values)
     for node in _subscripts(line):
         index, length = _number(node.slice, values), _length(values.get(node.value.id, ""))
@@ -44,7 +44,7 @@ class _Subscript(ast.Subscript):
 
 
 def _subscripts(line: str) -> list[_Subscript]:
-    """Return the subscripts of plain names in a line; none if the line isn't a complete statement."""
+    """Return the subscripts of plain names in a line; empty if the line isn't a complete statement."""
     text = line.strip()[:_MOST_CHARS]
     for tried in (text, f"{text} pass", f"{text.removeprefix('el')} pass"):
         try:
@@ -181,7 +181,7 @@ _NONE_COMES_FROM = (
 _PATTERN_USED = re.compile(r"\b([A-Za-z_]\w*)\.(?:search|match|fullmatch)\(")
 _MOST_LINES = 5000
 _LINE_CHARS = 300
-"""The part of a line that is read."""
+"""Maximum characters of a line that are read."""
 _STARTS_PROGRAM = re.compile(r"\bsubprocess\b|\bPopen\(|\bcheck_output\(|\bcreate_subprocess")
 _FIRST_PYDANTIC: Mapping[str, str] = {
     "ConfigDict": "an inner class Config",
@@ -199,18 +199,18 @@ _FIRST_PYDANTIC: Mapping[str, str] = {
     "model_validate_json": "parse_raw()",
     "model_validator": "root_validator",
 }
-"""Names of pydantic 2, and the equivalents in the image's version."""
+"""Names of pydantic 2 with their equivalents in the image's version."""
 _QUOTES = "\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}"
 _NO_QUOTES = str.maketrans(dict.fromkeys(_QUOTES, '"'))
 
 
 def hint_for(error_type: str) -> str:
-    """Return what helps against an exception of this type."""
+    """Return the fix for exceptions of this type."""
     return _HINTS.get(error_type.rpartition(".")[2], _NO_HINT)
 
 
 def exception_hint(record: Raised, text: str = "") -> str:
-    """Return the fix for this exception, and the values on its line; `text` is the source."""
+    """Return the fix for this exception, and the values on its line. Args: text: the source."""
     seen = "; ".join(f"{name} = {value}" for name, value in record.values)
     there = f" Values on this line: {_QUOTES[0]}{_one_line(seen)}{_QUOTES[1]}." if seen else ""
     return _hint(record, text) + there
@@ -232,7 +232,7 @@ def _hint(record: Raised, text: str) -> str:
 
 
 def _by_place(record: Raised, error_type: str, text: str) -> str | None:
-    """Return the fix that follows from the line and the values, in addition to the message."""
+    """Return the fix that follows from the line and its values, rather than from the message."""
     if error_type == "FileNotFoundError" and _STARTS_PROGRAM.search(line_at(text, record.line) or ""):
         return "The image doesn't have this program. Do it in Python, or pass its output as an input."
     if error_type in {"IndexError", "ValueError"} and any("\\\\" in value for _, value in record.values):
@@ -245,7 +245,7 @@ def _by_place(record: Raised, error_type: str, text: str) -> str | None:
 
 
 def _why_none(record: Raised, text: str) -> str:
-    """Return what gave None: the line that a name got it in, where one can be told."""
+    """Return the source of a None value: the line that assigned it, if only one can be."""
     lines = text.split("\n", _MOST_LINES)[: min((record.line or 1) - 1, _MOST_LINES)]
     for name in (each for each, value in record.values if value == "None"):
         assigned = re.compile(rf"\s*+{re.escape(name)}\s*+=[^=]")
@@ -270,7 +270,7 @@ def _of_first_pydantic(record: Raised) -> str | None:
 
 
 def _alike_field(record: Raised) -> str | None:
-    """Return what to do about a field that a model misses, where a value is given by nearly its name."""
+    """Return the fix for a missing field of a model, if a value with a similar name was passed."""
     missing = re.findall(r"^(\w{3,60})\n +field required", record.message, re.MULTILINE)
     given = [key for _, value in record.values for key in re.findall(r"'(\w{3,60})':", value)]
     for field in missing:
@@ -287,7 +287,7 @@ def _one_line(text: str) -> str:
 
 
 def misspelling_edit(record: Raised, text: str) -> Edit | None:
-    """Replace the misspelt name, if the replacement is certain and the line has the name once."""
+    """Return the edit of a misspelled name, if it is certain and the name occurs once in the line."""
     line = line_at(text, record.line)
     wrong = _misspelt(record)
     if record.meant is None or not record.certain or line is None or wrong is None or record.line is None:

@@ -1,7 +1,7 @@
-"""Judges one `exec` unit: did the program start, and did it end well.
+"""Judges one `exec` unit: whether the program started, and whether it succeeded.
 
-Its wait status is its result; what it printed is shown and never believed. A record can only tell that it
-never started, since nothing of the program's is able to write one.
+Its wait status is its result. Its output is shown but never trusted. A record can only say that the program
+never started, because the program itself can't write one.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _AT_FAULT = frozenset({Cause.EXITED_NONZERO, Cause.SIGNALLED})
 
 
 def judge_exec(name: str, unit: UnitResult | None, *, program: str, offer: str = "") -> Tried:
-    """Judge one unit that was to become `program`; None when it was never started.
+    """Judge a unit that should run `program`; None means that the unit never started.
 
     Args:
-        name: the case's.
+        name: the name of the case.
         unit: its result.
-        program: what it was to become.
-        offer: a sentence that says which programs the image has.
+        program: the program that the unit should run.
+        offer: a sentence about the programs in the image.
     """
     if unit is None:
         return Tried(case=Case(name=name, status=CaseStatus.SKIPPED, message="never started"))
@@ -64,7 +64,7 @@ def judge_exec(name: str, unit: UnitResult | None, *, program: str, offer: str =
 
 
 def exit_code(unit: UnitResult) -> int | None:
-    """Return the status that the process gave when it ended by itself; None when it did not."""
+    """Return the exit code of a process that exited by itself, or None."""
     status = unit.wait_status
     return os.WEXITSTATUS(status) if status is not None and os.WIFEXITED(status) else None
 

@@ -1,7 +1,7 @@
-"""Compares what code gave with what a submitted case expects, and words the difference.
+"""Compares the result of code with the expected one of a case, and words the difference.
 
-Named fields must be equal, at any depth, and others may exist; lists are equal element by element. Works on
-values that a guest wrote: nothing here runs, and shown values are cut.
+Expected fields must be equal at any depth; further fields may exist. Lists are compared element by element.
+The values come from a guest: this module runs no code, and truncates shown values.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from assayd.model.text_limits import shorten
 CASES = 100
 NAME_CHARS = 128
 TOLERANCE = 1e-6
-"""How far numbers may differ under `float`, relative or absolute, whichever allows more."""
+"""The tolerance of `float` comparisons: relative or absolute, whichever permits more."""
 
 _SHOWN_CHARS = 600
 _PLACE_CHARS = 160
@@ -47,18 +47,18 @@ RULES = (DIFFERS_RULE, CUT_RULE)
 
 
 class Compare(StrEnum):
-    """How a received value is compared with the expected one."""
+    """The comparison of a received value with the expected one."""
 
     EXACT = "exact"
-    """Values are equal; texts to the last character, numbers by their value."""
+    """Strings are equal character by character, numbers by value."""
     TOKENS = "tokens"
-    """As `exact`, and texts are equal word by word, whatever the white space."""
+    """Like `exact`, but strings are compared word by word, without white space."""
     FLOAT = "float"
-    """As `tokens`, and numbers are equal within one millionth."""
+    """Like `tokens`, but numbers may differ by one millionth."""
 
 
 class ExpectedCase(BaseModel):
-    """What all cases have, whatever they give the code."""
+    """The fields that all cases have, whatever their input."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -68,7 +68,7 @@ class ExpectedCase(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """The first place where two values differ, with both parts as text."""
+    """The first place at which two values differ, with both parts as text."""
 
     place: str
     expected: str
@@ -128,7 +128,7 @@ def judge_output(tried: Tried, wanted: ExpectedCase, expected: str, stdout: Capt
 
 
 def together(tries: Sequence[Tried]) -> tuple[Finding, ...]:
-    """Return the findings of all runs; what several of them say alike is said once."""
+    """Return the findings of all runs; equal ones of several runs are merged."""
     if len(tries) == 1:
         return tries[0].findings
     alike = [(one.case.name, finding) for one in tries for finding in one.findings if not finding.context]
@@ -146,11 +146,11 @@ TEXTS_COMPARED: Mapping[str, str] = {
     Compare.TOKENS: "`tokens`: the output is compared word by word, whatever the white space.",
     Compare.FLOAT: "`float`: the output is compared word by word, numbers within one millionth.",
 }
-"""How results are compared, in the words of a prompt."""
+"""The comparison rules, for a prompt."""
 
 
 def cases_told(cases: Iterable[tuple[ExpectedCase, object, object]]) -> str:
-    """Return cases for a model, one per line: name, how they compare unless exactly, input, expected."""
+    """Return the cases for a model, one per line: name, comparison unless exact, input, expected result."""
     return "\n".join(
         f"{shorten(case.name, NAME_CHARS)}{_mode(case.compare)}: {_shown(given)} -> {_shown(expected)}"
         for case, given, expected in cases
@@ -241,7 +241,7 @@ def _same_number(expected: object, received: object, compare: Compare) -> bool:
 
 
 def _close(one: object, other: object) -> bool:
-    """Return whether two numbers, or words that are numbers, are equal within the tolerance."""
+    """Return whether two numbers, or numeric words, are equal within the tolerance."""
     try:
         first, second = float(one), float(other)  # type: ignore[arg-type]  # it raises for other values
     except (ValueError, OverflowError):
@@ -262,7 +262,7 @@ def _shown(value: object) -> str:
 
 
 def _pieces(encoded: Iterable[str]) -> Iterator[str]:
-    """Return the shown part of a text; long text is cut."""
+    """Yield the shown part of an encoded value, truncated."""
     length = 0
     for piece in encoded:
         yield piece[: _SHOWN_CHARS + 1]
@@ -272,5 +272,5 @@ def _pieces(encoded: Iterable[str]) -> Iterator[str]:
 
 
 def _ends(text: str) -> str:
-    """Show the end of a text, where white space often differs."""
+    """Return the end of a text, where white space often differs."""
     return _shown(text if len(text) <= _PLACE_CHARS else "…" + text[-_PLACE_CHARS:])

@@ -1,14 +1,13 @@
-"""Reads from the exception of submitted code that it was after the network, and which host it wanted.
+"""Recognizes network access in the exceptions of submitted code, and the requested host.
 
     urllib3   HTTPSConnectionPool(host='api.example.com', port=443): …      api.example.com:443
     aiohttp   Cannot connect to host api.example.com:443 ssl:default        api.example.com:443
 
-What an exception says is the guest's own word: it words a hint, and decides nothing.
+The guest controls an exception's text: it affects the wording of a hint but decides nothing.
 
-Words findings by the results of accesses to listed hosts, under an allowlist.
-
-A finding that is made of an exception or of a timeout alone blames the code: "a loop that never ends", "the
-profile blocks the network". The relay knows better which host hung, was down, or could not be asked.
+Under an allowlist, findings are also worded by the results of accesses to listed hosts. A finding from an
+exception or a timeout alone would blame the code ("a loop that never ends") or the profile ("blocks the
+network"). The relay knows which host hung, was down, or couldn't be resolved.
 
     The code ran out of time (after 5 s).   api.example.com:443 had not answered to its end when time was up …
 """
@@ -53,16 +52,16 @@ _IN_TESTS = {
     "aiohttp": "unittest.mock.AsyncMock instead of the session",
     "requests": 'unittest.mock.patch("requests.get"), or a patch of the session\'s method',
 }
-"""How to fake each client's answers."""
+"""How to mock the responses of each client library."""
 
 
 def network_hint(error_type: str, message: str, text: str = "") -> str | None:
-    """Return what to do about an exception of the network's; None for any other.
+    """Return the fix for a network exception; None for any other exception.
 
     Args:
         error_type: the exception's class.
         message: its text.
-        text: the code that it came from; in tests a client can be given made-up answers.
+        text: the source that raised it. In tests, a client's responses can be mocked.
     """
     if error_type.rpartition(".")[2] not in _TYPES:
         return None
@@ -98,7 +97,7 @@ _SET_TIMEOUT = "Set a client timeout that is shorter than the unit's, and handle
 
 
 def with_network_words(judgement: Judgement, result: RunResult) -> Judgement:
-    """Return the judgement of a run under an allowlist with what the relay knows in its suggestions."""
+    """Return the judgement of a run under an allowlist, with the relay's facts in its suggestions."""
     waited = _last(
         event for event in _late_accesses(result) if not event.finished or event.trouble in _WAITED
     )
@@ -119,7 +118,7 @@ def _worded(finding: Finding, waited: NetworkEvent | None, failed: NetworkEvent 
 
 
 def _late_accesses(result: RunResult) -> Iterator[NetworkEvent]:
-    """Return what the units that ran out of time had asked for."""
+    """Yield the accesses of the units that timed out."""
     for unit in result.units:
         if unit.outcome.cause is Cause.TIMEOUT:
             yield from (event for event in unit.network if event.allowed)

@@ -1,6 +1,7 @@
-"""The rules by which an access to the network is allowed or refused, each with what to do instead.
+"""The rules that allow or deny network accesses, each with its fix.
 
-Decides words only: `egress.decision` decides which rule applies. docs/egress-decisions.md shows each at work.
+This module only has the wording: `egress.decision` decides which rule applies. docs/egress-decisions.md shows
+an example of each.
 """
 
 from __future__ import annotations
@@ -13,82 +14,82 @@ from assayd.model.policy import NetworkMode
 
 
 class NetworkRule(StrEnum):
-    """What decided an access."""
+    """The rule that decided an access."""
 
     LISTED = "network.listed"
-    """The one that allows: host, port and all else are as the profile lists them."""
+    """The only rule that allows: the profile lists host, port, and everything else."""
     BLOCKED = "network.blocked"
-    """The profile has no allowlist at all."""
+    """The profile has no allowlist."""
     NOT_PROXIED = "network.not_proxied"
-    """Guest code went past the proxy, which alone leads out."""
+    """Guest code bypassed the proxy, the only network egress."""
     TARGET_INVALID = "network.target_invalid"
     """The requested URL has no host, which a proxy needs."""
     USER_IN_URL = "network.user_in_url"
-    """The URL has a user name or a password before the host."""
+    """The URL contains a user name or a password before the host."""
     HOST_MISSING = "network.host_missing"
-    """No host is named."""
+    """The request names no host."""
     HOST_INVALID = "network.host_invalid"
-    """The host's name is none."""
+    """The host name is invalid."""
     ADDRESS_LITERAL = "network.address_literal"
-    """The host is an address, in whatever notation."""
+    """The host is an address, in any notation."""
     NOT_LISTED = "network.not_listed"
     """No entry of the allowlist covers the host."""
     PORT_NOT_LISTED = "network.port_not_listed"
-    """The port is not one of the profile's."""
+    """The profile doesn't list the port."""
     HTTP_ONLY = "network.http_only"
     """The entry restricts methods or paths, which the relay can't see inside TLS."""
     METHOD_NOT_LISTED = "network.method_not_listed"
-    """The entry does not list the method."""
+    """The entry doesn't list the method."""
     PATH_NOT_LISTED = "network.path_not_listed"
-    """The entry does not list the path, or the path does not say plainly where it leads."""
+    """The entry doesn't list the path, or servers could interpret the path differently."""
     HOST_MISMATCH = "network.host_mismatch"
     """The Host header names another host than the target."""
     ADDRESS_NOT_PUBLIC = "network.address_not_public"
-    """The name leads to addresses of no public network only."""
+    """The name resolves only to addresses that aren't public."""
     NOT_TLS = "network.not_tls"
-    """After CONNECT came something else than TLS."""
+    """Data other than TLS followed CONNECT."""
     HELLO_MALFORMED = "network.hello_malformed"
-    """The ClientHello is none, or larger than any."""
+    """The ClientHello is malformed or too large."""
     HELLO_FRAGMENTED = "network.hello_fragmented"
-    """The ClientHello is cut into more records than any client cuts it into."""
+    """The ClientHello is split into more records than any client uses."""
     SNI_MISSING = "network.sni_missing"
     """The ClientHello names no host."""
     SNI_MISMATCH = "network.sni_mismatch"
-    """The ClientHello names another host than CONNECT did."""
+    """The ClientHello names another host than CONNECT."""
     SNI_ENCRYPTED = "network.sni_encrypted"
-    """The ClientHello may name another host under encryption."""
+    """The ClientHello may name another host in its encrypted part."""
     HTTP_MALFORMED = "network.http_malformed"
-    """The request is not HTTP, or its head is too large."""
+    """The request isn't HTTP, or its head is too large."""
     FRAMING_AMBIGUOUS = "network.framing_ambiguous"
-    """The request has two lengths, so that two readers could see two requests in it."""
+    """The request has two lengths, so two parsers could see different requests in it."""
     TOO_SLOW = "network.too_slow"
-    """The request, or the ClientHello, did not arrive in time."""
+    """The request or the ClientHello didn't arrive in time."""
     TOO_MANY_CONNECTIONS = "network.too_many_connections"
-    """The attempt has made all connections and requests that it may."""
+    """The attempt has reached its limit of connections and requests."""
     TOO_MANY_BYTES = "network.too_many_bytes"
-    """The attempt has sent or received all that it may."""
+    """The attempt has reached its limit of sent or received bytes."""
 
 
 class NetworkTrouble(StrEnum):
-    """What went wrong with an access that was allowed: no fault of the policy's."""
+    """A failure of an allowed access; not the policy's fault."""
 
     NOT_RESOLVED = "network.not_resolved"
     """The name has no address."""
     UNREACHABLE = "network.unreachable"
-    """No connection could be made."""
+    """No address could be connected."""
     TIMED_OUT = "network.timed_out"
-    """Name or connection took longer than the profile gives."""
+    """Name resolution or the connection exceeded the profile's time limit."""
     BROKEN_OFF = "network.broken_off"
-    """The host, or the code, broke the connection off."""
+    """The host or the code reset the connection."""
     IDLE = "network.idle"
     """Neither side sent anything for too long."""
     RELAY_FULL = "network.relay_full"
-    """The relay had no place for the connection: no fault of the code's or the host's."""
+    """The relay had no free slot for the connection; not the fault of the code or the host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
-    """What a rule says, and what to do about it."""
+    """The text of a rule, and its fix."""
 
     reason: str
     hint: str
@@ -186,5 +187,5 @@ TROUBLES: Mapping[NetworkTrouble, str] = {
 
 
 def rule_of_hook(mode: NetworkMode) -> NetworkRule:
-    """Return the rule by which the runtime policy refuses what it sees itself, in the guest's own process."""
+    """Return the rule by which the run-time policy, in the guest's process, denies an access that it sees."""
     return NetworkRule.NOT_PROXIED if mode is NetworkMode.ALLOWLIST else NetworkRule.BLOCKED

@@ -1,7 +1,7 @@
-"""Words exceptions of nodes and scripts about undefined names and failed imports.
+"""Words exceptions of code nodes and scripts about undefined names and failed imports.
 
-The type and text of an exception are the guest's: they choose the words, and decide nothing. A text that is
-not the interpreter's own (a NameError raised by hand) is shown as it is.
+The guest controls an exception's type and text: they affect wording but decide nothing. A text that isn't the
+interpreter's own (a NameError that code raised itself) is shown unchanged.
 
     total = sum(prices)               sandbox.name_undefined   'prices' is not defined
     def f(): n += 1                   sandbox.name_unbound     'n' is read before it has a value
@@ -33,19 +33,19 @@ _MOST_COMPARED = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Near:
-    """The name that is nearest. `certain`: no other is as near, and it is one step away."""
+    """The nearest name. `certain` means that it is one edit step away and no other name is as near."""
 
     name: str
     certain: bool
 
 
 def nearest_name(name: str, circles: Sequence[Iterable[str]], fitting: Iterable[str] = ()) -> Near | None:
-    """Return the name that was most likely meant; None when all are too far.
+    """Return the name that was most likely meant; None if all are too different.
 
     Args:
         name: the written name.
-        circles: the names that there are, the nearest scope first.
-        fitting: those that fit the use; they come before others of as many steps.
+        circles: the visible names, the nearest scope first.
+        fitting: names that fit the use; they precede others at the same distance.
     """
     if len(name) > MOST_CHARS:
         return None
@@ -103,7 +103,7 @@ _NOT_IN_THE_IMAGE = frozenset(
     }
 )  # fmt: skip
 IMAGE_MODULES = frozenset(sys.stdlib_module_names - _NOT_IN_THE_IMAGE)
-"""What the image `python` offers, by top name."""
+"""The top-level modules of the image `python`."""
 
 _NO_CLIENT = "an input for the data (network access is blocked)"
 _INSTEAD: Mapping[str, str] = {
@@ -134,7 +134,7 @@ _MODULES: Mapping[str, str] = {
     "pyyaml": "yaml",
     "scikit_learn": "sklearn",
 }
-"""Modules whose distributions have another name."""
+"""Modules whose distributions have a different name."""
 _USUAL_ALIASES: Mapping[str, str] = {"np": "numpy", "pd": "pandas", "plt": "matplotlib"}
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _SCANNED_CHARS = 100_000
@@ -146,18 +146,18 @@ _HOMES: Mapping[str, Collection[str]] = {
     "math": ["gcd", "isclose", "lcm"],
     "typing": typing.__all__,
 }
-"""Modules of names that code imports from elsewhere: from collections import Mapping."""
+"""The current modules of names that code imports from an old place: from collections import Mapping."""
 _BUILTINS = frozenset(vars(builtins))
 _TYPING = frozenset(typing.__all__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExceptionContext:
-    """What an exception is explained with.
+    """The context for explaining an exception.
 
-    `offer` says what can be imported, in words; `required` is what the submission says that it needs,
-    `awaited` the names that it expects to be given and was not. `files` are the submitted texts by name, if
-    there are several, or if the kind adds a harness in a file of another name; `text` is the main one.
+    `offer` is a sentence about the importable modules. `required` are the requirements that the submission
+    states, `awaited` the names that it expects to be set but that weren't. `files` are the submitted texts by
+    name, if there are several, or if the kind adds a harness in another file; `text` is the main one.
     """
 
     text: str
@@ -168,7 +168,7 @@ class ExceptionContext:
 
 
 def failure_finding(record: Raised, around: ExceptionContext) -> Finding:
-    """Return the finding for an exception that left the submitted code, or the harness of its kind."""
+    """Return the finding for an uncaught exception of the submitted code, or of its kind's harness."""
     if is_of_harness(record, around):
         return _harness_finding(record)
     if record.file is not None and record.file in around.files:
@@ -186,7 +186,7 @@ def failure_finding(record: Raised, around: ExceptionContext) -> Finding:
 
 
 def is_of_harness(record: Raised, around: ExceptionContext) -> bool:
-    """Return whether an exception came from code that the kind adds: in another file, or behind the text."""
+    """Return whether the exception comes from code that the kind added, in another file or after the text."""
     if record.file is not None and around.files:
         return record.file not in around.files
     text = around.text
@@ -194,7 +194,10 @@ def is_of_harness(record: Raised, around: ExceptionContext) -> bool:
 
 
 def _harness_finding(record: Raised) -> Finding:
-    """Return the finding for an exception of the kind's own code; its lines mean nothing to the author."""
+    """Return the finding for an exception of the kind's own code.
+
+    It has no lines, because the author can't see that code.
+    """
     plain = raised_finding(record, "")
     return replace(
         plain,
@@ -220,7 +223,7 @@ def _undefined(found: re.Match[str], around: ExceptionContext) -> tuple[str, str
 
 
 def _definition_of(name: str, text: str) -> str:
-    """Return how an undefined name is most likely to be had."""
+    """Return the most likely fix for an undefined name."""
     if name in IMAGE_MODULES:
         return f"Put at the top: import {name}"
     if name in _TYPING:
@@ -271,7 +274,7 @@ def module_of(distribution: str) -> str:
 
 
 def instead_of(module: str) -> str:
-    """Return what the image has in place of a module that it does not have."""
+    """Return the replacement in the image for a missing module."""
     if module in _INSTEAD:
         return _INSTEAD[module]
     public = sorted(name for name in IMAGE_MODULES if not name.startswith("_"))
@@ -292,7 +295,7 @@ def _no_such_name(found: re.Match[str], around: ExceptionContext) -> tuple[str, 
 
 
 def _home_of(name: str) -> str | None:
-    """Return the one module of the usual ones that has a name: Mapping has left collections for its abc."""
+    """Return the module that now has a name, e.g. `collections.abc` for Mapping, or None."""
     return next((module for module, names in _HOMES.items() if name in names), None)
 
 

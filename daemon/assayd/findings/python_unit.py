@@ -1,7 +1,7 @@
-"""Judges one `python` unit that did not end well: reads what it says of itself, and words it.
+"""Judges one `python` unit that didn't succeed: reads its record and words the finding.
 
-What a record says chooses words only. Whether the unit ended well was decided from its status, its limits
-and the form of its record, elsewhere.
+The record only affects the wording. Other code decides whether the unit succeeded, by its status, its limits
+and the form of its record.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _AT_FAULT = frozenset({Cause.EXITED_NONZERO, Cause.SIGNALLED, Cause.POLICY_VIOLA
 
 
 def never_started(name: str) -> Tried:
-    """Return what there is to say of a unit that was never reached."""
+    """Return the result for a unit that never started."""
     return Tried(case=Case(name=name, status=CaseStatus.SKIPPED, message="never started"))
 
 
 def read(unit: UnitResult) -> Record | None:
-    """Read the one record of a unit, where its end leaves room for one.
+    """Parse the only record of a unit, if its end allows one; None otherwise.
 
-    Raises: GuestJsonError when it is not a record of the protocol.
+    Raises: GuestJsonError, if it isn't a record of the protocol.
     """
     if unit.outcome.cause not in _TELLING or len(unit.results) != 1 or unit.malformed is not None:
         return None
@@ -40,11 +40,11 @@ def read(unit: UnitResult) -> Record | None:
 
 
 def judge_end(unit: UnitResult, around: ExceptionContext, *, what: str) -> Tried:
-    """Judge how a unit ended: passed when that was well, and the policy refused nothing.
+    """Judge a unit's end: passed if it succeeded and the policy rejected nothing.
 
     Args:
         unit: its result.
-        around: what an exception is explained with.
+        around: the context for explaining an exception.
         what: the subject of the sentences, e.g. ``The script``.
     """
     events = tuple(event_findings(unit.events, around.files or around.text))
@@ -86,7 +86,7 @@ def _failure(unit: UnitResult, record: Record | None, around: ExceptionContext, 
 
 
 def _on_status(unit: UnitResult, text: str) -> str:
-    """Return what to do about a program that ended itself with another status than 0."""
+    """Return the fix for a program that exited with a status other than 0."""
     said = unit.stderr.text()
     if _ARGUMENTS.search(said):
         lines = [n for n, line in enumerate(text.split("\n"), 1) if "required=True" in line]

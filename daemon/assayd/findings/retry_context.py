@@ -1,8 +1,8 @@
-"""Words the findings of a failed stage for a model that tries again.
+"""Words the findings of a failed stage as the retry context for a model.
 
-Decides form and size only: a headline, all findings, those that say the same in one with their lines, how
-many more there are beyond twenty, and what to keep in mind. What a guest may have worded stands in quotation
-marks, each field on one line.
+It only decides form and size: a headline; up to twenty findings, where equal ones are merged with their
+lines; the number of further findings; and reminders. Text that a guest may control is in quotation marks,
+each field on one line.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _REMINDERS = "\n\nKeep in mind:\n"
 
 
 PASSED = "complete"
-"""The stage that an attempt reached in which no stage failed."""
+"""The stage that an attempt reaches if no stage failed."""
 
 
 def headline_of(headlines: Mapping[str, str], stage: str) -> str:
-    """Return the first line: what stage failed, or that the submission passed and could be better."""
+    """Return the headline: the failed stage, or that the submission passed with quality findings."""
     if stage == PASSED:
         return "The submission passed, but its result may be of little use:"
     return headlines.get(stage, f"The submission failed at {stage}:")
 
 
 def retry_context(findings: Sequence[Finding], *, headline: str, reminders: Sequence[str] = ()) -> str:
-    """Return the text for another try: errors and findings about quality, or warnings if none exist."""
+    """Return the retry context: errors and quality findings, or warnings if there are neither."""
     told = [f for f in findings if f.is_error or is_about_quality(f)]
     told = told or [f for f in findings if f.severity is Severity.WARNING]
     lines = [headline, ""]
@@ -50,15 +50,16 @@ def retry_context(findings: Sequence[Finding], *, headline: str, reminders: Sequ
 
 
 def without_reminders(text: str) -> str:
-    """Return a retry context without its reminders, which a prompt states in our own voice.
+    """Return a retry context without its reminders, which a prompt states separately.
 
-    No finding can hold the line that begins them: each of its fields is one line behind words of ours.
+    No finding can contain the line that begins the reminders, because each of its fields follows fixed words
+    on a single line.
     """
     return text.partition(_REMINDERS)[0]
 
 
 def _grouped(findings: Sequence[Finding]) -> list[list[Finding]]:
-    """Put those together that say the same of several lines."""
+    """Group findings that differ only in their line."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for f in findings:
         key = (f.file, f.rule, f.message, f.suggestion, f.context, id(f) if f.line is None else None)
@@ -90,12 +91,12 @@ def _describe(number: int, group: Sequence[Finding]) -> Iterator[str]:
 
 
 def _said(text: str) -> str:
-    """Return what a guest may have worded, in quotation marks that it cannot contain."""
+    """Return text that a guest may control, in quotation marks that it can't contain."""
     return _QUOTES[0] + _line(text).translate(_NO_QUOTES) + _QUOTES[1]
 
 
 def _line(text: str) -> str:
-    """Return a text on one line, without invisible characters: untrusted text can't begin a line here."""
+    """Return text on one line without invisible characters, so that guest text can't start a new line."""
     seen = text
     if not text.isprintable():
         seen = "".join(c if c.isprintable() else " " if c.isspace() else "" for c in text)
@@ -110,12 +111,12 @@ def _cut(text: str) -> str:
 
 
 STDERR_CHARS = 4000
-"""Last characters of the failed case's standard error."""
+"""Maximum characters from the end of the failed case's standard error."""
 
 _APPROACH = re.compile(
     r"(case|result|quality|collect)\.|tests\.failed|\w+\.(timeout|out_of_\w+|data_validation)$"
 )
-"""Rules of a wrong result, and of a limit."""
+"""Rules about wrong results and exceeded limits."""
 
 Report = Mapping[str, object]
 Hint = Mapping[str, object]
@@ -133,10 +134,10 @@ def context_of(  # noqa: PLR0913  (each says another thing of the request)
     title: str = "",
     other_forms: Sequence[str] = (),
 ) -> RepairContext:
-    """Ask for a passage again, with what its report says.
+    """Return the request to fix a passage, with the contents of its report.
 
-    `about` tells which hints are about the passage: their edits are its own; `others` are further passages
-    with the same.
+    `about` selects the hints about the passage, whose edits apply to it. `others` are further passages with
+    their selectors.
     """
     return RepairContext(
         passage=passage,
@@ -176,7 +177,7 @@ def needs_allowances(report: Report, runtime_stages: Sequence[str]) -> bool:
 
 
 def _worth(report: Report, runtime_stages: Sequence[str]) -> Worth:
-    """Return MEDIUM for a wrong result or a limit that was met; other failures are local faults."""
+    """Return MEDIUM for a wrong result or an exceeded limit; other failures are local faults."""
     rules = [str(finding.get("rule")) for finding in errors_of(report)]
     ran = report.get("stage_reached") in runtime_stages
     return Worth.MEDIUM if ran and any(map(_APPROACH.match, rules)) else Worth.HIGH
@@ -185,14 +186,14 @@ def _worth(report: Report, runtime_stages: Sequence[str]) -> Worth:
 def _edited(
     report: Report, others: Sequence[tuple[Passage, Callable[[Hint], bool]]]
 ) -> Iterator[EditedPassage]:
-    """Return those passages that a hint has an edit for."""
+    """Yield the passages for which a hint has an edit."""
     for passage, about in others:
         if edits := tuple(_edits(report, about)):
             yield EditedPassage(passage=passage, edits=edits)
 
 
 def _said_before(report: Report) -> Iterator[Surrounding]:
-    """Return the end of the first failed case's standard error."""
+    """Yield the end of the first failed case's standard error, if any."""
     results = report.get("runtime_results")
     cases = _objects(results, "cases") if isinstance(results, dict) else []
     failed = [case for case in cases if case.get("status") in {"failed", "error"}]
@@ -220,7 +221,7 @@ def _objects(report: Report, name: str) -> list[Mapping[str, object]]:
 
 
 def without_layout(text: str, comment: str) -> bytes:
-    """Return the words of a text without whole-line comments; its layout doesn't matter."""
+    """Return the words of a text without whole-line comments and layout, for comparisons."""
     lines = (" ".join(line.split()) for line in text.splitlines())
     kept = (line for line in lines if line and not line.startswith(comment))
     return "\n".join(kept).encode("utf-8", "surrogatepass")

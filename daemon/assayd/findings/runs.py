@@ -1,7 +1,7 @@
-"""Words what went wrong in a run: causes, policy events, exceptions. For every kind that runs code.
+"""Words the failures of a run: causes, policy events, exceptions. For every kind that runs code.
 
-Decides nothing: the cause comes from the sandbox. What a guest says of itself (type and message of an
-exception) is shown, cut to size, and never believed.
+It decides nothing: the cause comes from the sandbox. An exception's type and message, which the guest
+controls, are truncated and shown, but never trusted.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _LINE_CHARS = 200
 
 
 def last_lines(text: str) -> str | None:
-    """Return the last non-empty lines of a text, each cut to a bounded length; or None."""
+    """Return the last non-empty lines of a text, truncated, or None."""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()][-_LINES:]
     return "\n".join(shorten(line, _LINE_CHARS) for line in lines) or None
 
 
 def quoted_end(text: str) -> str | None:
-    """Return a sentence with the last lines of standard error; None when it is empty."""
+    """Return a sentence with the last lines of standard error; None if it is empty."""
     lines = last_lines(text)
     return None if lines is None else f"standard error ended with:\n{lines}"
 
@@ -85,14 +85,11 @@ NO_FUNCTION_RULE = Rule(id="sandbox.no_function", title="The file doesn't define
 
 _EVENT_CATEGORIES = {"import": "import_violation", "network": "network_violation"}
 LEAVING = "os._exit"
-"""The event of an attempt to end the process at once."""
+"""The audit event of a call that would end the process at once."""
 
 
 def cause_finding(cause: Cause, what: str, details: str = "") -> Finding:
-    """Return the finding for an end that is not a good one; `what` is the subject of the sentence.
-
-    Not for the one good end, `completed`.
-    """
+    """Return the finding for a cause other than `completed`. Args: what: the subject of the sentence."""
     words, hint = _CAUSES[cause]
     return Finding(
         rule=f"sandbox.{cause}",
@@ -104,14 +101,14 @@ def cause_finding(cause: Cause, what: str, details: str = "") -> Finding:
 
 
 def unfinished(result: RunResult, what: str) -> tuple[Finding, ...]:
-    """Return the finding for a run that claims to be complete although a unit of it gave nothing."""
+    """Return the finding for a run that claims to be complete although a unit returned nothing."""
     if not result.outcome.completed:
-        return ()  # that end has a separate wording
+        return ()  # This end has its own wording.
     return (cause_finding(Cause.PROTOCOL_VIOLATION, what, "a part of it was never run"),)
 
 
 def details_of(unit: UnitResult) -> str:
-    """Return the limit that a unit reached; `timeout` words time limits."""
+    """Return the limit that a unit reached; the module `timeout` words time limits."""
     evidence = unit.outcome.evidence
     limit = evidence.get("limit_bytes")
     if isinstance(limit, int):
@@ -122,7 +119,7 @@ def details_of(unit: UnitResult) -> str:
 
 
 def raised_finding(record: Raised, text: str) -> Finding:
-    """Return the finding for an exception, with the submitted line that it came from."""
+    """Return the finding for an exception, with the submitted line that raised it."""
     message = f"{record.error_type}: {record.message}".removesuffix(": ")
     return Finding(
         rule=RAISED_RULE.id,
@@ -137,7 +134,7 @@ def raised_finding(record: Raised, text: str) -> Finding:
 
 
 def not_compiled_finding(record: NotCompiled, text: str) -> Finding:
-    """Return the finding for source that only the container's Python refuses."""
+    """Return the finding for source that only the container's Python rejects."""
     return Finding(
         rule=NOT_COMPILED_RULE.id,
         category="syntax",
@@ -162,11 +159,11 @@ def no_function_finding(function: str) -> Finding:
 
 
 def event_findings(events: Iterable[PolicyEvent], texts: str | Mapping[str, str]) -> Iterator[Finding]:
-    """Return a finding for every refused event; one that was only observed is for information.
+    """Yield a finding for every violation; violations that were only observed are informational.
 
     Args:
-        events: what the runtime policy saw.
-        texts: the one submitted text, or the texts of several files by their names.
+        events: the events of the run-time policy.
+        texts: the submitted text, or the texts of several files by name.
     """
     observed: list[str] = []
     for event in events:
@@ -205,12 +202,12 @@ def event_findings(events: Iterable[PolicyEvent], texts: str | Mapping[str, str]
 def file_events(
     file: str, events: Iterable[PolicyEvent], texts: Mapping[str, str]
 ) -> Iterator[tuple[PolicyEvent, Finding]]:
-    """Return every refused event with its finding, for kinds of several files.
+    """Yield every violation with its finding, for kinds with several files.
 
     Args:
-        file: the file that was run; named if the event has no place.
-        events: what the runtime policy saw.
-        texts: the submitted texts by the names of their files.
+        file: the executed file; used if the event has no place.
+        events: the events of the run-time policy.
+        texts: the submitted texts by file name.
     """
     for event in events:
         for finding in event_findings([event], texts):
@@ -219,9 +216,9 @@ def file_events(
 
 
 def grouped(found: Iterable[tuple[str, Finding]]) -> tuple[Finding, ...]:
-    """Fold findings of the same kind at the same line into the first, which then counts the other cases.
+    """Merge findings of the same kind at the same line into the first, which counts the other cases.
 
-    What follows a colon (the text of an exception) often differs from case to case and does not part them.
+    Text after a colon (an exception's message) often differs between cases and is ignored.
     """
     first: dict[tuple[object, ...], Finding] = {}
     names: dict[tuple[object, ...], list[str]] = {}
@@ -233,7 +230,7 @@ def grouped(found: Iterable[tuple[str, Finding]]) -> tuple[Finding, ...]:
 
 
 def among(cases: Sequence[str]) -> str:
-    """Name the first of several cases, and count the others."""
+    """Return the name of the first case and the number of the others."""
     distinct = list(dict.fromkeys(cases))
     more = len(distinct) - 1
     return shorten(distinct[0], 400) + (f" and {more} more" if more else "")
@@ -241,7 +238,7 @@ def among(cases: Sequence[str]) -> str:
 
 def _told(event: PolicyEvent) -> str:
     if event.kind == "network":
-        # Whatever the policy only records, the container lets nothing through.
+        # Even if the policy only records the access, the container blocks it.
         why = f" ({event.rule}: {event.reason})" if event.rule else ""
         return f"The policy refused access to the network: {shorten(event.detail, 300)}{why}."
     what = (
@@ -255,7 +252,7 @@ def _told(event: PolicyEvent) -> str:
 
 
 def _instead(event: PolicyEvent) -> str | None:
-    """Return the fix; network rules have separate wordings."""
+    """Return the fix; network rules have their own wording."""
     if event.rule is not None:
         return WORDINGS[NetworkRule(event.rule)].hint
     return "Remove this operation: the policy doesn't allow it." if event.enforced else None

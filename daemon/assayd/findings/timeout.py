@@ -1,10 +1,10 @@
-"""Words what a unit did with its time when it ran out of it: it computed, it waited, or it was kept waiting.
+"""Explains how a unit that timed out spent its time: computing, waiting, or starved of processor time.
 
     while True: pass        … ran out of time (limit 5 s): it used 5 s of processor time.
     time.sleep(60)          … (limit 5 s): it waited 5 s without computing (a sleep, a lock or a read?).
     (a very busy machine)   … (limit 5 s): it waited 14 s for a processor.
 
-Decides nothing. Figures have two digits, so that a run that is repeated reads the same.
+It decides nothing. Figures have two digits, so that a repeated run reads the same.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _THREADS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """One thing that the time went into: how to say it, and what helps against it."""
+    """A share of the unit's time, with its wording and its fix."""
 
     seconds: float
     words: str
@@ -42,7 +42,7 @@ class Spent:
 
 
 def timeout_finding(unit: UnitResult, what: str) -> Finding:
-    """Return the finding for a unit that met its time limit; `what` is the subject of the sentence."""
+    """Return the finding for a unit that reached its time limit. Args: what: the subject of the sentence."""
     return replace(
         cause_finding(Cause.TIMEOUT, what),
         message=shorten(f"{what} ran out of time ({_limit(unit)}){time_words(unit)}."),
@@ -51,13 +51,13 @@ def timeout_finding(unit: UnitResult, what: str) -> Finding:
 
 
 def time_words(unit: UnitResult) -> str:
-    """Return what the time went into, as the end of a sentence; nothing when that is not known."""
+    """Return how the time was spent, as the end of a sentence; empty if unknown."""
     said = [f"{spent.words.format(f'{spent.seconds:.2g} s')}" for spent in _spent(unit)]
     return f": it {' and '.join(said)}" if said else ""
 
 
 def time_hint(unit: UnitResult) -> str:
-    """Return what helps."""
+    """Return the fix."""
     return next((spent.hint for spent in _spent(unit)), COMPUTING)
 
 
@@ -69,7 +69,7 @@ def _limit(unit: UnitResult) -> str:
 
 
 def _spent(unit: UnitResult) -> Iterator[Spent]:
-    """Return what most of the time went into, the largest part first."""
+    """Yield what most of the time was spent on, the largest part first."""
     usage = unit.usage
     parts: tuple[Spent, ...] = (
         Spent(seconds=usage.cpu_s, words="used {} of processor time", hint=COMPUTING),
@@ -84,15 +84,16 @@ def _spent(unit: UnitResult) -> Iterator[Spent]:
     limit_s = unit.outcome.evidence.get("limit_s")
     own_s = usage.cpu_s + usage.waited_s
     if isinstance(limit_s, float | int) and own_s > limit_s * _MOST_OF_IT:
-        parts, whole_s = parts[:2], own_s  # it would have met its limit on an idle machine, too
+        parts, whole_s = parts[:2], own_s  # It would also have reached its limit on an idle machine.
     for part in sorted(parts, key=lambda part: -part.seconds):
-        # Waiting for a processor doesn't count; it is the reason only if it took most of the time.
+        # Waiting for a processor doesn't count against the limit; it is the reason only if it took most of
+        # the time.
         if part.seconds > whole_s * (_MOST_OF_IT if part.hint is STARVED else _SHARE):
             yield part
 
 
 def with_places(finding: Finding, text: str) -> Finding:
-    """Name what of a Python text may never end: its `while` loops, or the threads that it starts."""
+    """Add the parts of a Python source that may never end: its `while` loops or its threads."""
     if finding.suggestion == WAITING and "threading.Thread(" in text:
         return replace(finding, suggestion=_THREADS)
     lines = [number for number, line in enumerate(text.split("\n"), 1) if _LOOP.match(line)]

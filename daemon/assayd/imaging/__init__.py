@@ -1,9 +1,9 @@
-"""Images from the distribution's packages, without a registry and without running anything inside them.
+"""Builds images from the distribution's packages, without a registry and without running their content.
 
     image.toml ─recipe─> Recipe ─packages─> tar of files ─rootfs─> root folder ─archive─> `docker load` file
 
-The same recipe, package lists and guest code give the same image id at every build. Loading the archive
-into an engine is left to the engine's port.
+Equal recipe, package lists and guest code produce an equal image id at every build. The engine's port loads
+the archive.
 """
 
 from assayd.imaging.archive import image_id

@@ -11,7 +11,7 @@ from assayd.package_data import share
 
 
 def main() -> int:
-    """Build what the command line names and print the archives' paths."""
+    """Build the images named on the command line and print the archives' paths."""
     parser = argparse.ArgumentParser(prog="python -m assayd.imaging", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="images to build (default: all)")
     parser.add_argument("--out", type=Path, default=Path(".run/cache/images"), help="cache and result folder")

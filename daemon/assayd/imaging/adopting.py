@@ -1,7 +1,7 @@
 """Prepares a foreign image for runs: its files in one layer, and the runner in another.
 
-Decides which Python the runner has: that of the image, where the guest code runs on it, else one of ours,
-which it brings. Nothing of the image is run on this machine: its Python works in a container.
+It decides on the runner's Python: the image's own if the guest code runs on it, otherwise assayd's, which it
+adds. Nothing of the image runs on this machine directly: its Python runs in a container.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from assayd.imaging.tree import LABEL_FILES, entries_of_layers, tree_digest
 from assayd.imaging.workplace import Workplace
 
 System = Callable[[], AbstractContextManager[tuple[Path, Recipe]]]
-"""Holds the root folder of the image ``python``, with its recipe."""
+"""Provides the root folder of the image ``python``, with its recipe."""
 
 _FACTS, _LAYER, _COMPILED, _SAID = "facts.json", "layer.tar", "guest.pyc", "guest.json"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -51,7 +51,7 @@ _VERSION = re.compile(r"3\.[0-9]{1,2}\.[0-9]{1,3}", re.ASCII)
 _MODULE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}=[A-Za-z0-9.+!_-]{1,32}", re.ASCII)
 _MOST_MODULES = 500
 _ACCOUNTS_BYTES = 2**20
-"""What a list of accounts may have."""
+"""Maximum bytes of a list of accounts."""
 _SHOWN = 10
 _STAGE = f"""
 import json, marshal, sys
@@ -66,14 +66,14 @@ names["prepare"]()
 said = {{"version": "%d.%d.%d" % sys.version_info[:3], "modules": there}}
 sys.stdout.buffer.write(json.dumps(said).encode() + b"\\n" + body)
 """
-"""Compiles the guest code with the image's own Python, and sees that all of it can be imported."""
+"""Compiles the guest code with the image's own Python, and checks that all of it can be imported."""
 
 
 class Machine(Protocol):
-    """What adopting needs of an engine. Both raise EngineError."""
+    """The engine operations that adopting needs. Both raise EngineError."""
 
     def save(self, image: str, archive: Path) -> None:
-        """Write an image of a local engine as `docker save` does."""
+        """Write an image of a local engine in the format of `docker save`."""
         ...
 
     def printed_by(self, archive: Path) -> bytes:
@@ -105,7 +105,7 @@ class _Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Compiled:
-    """What the image's own Python made of the guest code."""
+    """The guest code as compiled by the image's own Python, with its facts."""
 
     version: str
     modules: Mapping[str, str]
@@ -113,12 +113,12 @@ class _Compiled:
 
 
 def adopt(recipe: Recipe, guest: Path, place: Workplace, machine: Machine, system: System) -> Adopted:
-    """Return what an adopted image is made of.
+    """Return the parts of an adopted image.
 
     Args:
-        recipe: of the operator's, with its source and its lock.
-        guest: folder with the guest code.
-        place: where the unpacked layer is kept, and found again.
+        recipe: the operator's recipe, with source and lock.
+        guest: the folder of the guest code.
+        place: keeps the unpacked layer for later builds.
         machine: runs the image's Python, if it has one.
         system: the image whose interpreter the runner uses otherwise.
 
@@ -141,13 +141,13 @@ def adopt(recipe: Recipe, guest: Path, place: Workplace, machine: Machine, syste
 
 
 def source_digest(where: str, tag: str | None, work: Path, machine: Machine) -> str:
-    """Return the digest of an image that may be adopted. Raises: ConfigError ``image.source_*``."""
+    """Return the digest of an image to adopt. Raises: ConfigError ``image.source_*``."""
     with opened(_path_of(where, work, machine), tag, packages.engine_architecture()) as source:
         return source.digest
 
 
 def _path_of(where: str, work: Path, machine: Machine) -> Path:
-    """Return where an image lies: a path, or where one of a local engine was written to."""
+    """Return the path of an image; an image of a local engine is first saved to a file."""
     path = Path(where)
     if path.exists():
         return path.resolve()
@@ -159,7 +159,7 @@ def _path_of(where: str, work: Path, machine: Machine) -> Path:
 
 
 def _base(recipe: Recipe, place: Workplace, machine: Machine) -> Path:
-    """Return the folder with the image's layer, unpacking it where that was not done yet."""
+    """Return the folder with the image's layer; unpack it if necessary."""
     if recipe.source is None or recipe.source.locked is None:
         remedy = f"run: assay images adopt {recipe.name} --from IMAGE"
         raise ConfigError("image.lock_missing", f"no image was adopted for recipe {recipe.name}; {remedy}")
@@ -184,7 +184,7 @@ def _base(recipe: Recipe, place: Workplace, machine: Machine) -> Path:
 
 
 def _unpack(source: Source, made: Path, place: Workplace) -> _Facts:
-    """Flatten an image into one layer, and look for interpreters."""
+    """Flatten an image into one layer, and search it for interpreters."""
     if source.architecture != packages.engine_architecture():
         message = (
             f"the image is for {source.architecture}, but this machine is {packages.engine_architecture()}"
@@ -226,7 +226,7 @@ def flatten(source: Source, root: Path, place: Workplace, caps: Caps = CAPS) -> 
 
 
 def _furnish(root: Path) -> None:
-    """Make the folders that every container mounts something on, and an account for what runs."""
+    """Create the mount points of containers, and an account for their processes."""
     for name in (*_KERNEL_FOLDERS, *_EMPTY_FOLDERS, HOME):
         if name in _KERNEL_FOLDERS or name in {rootfs.SANDBOX, HOME} or not _is_folder(root / name):
             remove(root / name)
@@ -260,7 +260,7 @@ def _read_facts(base: Path) -> _Facts:
 
 
 def _environment(facts: _Facts, recipe: Recipe) -> tuple[tuple[str, str], ...]:
-    """Return what its programs are started with: the image's words, and on top of them the recipe's."""
+    """Return the environment of its programs: the image's variables, overridden by the recipe's."""
     taken = {name: text for name, text in facts.environment.items() if is_variable_for_code(name)}
     fixed = {
         "PATH": facts.environment.get("PATH", _PATH),
@@ -281,7 +281,7 @@ def _compiled(
     place: Workplace,
     machine: Machine,
 ) -> _Compiled | None:
-    """Have the guest code compiled in a container of the image; None where its Python cannot do that."""
+    """Compile the guest code in a container of the image; None if its Python can't do that."""
     kept = layer[1].parent / f"{guest_digest(guest).removeprefix('sha256:')[:16]}-3.{python.minor}"
     if (kept / _SAID).is_file():
         held = json.loads((kept / _SAID).read_text())
@@ -328,7 +328,7 @@ def _stage(python: FoundPython, recipe: Recipe, guest: Path, below: tuple[str, P
 
 
 def _read_printed(printed: bytes, python: FoundPython) -> _Compiled:
-    """Read a stage's output, which comes from an untrusted interpreter."""
+    """Parse a stage's output, which comes from an untrusted interpreter."""
     head, _, content = printed.partition(b"\n")
     try:
         said = json.loads(head)
@@ -343,7 +343,7 @@ def _read_printed(printed: bytes, python: FoundPython) -> _Compiled:
 
 
 def _plain(named: Iterable[tuple[object, object]]) -> dict[str, str]:
-    """Return the modules whose names and versions are such."""
+    """Return the modules that have valid names and versions."""
     found = (f"{name}={version}" for name, version in list(named)[:_MOST_MODULES])
     return dict(text.split("=", 1) for text in found if _MODULE.fullmatch(text))
 

@@ -1,7 +1,7 @@
-"""Layers and the `docker load` file, byte for byte the same for the same input.
+"""Layers and the `docker load` file, reproducible byte for byte.
 
-Order is sorted, times and owners are fixed, modes are reduced to two, so that nothing of the machine that
-builds gets into an image id. No file can be setuid, because a mode is never copied.
+Entries are sorted, times and owners are fixed, and modes are reduced to two, so that an image id doesn't
+depend on the building machine. No file can be setuid, because modes are never copied.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from typing import IO
 from assayd.errors import ConfigError
 from assayd.imaging.digest import file_digest
 
-# 2020-01-01T00:00:00Z: any constant would do; zero makes some programs warn.
+# 2020-01-01T00:00:00Z: any constant would do, but zero makes some programs warn.
 _TIME_S = 1577836800
 _CREATED = "2020-01-01T00:00:00Z"
 
@@ -38,9 +38,9 @@ def pack_layer(root: Path, layer: Path, owners: Mapping[str, int] | None = None)
     """Write the folder `root` as a layer and return its digest.
 
     Args:
-        root: becomes `/`; symbolic links are kept as they are.
+        root: becomes `/`; symbolic links stay unchanged.
         layer: the tar file to write.
-        owners: path without leading slash -> uid and gid, for what does not belong to root.
+        owners: path without leading slash -> uid and gid, for files that don't belong to root.
     """
     owners = owners or {}
     with tarfile.open(layer, "w", format=tarfile.PAX_FORMAT) as tar:
@@ -55,7 +55,7 @@ def write_archive(archive: Path, image: Image, layers: Sequence[tuple[str, Path]
 
     Args:
         archive: the file to write.
-        image: what to tell the engine.
+        image: the engine's configuration.
         layers: digest and file of each layer, the lowest first.
     """
     config = _canonical(_config(image, [digest for digest, _ in layers]))
@@ -75,7 +75,7 @@ def image_id(archive: Path) -> str:
     """Return the id that the image in `archive` gets when it is loaded.
 
     Raises:
-        ConfigError: ``image.archive_invalid``, when the file is not one that `write_archive` wrote.
+        ConfigError: ``image.archive_invalid``, if `write_archive` didn't write the file.
     """
     try:
         with tarfile.open(archive, "r:") as tar:
@@ -109,7 +109,7 @@ def _canonical(value: object) -> bytes:
 
 
 def _walk(root: Path) -> list[Path]:
-    """List everything below `root`; links to folders are links."""
+    """Return everything below `root`; links to folders aren't followed."""
     found: list[Path] = []
     for folder, folders, files in os.walk(root):
         found += [Path(folder, name) for name in folders + files]

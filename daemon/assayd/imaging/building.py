@@ -1,7 +1,7 @@
-"""One image, from its recipe to the file that an engine loads.
+"""Builds one image, from its recipe to the file that an engine loads.
 
-Two layers: the distribution's part, cached by recipe, package lists and this code; and the guest code, which
-changes often and takes a second. Loading is left to the engine's port.
+It has two layers: the distribution's part, cached by recipe, package lists and this code; and the guest code,
+which changes often and takes a second. The engine's port loads the file.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ _ROOT = "root"
 _LAYER = "layer.tar"
 _NAMED = 40
 _BRINGS = "python"
-"""The image whose interpreter runners bring along where they find none."""
+"""The image whose interpreter is added to images without a suitable one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class _Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Made:
-    """What an image consists of, before it is packed."""
+    """The parts of an image before packing."""
 
     recipe: Recipe
     layers: Sequence[tuple[str, Path]]
@@ -68,22 +68,22 @@ def build(  # noqa: PLR0913 - all by name
     library: Path | None = None,
     machine: Machine | None = None,
 ) -> Path:
-    """Build image `name` and return the path of its archive, which is ``<cache>/<name>/image.tar``.
+    """Build image `name` and return the path of its archive, ``<cache>/<name>/image.tar``.
 
-    Blocks for seconds (cached) to a minute; safe when several processes build at once. The image is tagged
-    `UNMEASURED` where its baseline has to be measured, and kept, before it is built once more.
+    Blocks for a second (cached) to a minute; safe if several processes build at once. If the baseline must be
+    measured first, the image is tagged `UNMEASURED`; after the measurement, it is built again.
 
     Args:
-        name: folder name of the recipe.
-        recipes: those that there are.
-        guest: folder with the guest code.
-        cache: folder to keep unpacked packages and archives in; may be deleted at any time.
+        name: the folder name of the recipe.
+        recipes: the existing recipes.
+        guest: the folder of the guest code.
+        cache: the folder for unpacked packages and archives; can be deleted at any time.
         progress: called with one line per step.
-        library: folder whose files go into the image, where the recipe has a place for them.
-        machine: an engine, which images that are adopted need.
+        library: a folder whose files go into the image, if the recipe supports that.
+        machine: an engine, required for adopted images.
 
     Raises:
-        ConfigError: ``image.*``, when the recipe, the guest code or this machine cannot give the image.
+        ConfigError: ``image.*``, if the recipe, the guest code or this machine prevents the build.
     """
     recipe = recipes.load(name)
     if recipe.source is not None and library is not None:
@@ -137,14 +137,14 @@ def _from_source(
 
 @contextlib.contextmanager
 def _shipped(recipes: Recipes, cache: Path, progress: Progress) -> Iterator[tuple[Path, Recipe]]:
-    """Hold the root folder of the image whose interpreter runners bring along."""
+    """Provide the root folder of the image whose interpreter is added to other images."""
     recipe = recipes.load(_BRINGS)
     with workplace(cache.resolve() / _BRINGS, progress) as place:
         yield _base(recipe, place.folder, place.work, progress) / _ROOT, recipe
 
 
 def _base(recipe: Recipe, folder: Path, work: Path, progress: Progress) -> Path:
-    """Return the cached base for the present package lists, building it where needed."""
+    """Return the cached base for the present package lists; build it if necessary."""
     sources = packages.apt_sources()
     if not sources and packages.can_refresh():
         packages.refresh(progress)
@@ -152,7 +152,7 @@ def _base(recipe: Recipe, folder: Path, work: Path, progress: Progress) -> Path:
     try:
         return _base_of_lists(recipe, sources, folder, work, progress)
     except ConfigError as error:
-        # Lists that are older than the archive name packages that are gone.
+        # Outdated lists name packages that the archive has removed.
         if error.code != "image.packages_failed" or not packages.can_refresh():
             raise
         packages.refresh(progress)
@@ -207,13 +207,13 @@ def _build_base(
 
 
 def _is_left(root: Path, name: str) -> bool:
-    """Return whether a file of a package is in the image after what the recipe drops has gone."""
+    """Return whether a package's file remains in the image after the recipe's removals."""
     path = resolved(root, PurePosixPath(name).parent) / PurePosixPath(name).name
     return path.is_symlink() or path.exists()
 
 
 def _add_own(recipe: Recipe, root: Path, progress: Progress) -> None:
-    """Add the wheels and files of a recipe of the operator's."""
+    """Add the wheels and files of an operator's recipe."""
     if recipe.lock is not None and recipe.python is not None:
         progress(f"installing the wheels of {recipe.lock.path}")
         install(recipe.lock, recipe.python_packages, recipe.python, root)
@@ -223,7 +223,7 @@ def _add_own(recipe: Recipe, root: Path, progress: Progress) -> None:
 
 
 def _say_pruned(removed: Sequence[str], recipe: Recipe, progress: Progress) -> None:
-    """Say which programs were taken out; by name where the recipe is the operator's."""
+    """Report the removed programs, with their names for an operator's recipe."""
     if removed:
         more = f" and {len(removed) - _NAMED} more" if len(removed) > _NAMED else ""
         named = f": {', '.join(removed[:_NAMED])}{more}" if recipe.extends else ""
@@ -282,7 +282,7 @@ def _image(made: _Made, labels: Mapping[str, str], tag: str) -> Image:
 
 
 def _keep_only(folder: Path, *kept: Path) -> None:
-    """Remove the bases of older recipes and lists, and what builds left behind that were killed."""
+    """Remove the bases of older recipes and lists, and the remains of killed builds."""
     for path in folder.iterdir():
         if path.is_dir() and path not in kept:
             shutil.rmtree(path)

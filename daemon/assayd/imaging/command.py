@@ -1,4 +1,4 @@
-"""Running the programs that a build needs."""
+"""Runs the programs that a build needs."""
 
 import os
 import subprocess
@@ -11,23 +11,23 @@ _LINE_CHARACTERS = 160
 
 
 def plain_environment() -> dict[str, str]:
-    """Return our own environment, in English and without questions of packages."""
+    """Return this process's environment, with English messages and without questions by packages."""
     return {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
 
 
 def run(
     command: Sequence[str], *, code: str, timeout_s: float, environment: Mapping[str, str] | None = None
 ) -> str:
-    """Run a program to its end and return what it printed.
+    """Run a program to its end and return its output.
 
     Args:
         command: program and arguments; no shell.
-        code: of the error to raise.
-        timeout_s: after which the program is killed.
-        environment: the whole environment; by default `plain_environment`.
+        code: the error code for failures.
+        timeout_s: seconds after which the program is killed.
+        environment: the complete environment. Default: `plain_environment`.
 
     Raises:
-        ConfigError: `code`, when the program is missing, fails or takes longer, with its last lines.
+        ConfigError: `code`, if the program is missing, fails or times out, with its last lines.
     """
     try:
         done = subprocess.run(
@@ -43,7 +43,7 @@ def run(
         )
     except subprocess.CalledProcessError as error:
         lines = (error.stdout + error.stderr).strip().splitlines()
-        # apt says the cause first and then all that failed because of it.
+        # apt prints the cause first and its consequences after it.
         lines = [line for line in lines if line.startswith("E: ")][:_TAIL_LINES] or lines[-_TAIL_LINES:]
         message = f"{command[0]} ended with {error.returncode}: " + " / ".join(
             line[:_LINE_CHARACTERS] for line in lines

@@ -1,4 +1,4 @@
-"""Digests that name what went into an image."""
+"""Digests of the parts of an image."""
 
 import hashlib
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ _READ_BYTES = 1 << 20
 
 
 def digest_of(parts: Iterable[tuple[str, bytes]]) -> str:
-    """Return ``sha256:…`` over named contents, in the order given; lengths keep neighbours apart."""
+    """Return ``sha256:…`` over named contents in order; lengths separate adjacent parts."""
     total = hashlib.sha256()
     for name, content in parts:
         encoded = name.encode()
@@ -17,7 +17,7 @@ def digest_of(parts: Iterable[tuple[str, bytes]]) -> str:
 
 
 def guest_files(folder: Path) -> list[tuple[str, Path]]:
-    """List the Python files of the guest code as (relative name, path), sorted by name."""
+    """Return the Python files of the guest code as (relative name, path), sorted by name."""
     files = (path for path in folder.rglob("*.py") if "__pycache__" not in path.parts)
     return sorted((path.relative_to(folder).as_posix(), path) for path in files)
 
@@ -25,14 +25,14 @@ def guest_files(folder: Path) -> list[tuple[str, Path]]:
 def guest_digest(folder: Path) -> str:
     """Return ``sha256:…`` over names and contents of the guest code in `folder`.
 
-    The image carries it as a label; the daemon computes it from its own copy and refuses an image that
-    differs.
+    The image has it as a label; the daemon computes it from its own copy and rejects an image with another
+    digest.
     """
     return digest_of((name, path.read_bytes()) for name, path in guest_files(folder))
 
 
 def library_files(folder: Path) -> list[tuple[str, Path]]:
-    """List the files right in a library folder as (name, path), sorted by name."""
+    """Return the files directly in a library folder as (name, path), sorted by name."""
     return sorted((path.name, path) for path in folder.iterdir() if path.is_file())
 
 

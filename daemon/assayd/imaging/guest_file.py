@@ -1,11 +1,11 @@
-"""Makes one file of the guest code, compiled: ``python3.11 FILE`` starts the runner.
+"""Compiles the guest code into one file: ``python3.11 FILE`` starts the runner.
 
-Run by the interpreter of the image, so it uses the standard library only and imports nothing of ours. One
-file is read where the import system would look for some forty, and its modules can be found only until the
-runner takes their finder away, before it forks the first child. Who executes the file under another name than
-``__main__`` finds `main` in it, and `prepare`, which loads ahead what attempts need.
+The interpreter of the image runs this module, so it imports only the standard library. One file replaces some
+forty that the import system would search for. Its modules can be found only until the runner removes their
+finder, before it forks the first child. Running the file under a name other than ``__main__`` defines `main`
+and `prepare`, which preloads what attempts need.
 
-Arguments: folder with the sources, name of the package, the path that they are shown by, file to write.
+Arguments: folder with the sources, name of the package, path to show for them, file to write.
 """
 
 import __future__
@@ -54,7 +54,7 @@ if __name__ == "__main__":
 
 
 def guest_file(sources: Path, package: str, shown: str) -> bytes:
-    """Return the file: all modules below `sources`, each as its compiled code, and what starts them."""
+    """Return the file: all modules below `sources` in compiled form, and the code that starts them."""
     codes: dict[str, tuple[bool, str, bytes]] = {}
     for path in sorted(sources.rglob("*.py")):
         place = path.relative_to(sources).as_posix()
@@ -65,12 +65,12 @@ def guest_file(sources: Path, package: str, shown: str) -> bytes:
     if f"{package}.__main__" not in codes:
         raise SystemExit(f"{sources} has no __main__.py")
     start = compile(_START.format(codes=codes, package=package), f"{shown}/start.py", "exec", optimize=2)
-    # What a compiled file begins with: its version, and that its source is never compared (PEP 552).
+    # The header of a compiled file: its version, and the flag that its source is never compared (PEP 552).
     return importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8) + marshal.dumps(start)
 
 
 def _compiled(source: bytes, shown: str) -> CodeType:
-    """Compile a module: annotations stay unread, and the import that says so is left out."""
+    """Compile a module without its ``__future__`` import; annotations stay unevaluated."""
     tree = ast.parse(source, shown)
     tree.body = [
         node for node in tree.body if not (isinstance(node, ast.ImportFrom) and node.module == "__future__")

@@ -1,6 +1,6 @@
-"""Interpreters: the Python of an image that was adopted, and the one that a runner brings where that is none.
+"""Interpreters: the Python of an adopted image, and the one added for a runner that has none.
 
-Nothing of an adopted image is run here, and no link of it is followed out of its root.
+Nothing of an adopted image is executed here, and its links aren't followed out of its root.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from assayd.imaging.paths import matching, resolved
 from assayd.imaging.recipe import Recipe
 
 HOME = ".assayd"
-"""Folder at the top of an adopted image with assayd's own files. Nothing of the image is in it."""
+"""The top folder of an adopted image for assayd's own files. The image has no files in it."""
 GUEST_FILE = f"{HOME}/guest.pyc"
 OLDEST, NEWEST = 11, 13
-"""The minor versions of Python that the guest code runs on."""
+"""The minor versions of Python that can run the guest code."""
 
 _OWN = f"{HOME}/python"
 _NAME = re.compile(r"python3\.([0-9]{1,2})", re.ASCII)
@@ -28,12 +28,12 @@ _KNOWN = (
     "awk", "bash", "cc", "clang", "dash", "deno", "gcc", "go", "guile", "java", "julia", "lua", "node",
     "perl", "php", "R", "ruby", "rustc", "sh", "tcc", "tclsh",
 )  # fmt: skip
-"""Programs that a hint may name, where an image has them."""
+"""Programs that a hint can name if an image has them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPython:
-    """A Python of an image. `libraries` are folders with further modules, `path` its place."""
+    """A Python of an image. `libraries` are folders with further modules, `path` is its program."""
 
     path: str
     minor: int
@@ -46,7 +46,7 @@ class FoundPython:
 
 
 def find_pythons(root: Path, folders: Sequence[str]) -> list[FoundPython]:
-    """Return the Pythons of a root filesystem, that first which ``python3`` starts."""
+    """Return the Pythons of a root filesystem; the one that ``python3`` starts comes first."""
     names = ["python3", "python", *(f"python3.{minor}" for minor in range(NEWEST, OLDEST - 1, -1))]
     places = ((folder.strip("/"), name) for name in names for folder in folders)
     found: dict[str, FoundPython] = {}
@@ -58,7 +58,7 @@ def find_pythons(root: Path, folders: Sequence[str]) -> list[FoundPython]:
 
 
 def known_programs(root: Path, folders: Sequence[str], pythons: Sequence[FoundPython]) -> list[str]:
-    """Name the programs of a root filesystem that people look for."""
+    """Return the names of well-known programs in a root filesystem."""
     named = [PurePosixPath(one.path).name for one in pythons]
     return named + [name for name in _KNOWN if any(_is_program(root, folder, name) for folder in folders)]
 
@@ -66,7 +66,7 @@ def known_programs(root: Path, folders: Sequence[str], pythons: Sequence[FoundPy
 def copy_own(system: Path, recipe: Recipe, root: Path) -> None:
     """Copy the interpreter of a built image, with its library and linked libraries, into `root`.
 
-    It is started by its own loader (`own_start`), so that it needs and finds nothing of the image.
+    Its own loader starts it (`own_start`), so that it neither needs nor finds libraries of the image.
     """
     for folder in ("bin", "lib"):
         (root / _OWN / folder).mkdir(parents=True)
@@ -80,7 +80,7 @@ def copy_own(system: Path, recipe: Recipe, root: Path) -> None:
 
 
 def own_start(system: Path, recipe: Recipe) -> list[str]:
-    """Return what starts the interpreter that `copy_own` copies.
+    """Return the command that starts the interpreter copied by `copy_own`.
 
     Raises: ConfigError ``image.python_broken``.
     """
@@ -98,7 +98,7 @@ def _is_program(root: Path, folder: str, name: str) -> bool:
 
 
 def _python_at(root: Path, folder: str, name: str) -> FoundPython | None:
-    """Return the Python that a name in a folder leads to, if it has its library beside it."""
+    """Return the Python that a name in a folder refers to, if its library exists."""
     if not _is_program(root, folder, name):
         return None
     program = resolved(root, f"{folder}/{name}")
@@ -124,7 +124,7 @@ def _minors(root: Path, prefix: Path) -> Iterator[str]:
 
 
 def _libraries(root: Path, prefix: str, minor: str) -> Iterator[str]:
-    """Return the folders where packages are found, as CPython and Debian have them."""
+    """Yield the package folders, as CPython and Debian place them."""
     for place in (
         f"local/lib/python3.{minor}/dist-packages",
         f"lib/python3.{minor}/site-packages",

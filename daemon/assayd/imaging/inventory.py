@@ -1,7 +1,7 @@
-"""Which packages an image consists of: those of the distribution, and Python distributions.
+"""Lists the packages of an image: the distribution's, and Python distributions.
 
-Reads what a root filesystem says of itself. That of an adopted image is hostile text: every file, entry and
-list has a cap, and nothing but names and versions of a plain form is passed on.
+It reads metadata of the root filesystem. An adopted image's metadata is hostile: every file, entry and list
+has a limit, and only well-formed names and versions are returned.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from assayd.errors import ConfigError
 from assayd.imaging.paths import resolved
 
 MOST_PACKAGES = 4000
-"""Packages of one image, with unreadable entries; a complete desktop has about 3,000."""
+"""Maximum packages of one image, including unreadable entries; a complete desktop has about 3,000."""
 _MOST_BYTES = 32 * 2**20
-"""Of all lists of packages and metadata; links to one file count each time."""
+"""Maximum bytes of all package lists and metadata; links to one file count each time."""
 _HEAD_BYTES = 64 * 1024
-"""Read of the metadata of a Python distribution, whose description is in the rest."""
+"""Bytes to read of a Python distribution's metadata, whose description follows."""
 _MOST_LISTS = 2 * MOST_PACKAGES
 
 _STATUS = "var/lib/dpkg/status"
 _STATUS_FOLDER = "var/lib/dpkg/status.d"
 _RELEASE = "etc/os-release"
 _OF_DEBIAN = "usr/lib/python3/dist-packages"
-"""Where the distribution's packages place Python modules; they are listed as those packages."""
+"""The folder of the distribution's Python modules, which are listed as its packages."""
 _LIBRARIES = ("site-packages", "dist-packages")
 _METADATA = {".dist-info": "METADATA", ".egg-info": "PKG-INFO"}
 
@@ -43,9 +43,9 @@ _SYSTEM = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Package:
-    """A package. `kind`: ``deb`` or ``pypi``; the others are of a ``deb`` only.
+    """A package. `kind` is ``deb`` or ``pypi``; the remaining fields apply to ``deb`` only.
 
-    `source` is the name of the source package, `system` the distribution as ``debian-12``.
+    `source` is the name of the source package, `system` the distribution, e.g. ``debian-12``.
     """
 
     kind: str
@@ -68,10 +68,10 @@ def of_root(root: Path, debian: Iterable[Package] | None = None) -> Inventory:
     """Return the packages in a root filesystem.
 
     Args:
-        root: the folder; no link in it is followed outside.
-        debian: the distribution's packages; read from dpkg's own list by default.
+        root: the folder; its links aren't followed outside.
+        debian: the distribution's packages. Default: dpkg's own list.
 
-    Raises: ConfigError ``image.source_too_large``, when a list or their number exceeds its cap.
+    Raises: ConfigError ``image.source_too_large``, if a list or the number of packages exceeds its limit.
     """
     reader = _Reader()
     packages: set[Package] = set()
@@ -87,7 +87,7 @@ def of_root(root: Path, debian: Iterable[Package] | None = None) -> Inventory:
 
 
 def debian_package(fields: dict[str, str], system: str) -> Package | None:
-    """Return the package that the fields of a control file describe; None for fields of another form."""
+    """Return the package of a control file's fields, or None if they are malformed."""
     name, version, architecture = (fields.get(key, "") for key in ("Package", "Version", "Architecture"))
     source = fields.get("Source", "").partition(" ")[0] or name
     wellformed = (
@@ -104,14 +104,14 @@ def debian_package(fields: dict[str, str], system: str) -> Package | None:
 
 
 def python_package(name: str, version: str) -> Package | None:
-    """Return a Python distribution under its normalized name; None for names of another form."""
+    """Return a Python distribution with its normalized name, or None if the name is malformed."""
     if not (_PYTHON_NAME.fullmatch(name) and _PYTHON_VERSION.fullmatch(version)):
         return None
     return Package(kind="pypi", name=re.sub(r"[-_.]+", "-", name).lower(), version=version)
 
 
 def system_of(root: Path) -> str:
-    """Return the distribution of a root filesystem as ``debian-12``; empty if it doesn't say."""
+    """Return the distribution of a root filesystem, e.g. ``debian-12``; empty if unknown."""
     path = resolved(root, _RELEASE)
     if not path.is_file():
         return ""
@@ -131,7 +131,7 @@ def _of_dpkg(root: Path, reader: _Reader) -> Iterator[Package | None]:
 
 
 def _lists(root: Path) -> list[Path]:
-    """Return the files that list packages: dpkg's own, or one per package, in images without dpkg."""
+    """Return the files that list packages: dpkg's own, or one per package in images without dpkg."""
     folder = resolved(root, _STATUS_FOLDER)
     each = sorted(folder.iterdir()) if folder.is_dir() else []
     if len(each) > _MOST_LISTS:
@@ -154,12 +154,12 @@ def _of_python(root: Path, reader: _Reader) -> Iterator[Package | None]:
 
 
 def _fields(paragraph: str) -> dict[str, str]:
-    """Return the known fields, each of one line; what continues them is passed over."""
+    """Return the known fields, each of one line; continuation lines are ignored."""
     return {found["key"]: found["value"].strip() for found in _FIELD.finditer(paragraph)}
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    """Return what empty lines separate, one at a time: a split list of many could fill memory."""
+    """Yield the paragraphs of a text one at a time, because a list of many could fill the memory."""
     start = 0
     while start < len(text):
         end = text.find("\n\n", start)
@@ -169,13 +169,13 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 class _Reader:
-    """Reads files up to a number of bytes in all."""
+    """Reads files up to a total number of bytes."""
 
     def __init__(self) -> None:
         self._left = _MOST_BYTES
 
     def text(self, path: Path) -> str:
-        """Return a whole file. Raises: ConfigError, when the files have too many bytes."""
+        """Return a whole file. Raises: ConfigError, if the files exceed the total."""
         return self._read(path, self._left + 1)
 
     def head(self, path: Path) -> str:

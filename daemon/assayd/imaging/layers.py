@@ -1,7 +1,7 @@
-"""Applies the layers of a foreign image to a folder: whiteouts, hard links, links to anywhere.
+"""Applies the layers of a foreign image to a folder, with whiteouts, hard links and arbitrary links.
 
-Every path is resolved as after a chroot, so that nothing is written or read outside. Owners, special modes
-and extended attributes are not taken over; what is left out for good is told by `LayeredRoot.removed`.
+Every path is resolved as after a chroot, so that nothing outside is read or written. Owners, special modes
+and extended attributes are ignored. `LayeredRoot.removed` reports the permanently omitted entries.
 
 Source: Open Container Initiative, image specification 1.1, layer.md.
 """
@@ -23,14 +23,14 @@ from assayd.imaging.paths import resolved
 _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
 _SOCKETS = frozenset({"containerd.sock", "crio.sock", "docker.sock", "podman.sock"})
-"""By what a container would speak to an engine, and so be root on its host."""
+"""Sockets through which a container could control an engine, and so be root on its host."""
 _SET_ID = stat.S_ISUID | stat.S_ISGID
 _COPY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """How much an image may come to, unpacked."""
+    """Maximum size of an unpacked image."""
 
     entries: int = 500_000
     unpacked_bytes: int = 8 * 2**30
@@ -42,9 +42,9 @@ CAPS = Caps()
 
 
 class LayeredRoot:
-    """A partly built root filesystem, in a private folder.
+    """A partially built root filesystem in a private folder.
 
-    `removed` has the omitted entries by reason.
+    `removed` maps reasons to the omitted entries.
     """
 
     def __init__(self, folder: Path, caps: Caps) -> None:
@@ -56,7 +56,7 @@ class LayeredRoot:
         self.removed: defaultdict[str, list[str]] = defaultdict(list)
 
     def apply(self, layer: tarfile.TarFile) -> None:
-        """Apply one layer on top of those before it.
+        """Apply one layer on top of the previous ones.
 
         Raises: ConfigError ``image.source_refused``, ``image.source_too_large``; OSError, tarfile.TarError.
         """
@@ -82,7 +82,7 @@ class LayeredRoot:
     def _count(self, member: tarfile.TarInfo) -> None:
         if (
             member.issparse() or member.size < 0
-        ):  # no builder of images makes them, and any size may be claimed
+        ):  # Image builders don't create sparse files, which can claim any size.
             message = f"the image has {member.name[:200]!a}, a sparse file; save the image again"
             raise ConfigError("image.source_refused", message)
         self._entries += 1
@@ -93,13 +93,13 @@ class LayeredRoot:
             raise ConfigError("image.source_too_large", message)
 
     def _require_shallow(self, target: Path) -> None:
-        """Refuse what lies in more folders than a folder can be removed with. Links count where they lead."""
+        """Reject a path that is too deep for the folder to be removed later. Links count at their target."""
         if len(target.relative_to(self._root).parts) > self._caps.depth:
             message = f"the image has files in more than {self._caps.depth} nested folders; remove them"
             raise ConfigError("image.source_refused", message)
 
     def _white_out(self, parent: Path, name: str, fresh: set[Path]) -> None:
-        """Take away what a layer says is gone; what the same layer brings stays."""
+        """Apply a whiteout; entries of the same layer stay."""
         if name == _OPAQUE:
             victims = list(parent.iterdir()) if parent.is_dir() else []
         elif name.startswith(_WHITEOUT * 2):
@@ -155,7 +155,7 @@ class LayeredRoot:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link or a folder with its content; a missing one is fine."""
+    """Remove a file, a link or a folder with its content, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -163,7 +163,7 @@ def remove(path: Path) -> None:
 
 
 def _parts(name: str) -> tuple[str, ...]:
-    """Return the parts of a member's path below the root. Raises: ConfigError for one that leads up."""
+    """Return the parts of a member's path below the root. Raises: ConfigError for ".."."""
     parts = tuple(part for part in PurePosixPath(name).parts if part.strip("/"))
     if ".." in parts:
         raise ConfigError("image.source_refused", f"the image has {name[:200]!a}, which points outside it")
@@ -171,7 +171,7 @@ def _parts(name: str) -> tuple[str, ...]:
 
 
 def _is_text(name: str) -> bool:
-    """Return whether a name can be written as UTF-8."""
+    """Return whether a name can be encoded as UTF-8."""
     return not any("\ud800" <= character <= "\udfff" for character in name)
 
 

@@ -1,4 +1,4 @@
-"""Which modules library folders offer, and of which version, by what their distributions say."""
+"""Lists the modules in library folders with their versions, from their distributions' metadata."""
 
 from collections.abc import Iterator, Sequence
 from importlib.metadata import Distribution, distributions
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def modules_in(folders: Sequence[Path]) -> dict[str, str]:
-    """Return importable top names with the version of their distribution; of several, the first."""
+    """Return the importable top-level names with the version of their distribution; the first one wins."""
     found: dict[str, str] = {}
     for distribution in distributions(path=[str(folder) for folder in folders]):
         for name in _tops(distribution):

@@ -1,6 +1,7 @@
 """An operator's recipe: one TOML file that extends another recipe, with its lock and files next to it.
 
-Decides what it may say and what that comes to. What it does not say is that of the recipe that it extends.
+This module decides the allowed keys and the resulting recipe. A missing key has the value of the extended
+recipe.
 """
 
 import re
@@ -28,24 +29,24 @@ _REQUIREMENT = re.compile(
 )
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _NOT_SET = ("ASSAYD_", "LD_", "PYTHON")
-"""Beginnings of variables by which the runner and its interpreter could be made others."""
+"""Prefixes of variables that could change the runner or its interpreter."""
 _SET_BY_US = frozenset({"HOME", "LANG", "PATH", "TMPDIR"})
 _FOR_WHEELS = ("libstdc++6",)
-"""What wheels may expect of the system and the image `python` does not have (manylinux, PEP 600)."""
+"""System libraries that wheels can expect (manylinux, PEP 600) but the image `python` lacks."""
 
 
 def own_path(own: Path, name: str) -> Path:
-    """Return where a recipe of the operator's lies."""
+    """Return the path of an operator's recipe."""
     return own / f"{name}{SUFFIX}"
 
 
 def lock_path(own: Path, name: str) -> Path:
-    """Return where the lock of a recipe lies."""
+    """Return the path of a recipe's lock."""
     return own / f"{name}.lock"
 
 
 def read_own(own: Path, name: str) -> tuple[Table, str | None]:
-    """Read a recipe's file; return it with the name of the recipe that it extends, None for an adopted image.
+    """Parse a recipe's file; return it with the name of the extended recipe, None for an adopted image.
 
     Raises: ConfigError ``image.recipe_invalid``.
     """
@@ -66,7 +67,7 @@ def read_own(own: Path, name: str) -> tuple[Table, str | None]:
 
 
 def adopted_recipe(table: Table, name: str) -> Recipe:
-    """Return the recipe of an image that is adopted; what the image has is found out when it is built.
+    """Return the recipe of an adopted image, whose contents are determined at the build.
 
     Raises: ConfigError ``image.recipe_invalid``, with the key.
     """
@@ -101,14 +102,14 @@ def adopted_recipe(table: Table, name: str) -> Recipe:
 
 
 def is_variable_for_code(variable: str) -> bool:
-    """Return whether a variable may be set for all code in an image."""
+    """Return whether a recipe can set a variable for all code in an image."""
     return bool(
         _VARIABLE.fullmatch(variable) and not variable.startswith(_NOT_SET) and variable not in _SET_BY_US
     )
 
 
 def extended(parent: Recipe, table: Table, name: str) -> Recipe:
-    """Return what a recipe comes to.
+    """Return the recipe that results from extending `parent`.
 
     Raises: ConfigError ``image.recipe_invalid``, with the key.
     """
@@ -192,6 +193,6 @@ def _source(table: Table, place: str, file: str) -> Path:
 
 
 def recipe_of_both(name: str, shipped: Path, own: Path) -> ConfigError:
-    """Return the error for a name that is shipped and the operator's."""
+    """Return the error for an operator's recipe with the name of a shipped image."""
     message = f"{own}: {name!r} is the name of a shipped image ({shipped}); rename the recipe"
     return ConfigError("image.recipe_invalid", message)

@@ -1,7 +1,7 @@
-"""The distribution's packages, fetched through this machine's own apt configuration.
+"""Fetches the distribution's packages through this machine's apt configuration.
 
-Decides which of the machine's package sources count (the distribution's own, as far as apt trusts them) and
-lets mmdebstrap fetch and unpack. No address is written here: sources, proxies and lists are the machine's.
+It selects the machine's package sources (the distribution's own, if apt trusts them) and runs mmdebstrap to
+fetch and unpack. It contains no addresses: sources, proxies and lists are the machine's.
 """
 
 import os
@@ -18,16 +18,16 @@ from assayd.imaging.inventory import Package, debian_package, system_of
 
 Progress = Callable[[str], None]
 
-# What of the machine's apt settings matters for fetching.
+# The apt settings of the machine that affect fetching.
 _FETCH_SETTINGS = ("Acquire::http", "Acquire::https", "Acquire::Retries", "Acquire::GzipIndexes")
-# Architectures whose names differ between the distribution and the engine.
+# Architectures that the distribution and the engine name differently.
 _ENGINE_NAMES = {"armhf": "arm", "armel": "arm", "i386": "386", "ppc64el": "ppc64le", "mips64el": "mips64le"}
-# Packages still name files in /bin and /lib, which are links since Debian 12.
+# Packages still contain files in /bin and /lib, which are links since Debian 12.
 _MERGE_USR = 'for name in bin sbin lib lib64; do mkdir -p "$1/usr/$name"; ln -s "usr/$name" "$1/$name"; done'
 _FETCH_TIMEOUT_S = 1800
 _SHOWN = r"${Package}\t${Version}\t${Architecture}\t${source:Package}\n"
-# mmdebstrap names the packages' files in MMDEBSTRAP_ESSENTIAL, below the root folder. A line with tabs is a
-# package, those after it are its files.
+# mmdebstrap lists the package files in MMDEBSTRAP_ESSENTIAL, below the root folder. A line with tabs is a
+# package; its files follow.
 _LIST = (
     'for deb in $MMDEBSTRAP_ESSENTIAL; do dpkg-deb --show --showformat={shown} "$1/$deb"; '
     'dpkg-deb --fsys-tarfile "$1/$deb" | tar --list --quoting-style=literal; done >{listing}'
@@ -36,7 +36,7 @@ _LIST = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One package source of the machine, with the lists that apt has of it."""
+    """One package source of the machine, with apt's lists of it."""
 
     line: str
     lists: tuple[Path, ...]
@@ -45,7 +45,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extracted:
-    """A package that was unpacked, with the paths of its files."""
+    """An unpacked package, with the paths of its files."""
 
     package: Package
     files: list[str]
@@ -69,21 +69,22 @@ def require_mmdebstrap(progress: Progress) -> None:
 
 
 def refresh(progress: Progress) -> None:
-    """Bring apt's package lists up to date; only root can."""
+    """Update apt's package lists; requires root."""
     progress("refreshing the package lists (apt-get update)")
     try:
         _run(["apt-get", "-qq", "update"])
-    except ConfigError as error:  # one source of many may be down; what is missing shows in the next step
+    # One of many sources may be unavailable; the next step fails if its packages are needed.
+    except ConfigError as error:
         progress(f"can't refresh all package lists: {error}")
 
 
 def can_refresh() -> bool:
-    """Return whether `refresh` is possible for us."""
+    """Return whether this process can call `refresh`."""
     return _is_root_with_apt()
 
 
 def apt_sources() -> list[Source]:
-    """List the distribution's own sources among those that apt has lists of.
+    """Return the distribution's own sources among those with apt lists.
 
     Raises: ConfigError ``image.tool_missing``.
     """
@@ -96,12 +97,12 @@ def apt_sources() -> list[Source]:
 
 
 def read_targets(targets: str, vendor: str, architecture: str) -> list[Source]:
-    """Pick the vendor's trusted sources for one architecture out of what `apt-get indextargets` prints."""
+    """Return the vendor's trusted sources for one architecture, from the output of `apt-get indextargets`."""
     found: dict[str, Source] = {}
     for paragraph in targets.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if ": " in line)
         ours = fields.get("Origin", "").lower() == vendor and fields.get("Architecture") == architecture
-        # A flat repository has no component, and no distribution has one.
+        # A flat repository has no component; distributions always have one.
         if ours and fields.get("Trusted") == "yes" and fields.get("Component"):
             source = _source(fields)
             found[source.line] = source
@@ -109,13 +110,13 @@ def read_targets(targets: str, vendor: str, architecture: str) -> list[Source]:
 
 
 def lists_state(sources: Sequence[Source]) -> str:
-    """Return a digest that changes when the package lists do."""
+    """Return a digest that changes with the package lists."""
     files = [path for source in sources for path in source.release or source.lists]
     return digest_of((path.name, path.read_bytes()) for path in sorted(set(files)))
 
 
 def engine_architecture() -> str:
-    """Return this machine's architecture under the engine's name for it."""
+    """Return this machine's architecture in the engine's spelling."""
     native = _run(["dpkg", "--print-architecture"]).strip()
     return _ENGINE_NAMES.get(native, native)
 
@@ -123,12 +124,12 @@ def engine_architecture() -> str:
 def extract(
     packages: Sequence[str], sources: Sequence[Source], work: Path, progress: Progress
 ) -> tuple[Path, list[Extracted]]:
-    """Fetch packages with all they depend on; return a tar file of their files, and what each brought.
+    """Fetch packages with their dependencies; return a tar file of their files, and the list of each.
 
-    Nothing of them is run.
+    None of their code is run.
 
     Raises:
-        ConfigError: ``image.packages_failed``, when a package does not exist or cannot be fetched.
+        ConfigError: ``image.packages_failed``, if a package doesn't exist or can't be fetched.
     """
     settings = work / "apt.conf"
     settings.write_text(_fetch_settings())
@@ -139,11 +140,11 @@ def extract(
     listing_hook = _LIST.format(shown=shlex.quote(_SHOWN), listing=shlex.quote(str(listed)))
     progress(f"fetching and unpacking {', '.join(packages)}")
     command = ["mmdebstrap", "--variant=extract", "--format=tar"]
-    if os.geteuid() != 0:  # no script of a package is run, so that nothing needs root
+    if os.geteuid() != 0:  # No package script runs, so root isn't needed.
         command += ["--mode=chrootless"]
     command += [f"--include={','.join(packages)}"]
     command += ["--skip=update,output/dev,chroot/mount", f"--aptopt={settings}", f"--setup-hook={_MERGE_USR}"]
-    # The machine's own lists, instead of fetching them again: what is built is what apt here would install.
+    # Use the machine's own lists instead of fetching them again, to get what apt would install here.
     command += [f'--setup-hook=cp -t "$1/var/lib/apt/lists" {shlex.join(sorted(set(lists)))}']
     command += [f"--extract-hook={listing_hook}"]
     try:
@@ -169,11 +170,11 @@ def _extracted(listing: str, system: str) -> list[Extracted]:
 
 def _source(fields: dict[str, str]) -> Source:
     packages = Path(fields["Filename"])
-    # Lists are called <address>_<component>_<…>_Packages, the release file beside them <address>_InRelease.
+    # Lists are named <address>_<component>_<…>_Packages, the release file next to them <address>_InRelease.
     prefix = packages.name.partition("_" + fields["MetaKey"].replace("/", "_"))[0]
     release = [packages.with_name(f"{prefix}_{name}") for name in ("InRelease", "Release", "Release.gpg")]
     return Source(
-        # apt of the machine has verified the lists that are used here.
+        # The machine's apt has verified these lists.
         line=f"deb [trusted=yes] {fields['Repo-URI']} {fields['Release']} {fields['Component']}",
         lists=(packages,),
         release=tuple(path for path in release if path.is_file()),
@@ -198,6 +199,6 @@ def _is_root_with_apt() -> bool:
 
 
 def _run(command: Sequence[str], temporary: Path | None = None) -> str:
-    # mmdebstrap makes its root folder below TMPDIR, which is ours to remove whatever happens.
+    # mmdebstrap creates its root folder below TMPDIR, so that this code can always remove it.
     environment = plain_environment() | ({"TMPDIR": str(temporary)} if temporary else {})
     return run(command, code="image.tool_failed", timeout_s=_FETCH_TIMEOUT_S, environment=environment)

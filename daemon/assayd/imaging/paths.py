@@ -7,7 +7,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from assayd.errors import ConfigError
 
 _MAX_LINKS = 40
-"""Links on one path that Linux follows."""
+"""Maximum links on one path, as in Linux."""
 
 
 def resolved(root: Path, path: str | PurePath) -> Path:
@@ -35,7 +35,7 @@ def resolved(root: Path, path: str | PurePath) -> Path:
 
 
 def matching(root: Path, pattern: str) -> list[Path]:
-    """Return what a glob pattern finds below `root`, sorted; a link that it finds is not followed."""
+    """Return the matches of a glob pattern below `root`, sorted; links aren't followed."""
     *folders, last = PurePosixPath(pattern).parts
     found = [root]
     for part in folders:
@@ -45,7 +45,7 @@ def matching(root: Path, pattern: str) -> list[Path]:
 
 
 def _entries(folder: Path, part: str) -> list[Path]:
-    """Return what one part of a pattern finds in a folder that was reached without a link."""
+    """Return the matches of one part of a pattern in a folder that was reached without links."""
     if part == "**":
         return [Path(each) for each, _, _ in os.walk(folder)]
     return [path for path in folder.iterdir() if fnmatchcase(path.name, part)] if folder.is_dir() else []

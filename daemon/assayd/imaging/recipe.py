@@ -1,7 +1,6 @@
-"""What an image is made of, read from `base.toml` and `<name>/image.toml`.
+"""The recipe of an image, parsed from `base.toml` and `<name>/image.toml`.
 
-Decides whether a recipe can be used, and says which key of which file is at fault. Building is left to
-`building`.
+This module decides whether a recipe is valid, and names the faulty key and file. `building` builds it.
 """
 
 import re
@@ -17,7 +16,7 @@ from assayd.imaging.wheels import Lock
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The top table of a recipe file. A key that is absent reads as empty, false or None."""
+    """The top-level table of a recipe file. A missing key reads as empty, false or None."""
 
     path: Path
     source: bytes
@@ -25,10 +24,10 @@ class Table:
 
     @classmethod
     def read(cls, path: Path, keys: Set[str]) -> "Table":
-        """Read `path`, which may hold `keys` and no others.
+        """Parse the file `path`, which can contain only `keys`.
 
         Raises:
-            ConfigError: ``image.recipe_invalid``, when it cannot be read, is not TOML, or holds another key.
+            ConfigError: ``image.recipe_invalid``, if it is unreadable, isn't TOML, or has another key.
         """
         try:
             source = path.read_bytes()
@@ -42,39 +41,39 @@ class Table:
         return table
 
     def error(self, key: str, problem: str) -> ConfigError:
-        """Return the error about `key`."""
+        """Return an error about `key`."""
         return ConfigError("image.recipe_invalid", f"{self.path}: {key}: {problem}", field=key)
 
     def text(self, key: str) -> str | None:
-        """Return a string, or None."""
+        """Return a string, or None if missing. Raises: ConfigError."""
         value = self.values.get(key)
         if value is None or isinstance(value, str):
             return value
         raise self.error(key, "must be a string")
 
     def flag(self, key: str) -> bool:
-        """Return true or false."""
+        """Return a boolean; false if missing. Raises: ConfigError."""
         value = self.values.get(key, False)
         if isinstance(value, bool):
             return value
         raise self.error(key, "must be true or false")
 
     def count(self, key: str) -> int | None:
-        """Return an integer above 0, or None."""
+        """Return a positive integer, or None if missing. Raises: ConfigError."""
         value = self.values.get(key)
         if value is None or (type(value) is int and value > 0):
             return value
         raise self.error(key, "must be an integer above 0")
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """Return a list of strings."""
+        """Return a list of strings; empty if missing. Raises: ConfigError."""
         value = self.values.get(key, [])
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             return tuple(value)
         raise self.error(key, "must be a list of strings")
 
     def pairs(self, key: str) -> dict[str, str]:
-        """Return a table of strings; empty if it is missing. Raises: ConfigError."""
+        """Return a table of strings; empty if missing. Raises: ConfigError."""
         value = self.values.get(key, {})
         if isinstance(value, dict) and all(isinstance(item, str) for item in value.values()):
             return value
@@ -106,10 +105,10 @@ _KEYS = _BASE_KEYS | {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptedFrom:
-    """The foreign image that an adopted image is made from.
+    """The foreign image on which an adopted image is based.
 
-    `where` is a path, or the name that a local engine has for it; `tag` says which of several is meant;
-    `locked` is the digest of its configuration when it was adopted, None before.
+    `where` is a path, or a local engine's name for it. `tag` selects one of several images. `locked` is the
+    digest of its configuration at the adoption, None before.
     """
 
     where: str
@@ -119,15 +118,15 @@ class AdoptedFrom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """One image, with what `base.toml` adds to it already added."""
+    """One image, including the additions of `base.toml`."""
 
     name: str
-    """Folder name; the image is called ``assayd/<name>``."""
+    """Folder name; the image is named ``assayd/<name>``."""
     description: str
     packages: tuple[str, ...]
-    """Packages of the distribution; apt adds what they depend on."""
+    """Packages of the distribution; apt adds their dependencies."""
     executables: tuple[str, ...]
-    """The only programs that stay, as paths without the leading slash."""
+    """The only programs to keep, as paths without the leading slash."""
     drop: tuple[str, ...]
     """Glob patterns of further files to remove."""
     links: tuple[tuple[str, str], ...]
@@ -136,35 +135,35 @@ class Recipe:
     """Executable scripts to add: path, content."""
     environment: tuple[tuple[str, str], ...]
     python: str | None
-    """Interpreter version ``3.N`` whose library is compiled in; None for an image without Python."""
+    """Version ``3.N`` of the interpreter whose library is compiled; None for an image without Python."""
     python_path: tuple[str, ...]
-    """Further library folders; compiled in, and handed to the guest code as ASSAYD_PYTHON_PATH."""
+    """Further library folders; compiled, and passed to the guest code as ASSAYD_PYTHON_PATH."""
     guest: bool
-    """Whether our guest code is put into the interpreter's library."""
+    """Whether the guest code is added to the interpreter's library."""
     ca_bundle: bool
-    """Whether the certificates of package ca-certificates are joined into one bundle."""
+    """Whether the certificates of the package ca-certificates are joined into one bundle."""
     entrypoint: tuple[str, ...]
     library_folder: str | None
-    """Where the files of a folder go that the operator gives; None for an image that takes none."""
+    """The place for files of an operator's library folder; None if the image doesn't support one."""
     baseline_mb: int | None
-    """Memory that its runner and libraries take before any guest code runs, where the usual is too little."""
+    """Megabytes that its runner and libraries need before guest code runs, if more than usual."""
     offer: str
-    """Which programs it has, in the words of a hint."""
+    """A description of its programs for hints."""
     preload: tuple[str, ...]
-    """Modules that its runner loads ahead of need."""
+    """Modules that its runner preloads."""
     on_demand: bool
-    """Whether it is built only when it is named."""
+    """Whether it is built only if named."""
     digest: str
-    """Over the bytes of all files that define it."""
+    """Digest of the bytes of all files that define it."""
     extends: str | None = None
-    """The recipe that one of the operator's adds to; None for those that are shipped."""
+    """The recipe that an operator's recipe extends; None for shipped recipes."""
     python_packages: tuple[str, ...] = ()
-    """What its wheels were chosen for."""
+    """The requirements for which its wheels were chosen."""
     lock: Lock | None = None
     files: tuple[tuple[str, Path], ...] = ()
-    """Files of the operator: place in the image, path on the host."""
+    """The operator's files: place in the image, path on the host."""
     source: AdoptedFrom | None = None
-    """For an image that is adopted, and not made from packages."""
+    """The source of an adopted image; None for an image made from packages."""
 
     @property
     def is_measured(self) -> bool:
@@ -173,7 +172,7 @@ class Recipe:
 
     @property
     def constants(self) -> tuple[str, ...]:
-        """Name the variables of the environment that hold for submitted code as well."""
+        """Return the environment variables that also apply to submitted code."""
         return tuple(name for name, _ in self.environment if name not in _FOR_PROGRAMS)
 
     @property
@@ -183,12 +182,12 @@ class Recipe:
 
 
 def load_recipe(recipes: Path, name: str, shipped: Path | None = None) -> Recipe:
-    """Read the recipe of an image that is shipped; `recipes.load` knows those of the operator as well.
+    """Parse the recipe of a shipped image; `recipes.load` also knows the operator's.
 
-    `shipped` has `base.toml`, if `recipes` is the folder of another package.
+    `shipped` is the folder of `base.toml`, if `recipes` belongs to another package.
 
     Raises:
-        ConfigError: ``image.unknown`` (no such recipe) or ``image.recipe_invalid`` (cannot be used).
+        ConfigError: ``image.unknown`` (no such recipe) or ``image.recipe_invalid``.
     """
     path = recipes / name / RECIPE
     if not is_name(name) or not path.is_file():
@@ -221,7 +220,7 @@ def load_recipe(recipes: Path, name: str, shipped: Path | None = None) -> Recipe
 
 
 def is_name(name: str) -> bool:
-    """Return whether an image can have this name."""
+    """Return whether a string is a valid image name."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -230,7 +229,7 @@ def _joined(key: str, base: Table, own: Table) -> tuple[str, ...]:
 
 
 def check(recipe: Recipe, table: Table) -> None:
-    """Refuse what the types allow and a build could not use. Raises: ConfigError ``image.recipe_invalid``."""
+    """Reject well-typed values that a build couldn't use. Raises: ConfigError ``image.recipe_invalid``."""
     for package in recipe.packages:
         if not _PACKAGE.fullmatch(package):
             raise table.error("packages", f"{package!r} isn't a package name")
@@ -266,6 +265,6 @@ def _check_python(recipe: Recipe, table: Table) -> None:
 
 
 def is_inside(path: str) -> bool:
-    """Return whether a path stays below the folder that it is relative to."""
+    """Return whether a relative path stays below its base folder."""
     parts = PurePosixPath(path).parts
     return bool(parts) and parts[0] != "/" and ".." not in parts

@@ -1,6 +1,6 @@
-"""All recipes: those that are shipped, and the operator's, which extend them.
+"""All recipes: the shipped ones, and the operator's, which extend them.
 
-Decides which file a name means. What a file may say is decided in `recipe` and `own_recipe`.
+This module finds the file of a name. `recipe` and `own_recipe` define the contents.
 """
 
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from assayd.imaging.recipe import RECIPE, Recipe, check, is_name, load_recipe
 
 @dataclass(frozen=True, slots=True)
 class Recipes:
-    """The folder of the recipes that are shipped, and that of the operator, which need not exist.
+    """The folders of shipped recipes and of the operator's recipes; the latter needn't exist.
 
-    `packaged` are those of installed packages.
+    `packaged` are the folders of other installed packages.
     """
 
     shipped: Path
@@ -23,21 +23,21 @@ class Recipes:
     packaged: tuple[Path, ...] = ()
 
     def names(self) -> list[str]:
-        """Name all recipes, those that are shipped first."""
+        """Return the names of all recipes, shipped ones first."""
         found = [sorted(each.glob(f"*/{RECIPE}")) for each in (self.shipped, *self.packaged)]
         shipped = [path.parent.name for paths in found for path in paths]
         own = sorted(path.stem for path in self.own.glob(f"*{SUFFIX}")) if self.own is not None else []
         return [*shipped, *own]
 
     def all(self) -> list[Recipe]:
-        """Read every recipe. Raises: ConfigError ``image.recipe_invalid``."""
+        """Parse all recipes. Raises: ConfigError ``image.recipe_invalid``."""
         return [self.load(name) for name in self.names()]
 
     def load(self, name: str) -> Recipe:
-        """Read the recipe of an image.
+        """Parse the recipe of an image.
 
         Raises:
-            ConfigError: ``image.unknown`` (no such recipe) or ``image.recipe_invalid`` (cannot be used).
+            ConfigError: ``image.unknown`` (no such recipe) or ``image.recipe_invalid``.
         """
         return self._load(name, ())
 
@@ -62,7 +62,7 @@ class Recipes:
         return recipe
 
     def _folder_of(self, name: str) -> Path:
-        """Return the folder that has the recipe of an image; ours if none has."""
+        """Return the folder with the recipe of an image; the shipped folder if none has it."""
         if not is_name(name):
             return self.shipped
         having = (each for each in (self.shipped, *self.packaged) if (each / name / RECIPE).is_file())

@@ -1,6 +1,6 @@
-"""A root folder from the packages' files: kept, added and compiled files.
+"""Builds a root folder from the packages' files: removals, additions, compilation.
 
-Decides by the recipe's allow-list which programs stay. Modes, owners and times are left to `archive`.
+The recipe's allowlist decides which programs stay. `archive` sets modes, owners and times.
 """
 
 import os
@@ -18,12 +18,12 @@ from assayd.imaging.paths import matching, resolved
 from assayd.imaging.recipe import Recipe
 
 GUEST_UID = 10001
-"""Numeric user and group of everything that runs in a container."""
+"""Numeric user and group of all processes in a container."""
 SANDBOX = "sandbox"
-"""Folder where the engine mounts the only writable place."""
+"""The folder on which the engine mounts the only writable file system."""
 GUEST_PACKAGE = "assayd_guest"
 GUEST_FILE = "usr/lib/assayd/guest.pyc"
-"""What the entry points of images with guest code start."""
+"""The file that the entry points of images with guest code start."""
 
 _PROGRAM_FOLDERS = ("usr/bin", "usr/sbin", "usr/libexec", "usr/games")
 # The engine mounts or creates these.
@@ -38,7 +38,7 @@ GUEST_ACCOUNT = {
     "etc/passwd": f"guest:x:{GUEST_UID}:{GUEST_UID}:guest:/{SANDBOX}:/nonexistent\n",
     "etc/group": f"guest:x:{GUEST_UID}:\n",
 }
-"""The lines of the one user that anything runs as."""
+"""The account lines of the only user in a container."""
 _ACCOUNTS = {
     "etc/passwd": f"root:x:0:0:root:/:/nonexistent\n{GUEST_ACCOUNT['etc/passwd']}",
     "etc/group": f"root:x:0:\n{GUEST_ACCOUNT['etc/group']}",
@@ -49,16 +49,17 @@ _ACCOUNTS = {
 def unpack(packages: Path, root: Path) -> None:
     """Unpack the packages' tar file into the new folder `root`."""
     with tarfile.open(packages) as tar:
-        # Keeps links that point outside, which are right inside the image; absent in the oldest 3.11.
+        # Keeps links that point outside, which are correct inside the image; missing in the first 3.11
+        # releases.
         tar.extraction_filter = getattr(tarfile, "tar_filter", None)
         tar.extractall(root)  # noqa: S202 - mmdebstrap wrote it
 
 
 def prune(root: Path, recipe: Recipe) -> list[str]:
-    """Take out what the recipe drops and every program that it does not list; return the paths of those.
+    """Remove files that the recipe drops, and unlisted programs; return the programs' paths.
 
     Raises:
-        ConfigError: ``image.executable_missing``, when a listed program is in none of the packages.
+        ConfigError: ``image.executable_missing``, if no package has a listed program.
     """
     for pattern in recipe.drop:
         for path in matching(root, pattern):
@@ -82,7 +83,7 @@ def prune(root: Path, recipe: Recipe) -> list[str]:
 
 
 def furnish(root: Path, recipe: Recipe) -> None:
-    """Add what the packages' own scripts would have made, and the recipe's links and scripts."""
+    """Add the results of the packages' own scripts, and the recipe's links and scripts."""
     for name in _MOUNT_POINTS:
         resolved(root, name).mkdir(parents=True, exist_ok=True)
     link_temporary(root)
@@ -101,20 +102,20 @@ def furnish(root: Path, recipe: Recipe) -> None:
 
 
 def link_temporary(root: Path) -> None:
-    """Let /tmp lead to the sandbox's tmp/: the root is read-only, and programs expect it to be writable."""
+    """Link /tmp to the sandbox's tmp/: the root is read-only, but programs expect a writable /tmp."""
     _remove(root / "tmp")
     (root / "tmp").symlink_to(f"/{SANDBOX}/tmp")  # noqa: S108 - of the image
 
 
 def place_guest(guest: Path, system: Path, root: Path, recipe: Recipe, file: str = GUEST_FILE) -> None:
-    """Put the guest code into `root`, which may hold nothing else, as one file that is compiled already.
+    """Write the compiled guest code into `root` as one file; `root` can be empty otherwise.
 
     Args:
-        guest: folder with the sources.
-        system: root folder that holds the interpreter.
-        root: root folder for the file.
-        recipe: says which interpreter.
-        file: where in `root`.
+        guest: the folder of the sources.
+        system: the root folder with the interpreter.
+        root: the root folder for the file.
+        recipe: names the interpreter.
+        file: the path in `root`.
     """
     target = root / file
     target.parent.mkdir(parents=True)
@@ -129,7 +130,7 @@ def place_guest(guest: Path, system: Path, root: Path, recipe: Recipe, file: str
 
 
 def place_library(library: Path, root: Path, folder: str) -> None:
-    """Copy the files of a library folder to their place below `root`, which may hold nothing else."""
+    """Copy the files of a library folder to their place below `root`, which can be empty otherwise."""
     for name, path in library_files(library):
         write(root, f"{folder}/{name}", path.read_bytes())
 
@@ -137,28 +138,28 @@ def place_library(library: Path, root: Path, folder: str) -> None:
 def compile_python(system: Path, root: Path, folders: Sequence[str], recipe: Recipe) -> None:
     """Compile the Python files below `folders` of `root` with the interpreter of the image.
 
-    The bytecode is marked unchecked: nothing is compared at import, and no file time gets into it. One
-    process compiles in sorted order, since what else it has compiled shows in the bytecode's reference flags.
+    The bytecode is marked as unchecked: imports compare nothing, and it contains no file times. One process
+    compiles in sorted order, because earlier compilations affect the reference flags in the bytecode.
 
     Args:
-        system: root folder that holds the interpreter.
-        root: root folder that holds the files; it may be another one.
-        folders: relative to `root`; those that do not exist are passed over.
-        recipe: says which interpreter.
+        system: the root folder with the interpreter.
+        root: the root folder of the files; can be a different one.
+        folders: folders relative to `root`; missing ones are skipped.
+        recipe: names the interpreter.
     """
     present = [str(path) for path in (resolved(root, folder) for folder in folders) if path.is_dir()]
     options = ["-q", "-f", "--invalidation-mode", "unchecked-hash", "-s", str(root), "-p", "/"]
-    options += ["-e", str(root)]  # passes over links to this machine's files
+    options += ["-e", str(root)]  # Skips links to this machine's files.
     _run_python(system, recipe, ["-m", "compileall", *options, *present])
 
 
 def python_version(system: Path, recipe: Recipe) -> str:
-    """Ask the interpreter of the image for its full version, e.g. ``3.11.2``."""
+    """Return the full version of the image's interpreter, e.g. ``3.11.2``."""
     return _run_python(system, recipe, ["-c", "import platform; print(platform.python_version())"]).strip()
 
 
 def _run_python(system: Path, recipe: Recipe, arguments: Sequence[str]) -> str:
-    """Run the image's interpreter through the image's own loader, which needs neither root nor a chroot."""
+    """Run the image's interpreter by the image's own loader, which needs neither root nor a chroot."""
     # The real file: /lib64/ld-linux… is an absolute link, which would lead to this machine's loader.
     found = next(iter(matching(system, "usr/lib/*/ld-linux*.so*")), None)
     if found is None:
@@ -172,7 +173,7 @@ def _run_python(system: Path, recipe: Recipe, arguments: Sequence[str]) -> str:
 
 
 def _places(root: Path, name: str, target: str) -> list[Path]:
-    """Return where a link goes: with a ``*`` for a folder, into each in which its target exists."""
+    """Return the places of a link: a ``*`` for a folder means each folder in which its target exists."""
     path = PurePosixPath(name)
     if "*" not in name:
         return [resolved(root, path.parent) / path.name]
@@ -181,9 +182,9 @@ def _places(root: Path, name: str, target: str) -> list[Path]:
 
 
 def disarm(root: Path, kept: Set[str] = frozenset()) -> list[str]:
-    """Leave no program outside the allow-list: compiled ones go, scripts lose their execute bit.
+    """Disable programs outside the allowlist: remove compiled ones, clear the execute bit of scripts.
 
-    Return the paths of those that went.
+    Return the paths of the removed programs.
     """
     removed = []
     for folder, _, files in os.walk(root):
@@ -204,7 +205,7 @@ def disarm(root: Path, kept: Set[str] = frozenset()) -> list[str]:
 
 
 def _drop_dangling(root: Path) -> None:
-    """Remove links whose target was taken out."""
+    """Remove links whose target was removed."""
     for folder, folders, files in os.walk(root):
         for path in (Path(folder, name) for name in folders + files):
             if path.is_symlink() and not resolved(root, path.relative_to(root)).exists():
@@ -222,6 +223,6 @@ def write(root: Path, name: str, content: bytes) -> Path:
     """Write a non-executable file of the image, with its folders; return its path."""
     path = resolved(root, name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)  # the mode of one that was a program goes with it
+    path.unlink(missing_ok=True)  # Also discards the mode of a former program.
     path.write_bytes(content)
     return path

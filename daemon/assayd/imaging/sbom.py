@@ -1,6 +1,6 @@
-"""Writes bills of materials: CycloneDX documents of an image's packages, and of this environment's.
+"""Writes SBOMs as CycloneDX documents: of an image's packages, and of this environment's.
 
-The same packages give the same bytes: there is no time in a document, and its serial number is a digest.
+Equal packages produce equal bytes: a document contains no time, and its serial number is a digest.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from cyclonedx.model.component import Component
 
 SBOM_FILE = ".assayd/sbom.cdx.json"
-"""Where an image has its document."""
+"""The path of the SBOM in an image."""
 MOST_BYTES = 8 * 2**20
-"""More than the document of the most packages."""
+"""Maximum bytes of a document: more than one with the most packages needs."""
 
 _NAMESPACE = uuid.UUID("8a5b0c7e-3f6d-5e52-9d55-6f1c0d1f8a61")
 _UNREADABLE = "org.assayd:unreadable-packages"
 
 
 def of_image(name: str, found: Inventory) -> bytes:
-    """Return the document of an image."""
+    """Return the SBOM of an image."""
     return _document("container", f"assayd/{name}", None, found)
 
 
 def of_environment() -> bytes:
-    """Return the document of the Python environment that this process runs in."""
+    """Return the SBOM of the Python environment of this process."""
     named = ((one.metadata["Name"], one.version) for one in importlib.metadata.distributions())
     found = [python_package(name, version) for name, version in named if name != "assayd"]
     packages = sorted({package for package in found if package is not None})
@@ -40,7 +40,7 @@ def of_environment() -> bytes:
 
 
 def _document(kind: str, name: str, version: str | None, found: Inventory) -> bytes:
-    # Only here: half a second, and memory that a daemon has no use for.
+    # Imported only here: it takes half a second, and memory that the daemon doesn't need.
     from cyclonedx.model import Property
     from cyclonedx.model.bom import Bom, BomMetaData
     from cyclonedx.model.component import Component, ComponentType

@@ -1,7 +1,7 @@
 """Reads a foreign image: an OCI layout (folder or archive), or the output of `docker save`.
 
-Decides which of several images is meant, and that every part has the digest that names it. What its layers
-come to is `layers`'. All of it is hostile: sizes are bounded before anything is read.
+It selects one of several images, and checks that every part has its digest. `layers` unpacks the layers. All
+input is hostile: sizes are checked before anything is read.
 
 Source: Open Container Initiative, image specification 1.1, image-layout.md, manifest.md, config.md.
 """
@@ -34,22 +34,22 @@ _COPY_BYTES = 1 << 20
 _BROKEN = (
     OSError, EOFError, tarfile.TarError, ValueError, TypeError, OverflowError, RecursionError, zlib.error,
 )  # fmt: skip
-"""What reading a file raises that is not what it says it is."""
+"""Errors from reading a malformed file."""
 
 Table = Mapping[str, object]
 
 
 class Parts(Protocol):
-    """The files that an image consists of."""
+    """The files of an image."""
 
     def open(self, name: str) -> IO[bytes] | None:
-        """Open one by its path, or return None."""
+        """Open a file by its path, or return None."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """One layer: the path of its file, the digest of that (None where nothing says), and that of its tar."""
+    """One layer: its path, the digest of its file (None if unknown), and the digest of its tar file."""
 
     path: str
     digest: str | None
@@ -58,7 +58,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """An image that can be adopted. `digest` is that of its configuration, which names its layers."""
+    """An image to adopt. `digest` is the digest of its configuration, which names its layers."""
 
     digest: str
     architecture: str
@@ -69,7 +69,7 @@ class Source:
 
 @contextmanager
 def opened(path: Path, tag: str | None, architecture: str) -> Iterator[Source]:
-    """Hold an image open.
+    """Open an image while the body runs.
 
     Raises: ConfigError ``image.source_invalid``, ``image.source_ambiguous``.
     """
@@ -93,7 +93,7 @@ def _told(path: Path) -> Iterator[None]:
 
 
 def unpack_layer(source: Source, layer: Layer, target: Path, most_bytes: int) -> None:
-    """Write the tar file of a layer, and see that it is the one that the image names.
+    """Write the tar file of a layer, and verify its digest.
 
     Raises: ConfigError ``image.source_too_large``, ``image.source_invalid``; OSError, ValueError.
     """
@@ -112,7 +112,7 @@ def unpack_layer(source: Source, layer: Layer, target: Path, most_bytes: int) ->
 
 
 def open_tar(file: IO[bytes]) -> tarfile.TarFile:
-    """Open a tar file in which no header may be large: `tarfile` reads each at once."""
+    """Open a tar file with limited headers, because `tarfile` reads each header at once."""
     return tarfile.open(fileobj=cast("IO[bytes]", _Bounded(file)), mode="r:")
 
 
@@ -123,21 +123,21 @@ def _unzipped(raw: IO[bytes]) -> IO[bytes]:
 
 
 class _Bounded:
-    """A file that gives little at a time."""
+    """A file whose reads are limited in size."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self.seek, self.tell = file.seek, file.tell
 
     def read(self, size: int) -> bytes:
-        """Read at most this much. Raises: tarfile.ReadError."""
+        """Read at most `size` bytes. Raises: tarfile.ReadError for a large header."""
         if size > _HEADER_BYTES:
             raise tarfile.ReadError("a header is too large")
         return self._file.read(size)
 
 
 class _Hashed:
-    """A stream whose bytes are counted into a digest."""
+    """A stream that computes the digest of its bytes."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -146,7 +146,7 @@ class _Hashed:
         self.total = hashlib.sha256(self._head)
 
     def read(self, size: int = -1) -> bytes:
-        """Read at most this much; the beginning, which was looked at, comes first."""
+        """Read at most `size` bytes; the bytes inspected earlier come first."""
         if self._head:
             count = len(self._head) if size < 0 else size
             head, self._head = self._head[:count], self._head[count:]
@@ -231,7 +231,7 @@ def _source(parts: Parts, content: bytes, named: Sequence[tuple[str, str | None]
 
 
 def _chosen(parts: Parts, index: Table, tag: str | None, architecture: str, path: Path) -> Table:
-    """Return the manifest that is meant, which an index may name through others, one for each platform."""
+    """Return the selected manifest, which an index may reference through other indexes per platform."""
     found = [_table(one) for one in _list(index.get("manifests"))]
     if tag is not None:
         found = [one for one in found if tag in _names(one)]

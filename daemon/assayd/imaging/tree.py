@@ -1,6 +1,6 @@
-"""What files an image consists of, as one digest that its layers and its unpacked form both give.
+"""A digest of the files of an image, computable from both its layers and its unpacked form.
 
-The image carries it as a label, so that its id vouches for a root filesystem that was unpacked earlier.
+The image has it as a label, so that its id also identifies a root filesystem that was unpacked earlier.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ def tree_digest(entries: Entries) -> str:
 
 
 def entries_of_layers(layers: Sequence[Path]) -> dict[str, tuple[str, str]]:
-    """Return what unpacking the layers would give, the lowest first."""
+    """Return the entries that result from unpacking the layers, the lowest first."""
     found: dict[str, tuple[str, str]] = {}
     for layer in layers:
         with tarfile.open(layer, "r:") as tar:
@@ -36,9 +36,9 @@ def entries_of_layers(layers: Sequence[Path]) -> dict[str, tuple[str, str]]:
 
 
 def entries_of_folder(root: Path) -> dict[str, tuple[str, str]]:
-    """Return what a root filesystem holds.
+    """Return the entries of a root filesystem.
 
-    Raises: OSError when it cannot be read, or holds what no image does.
+    Raises: OSError, if it is unreadable or contains special files.
     """
     return dict(_walk(os.fspath(root), ""))
 

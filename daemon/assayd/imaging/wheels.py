@@ -1,6 +1,6 @@
-"""Wheels of a recipe: pip chooses them once, into a lock; a build takes those and no others.
+"""Wheels of a recipe: pip selects them once, into a lock; builds use exactly those.
 
-Only wheels: nothing of a package is run to build or install it. Which index is asked is pip's configuration.
+Only wheels are used, so no package code runs to build or install them. pip's configuration selects the index.
 """
 
 import platform
@@ -19,7 +19,7 @@ from assayd.imaging.digest import digest_of, file_digest
 from assayd.imaging.paths import resolved
 
 SITE = "usr/lib/assayd/site-packages"
-"""Where the wheels of a recipe are in its image."""
+"""The folder of a recipe's wheels in its image."""
 
 _OLDEST_GLIBC = 5
 _TIMEOUT_S = 1800
@@ -38,14 +38,14 @@ class Lock:
 
 
 def read_lock(path: Path) -> Lock:
-    """Read a lock; one that is not there is empty."""
+    """Read a lock; a missing one is empty."""
     return Lock(path=path, source=path.read_bytes() if path.is_file() else b"")
 
 
 def resolve(required: Sequence[str], python: str, path: Path) -> int:
-    """Have pip choose the wheels for what a recipe requires, write the lock, and return how many there are.
+    """Select the wheels for a recipe's requirements by pip, write the lock, and return their number.
 
-    Raises: ConfigError ``image.wheels_failed``, with pip's own words.
+    Raises: ConfigError ``image.wheels_failed``, with pip's message.
     """
     with tempfile.TemporaryDirectory(prefix="assayd-lock-") as folder:
         _pip("download", *_only_wheels_for(python), "--dest", folder, *required)
@@ -61,7 +61,7 @@ def resolve(required: Sequence[str], python: str, path: Path) -> int:
 
 
 def install(lock: Lock, required: Sequence[str], python: str, root: Path) -> None:
-    """Unpack the wheels of a lock into their place below `root`; each has to be the one that is locked.
+    """Unpack the wheels of a lock into their folder below `root`; each must match the lock.
 
     Raises: ConfigError ``image.lock_missing``, ``image.lock_outdated``, ``image.wheel_differs``,
     ``image.wheels_failed``.
@@ -111,7 +111,7 @@ def _only_wheels_for(python: str) -> list[str]:
 
 
 def _glibc() -> int:
-    """Return the minor version of this machine's C library; an image has the same distribution's."""
+    """Return the minor version of this machine's C library; the image's distribution is the same."""
     minor = platform.libc_ver()[1].partition(".")[2]
     if not minor.isdigit():
         raise ConfigError(

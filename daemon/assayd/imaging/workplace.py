@@ -1,4 +1,4 @@
-"""Where an image is built, one builder at a time."""
+"""Folders for building images, with one builder at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from assayd.imaging.packages import Progress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workplace:
-    """An image's own folder, a place in it for what is of no use afterwards, and whom to tell of steps."""
+    """An image's own folder, a temporary folder in it, and the receiver of progress."""
 
     folder: Path
     work: Path
@@ -23,7 +23,7 @@ class Workplace:
 
 @contextlib.contextmanager
 def workplace(folder: Path, progress: Progress) -> Iterator[Workplace]:
-    """Hold an image's folder for oneself."""
+    """Lock an image's folder while the body runs."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

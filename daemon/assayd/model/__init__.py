@@ -1,1 +1,1 @@
-"""The values that flow through the daemon: frozen, without I/O."""
+"""The immutable values that the daemon's parts exchange. No I/O."""

@@ -1,4 +1,4 @@
-"""An attempt: one submission on its way from accepted to a verdict."""
+"""The attempt: a submission from acceptance to its verdict."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from assayd.model.submission import Peer
 
 
 class State(StrEnum):
-    """Where an attempt is."""
+    """The state of an attempt."""
 
     QUEUED = "queued"
     """Accepted and durable; waits for a slot."""
     CHECKING = "checking"
-    """Its static stages run in an analysis worker."""
+    """An analysis worker runs the static stages."""
     LEASING = "leasing"
-    """It waits for a container; once more when the run was lost through an internal error."""
+    """Waits for a container. Repeated if an internal error lost the run."""
     RUNNING = "running"
-    """Its units run."""
+    """A container runs the units."""
     JUDGING = "judging"
-    """The result is judged and the bundle written."""
+    """The kind judges the result, and the bundle is written."""
     FINISHED = "finished"
-    """It has a verdict; nothing changes any more."""
+    """The attempt has a verdict and no longer changes."""
 
 
 TRANSITIONS: Mapping[State, frozenset[State]] = {
@@ -38,10 +38,10 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
     State.JUDGING: frozenset({State.FINISHED}),
     State.FINISHED: frozenset(),
 }
-"""Every move that an attempt may make. An internal error leads to JUDGING from anywhere."""
+"""The allowed transitions. An internal error leads to JUDGING from any unfinished state."""
 
 MAX_RUNS = 2
-"""An attempt is run again at most once."""
+"""Maximum runs of an attempt: it is repeated at most once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """An internal error, as an attempt with verdict `error` shows it."""
+    """An internal error, as reported by an attempt with the verdict `error`."""
 
     __pydantic_config__ = DOCUMENT
 
@@ -69,16 +69,16 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """An attempt without its report and execution, which are in its bundle.
+    """An attempt without its report and its execution record, which are in its bundle.
 
-    `timings_s` has the keys queued, static, lease, run, report, total (those that happened).
-    `bundle` is the bundle's location relative to the artifact root, once it is written. `rules` are those
-    of its errors, each once. `replay_of` is the attempt that it repeats. `intent` is the request, in
-    words. `webhook` is a URL that receives the verdict. `enforcement` is the mode of the policy that it was
-    judged under; a result that is not `approvable` can't be approved or committed. `max_runs` is the limit of
-    runs that its sender set. `node` is the node of a cluster that judged it, None on a single host;
-    `distrusted_at` is the time at which an operator distrusted that node's verdicts. `trace` is its span, as
-    `model.trace_context` reads it.
+    `timings_s` has the keys queued, static, lease, run, report and total, as far as these phases happened.
+    `bundle` is the bundle's location relative to the artifact root, once written. `rules` are the distinct
+    rules of its errors. `replay_of` is the id of the replayed attempt. `intent` is the request in words.
+    `webhook` is a URL that receives the verdict. `enforcement` is the mode of the policy that applied; a
+    result that isn't `approvable` can't be approved or committed. `max_runs` is the sender's limit of runs.
+    `node` is the cluster node that produced the verdict, None on a single host; `distrusted_at` is the time
+    at which an operator distrusted that node's verdicts. `trace` is the attempt's span in the format of
+    `model.trace_context`.
     """
 
     id: str
@@ -115,5 +115,5 @@ class Attempt:
 
     @property
     def flow(self) -> tuple[int, str]:
-        """Return the flow that it waits in: user id, then its batch's id or else the peer's process id."""
+        """Return the attempt's fair-queue flow: user id, and batch id or else the peer's process id."""
         return self.peer.uid, self.batch_id or str(self.peer.pid)

@@ -1,4 +1,4 @@
-"""The chain of an audit log's lines: each holds the SHA-256 of the line before it."""
+"""The digest chain of an audit log: each line contains the SHA-256 of the previous line."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 
 class AuditError(ValueError):
-    """The chain is broken; the message says at which line."""
+    """The chain is broken; the message names the line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """The verified chain: its number of lines, and the times of the first and last line."""
+    """A verified chain: its number of lines, and the times of its first and last line."""
 
     lines: int
     first_at: str | None
@@ -23,13 +23,13 @@ class Chain:
 
 
 def verify(lines: Iterable[bytes]) -> Chain:
-    """Follow the chain from its first line. Raises: AuditError, at the first line that doesn't fit."""
+    """Verify the chain from the first line. Raises: AuditError for the first line that doesn't fit."""
     count, expected = 0, None
     first = last = None
     for count, line in enumerate(lines, start=1):
         text = line.rstrip(b"\n")
         entry = _entry(text)
-        if entry is None:  # cut by a loss of power: the next line has to fit it
+        if entry is None:  # A power failure can truncate a line; the next line's digest must still match it.
             expected = line_digest(text)
             continue
         if expected is not None and entry.get("previous") != expected:
@@ -41,7 +41,7 @@ def verify(lines: Iterable[bytes]) -> Chain:
 
 
 def line_digest(line: bytes) -> str:
-    """Return the digest by which the next line refers to this one."""
+    """Return the digest with which the next line refers to this one."""
     return hashlib.sha256(line).hexdigest()
 
 
@@ -59,5 +59,5 @@ def previous_of(line: bytes) -> object:
 
 
 def written_at(line: bytes) -> str:
-    """Return when a line was written; empty for one that was cut."""
+    """Return the time of a line as a string; empty for a truncated line."""
     return str((_entry(line) or {}).get("at", ""))

@@ -1,4 +1,4 @@
-"""A batch: many submissions sent as lines, which become attempts a few at a time."""
+"""The batch: submissions sent as lines, which become attempts a few at a time."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 
 MOST_NAMED = 100
-"""Lines that are named where something is said of many."""
+"""Maximum line numbers that a message lists."""
 
 
 class BatchState(StrEnum):
-    """Where a batch is."""
+    """The state of a batch."""
 
     OPEN = "open"
-    """Not all of its lines have come yet; those that have are run."""
+    """More lines may arrive. Lines that have arrived are run."""
     RUNNING = "running"
-    """All lines are known, and not all have their verdict."""
+    """All lines have arrived, but some have no verdict yet."""
     FINISHED = "finished"
-    """Every line has its verdict. Sending more lines opens it again."""
+    """Every line has a verdict. New lines reopen the batch."""
     CANCELLED = "cancelled"
-    """A user stopped it. Sending the lines again continues with those that never ran."""
+    """A user cancelled it. Sending the lines again continues with those that never ran."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """A batch without its items.
 
-    `name` is unique among its user's batches. `concurrency` is how many of its items may be unfinished
-    attempts at once. With `dedupe`, items that would run the same are one attempt. `complete` says that a
-    sender has reached the end of its lines. `webhook` is a URL that receives its end.
+    `name` is unique per user. `concurrency` limits the unfinished attempts of the batch. With `dedupe`, items
+    with equal runs share one attempt. `complete` says that all lines have arrived. `webhook` is a URL that
+    receives the end of the batch.
     """
 
     id: str
@@ -50,7 +50,7 @@ class Batch:
 
     @property
     def state(self) -> BatchState:
-        """Return where it is."""
+        """Return the state that the times of the batch imply."""
         if self.cancelled_at is not None:
             return BatchState.CANCELLED
         if not self.complete:
@@ -62,8 +62,8 @@ class Batch:
 class Line:
     """One accepted line.
 
-    A line that can't be submitted has an `error`, and neither document nor attempt. `attempt_id` is the id
-    that its attempt will have; `run_key` is equal for lines of a batch that are to be one attempt.
+    A line that can't be submitted has an `error` and neither document nor attempt. `attempt_id` is the id
+    that its attempt will have. Lines of a batch with the same `run_key` share one attempt.
     """
 
     number: int
@@ -76,7 +76,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedLines:
-    """The result of lines that were sent."""
+    """The result of sending lines."""
 
     __pydantic_config__ = DOCUMENT
 
@@ -94,7 +94,7 @@ class ReceivedLines:
     )
 
     def __add__(self, other: ReceivedLines) -> ReceivedLines:
-        """Sum two."""
+        """Add the counts of two results."""
         return ReceivedLines(
             lines=self.lines + other.lines,
             added=self.added + other.added,
@@ -106,10 +106,10 @@ class ReceivedLines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One line of a batch with what it came to.
+    """One line of a batch with its result.
 
-    `error` is why the line could not be submitted. `verdict` is that of the attempt; for a line in error,
-    `error`; for one that a cancelled batch never ran, `cancelled`; None before.
+    `error` is the reason why the line couldn't be submitted. `verdict` is the attempt's verdict, `error` for
+    a line with an error, `cancelled` for a line that a cancelled batch never ran, or None before the end.
     """
 
     line: int
@@ -123,7 +123,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """How many items of a batch came to what; `malformed` are among `error`."""
+    """The number of items per result; `malformed` items are also counted in `error`."""
 
     total: int = 0
     waiting: int = 0
@@ -135,15 +135,15 @@ class Tally:
 
     @property
     def done(self) -> int:
-        """Count the items that have their verdict."""
+        """Return the number of items with a verdict."""
         return self.total - self.waiting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """An item that has no verdict yet.
+    """An item without a verdict.
 
-    `submission` is the digest of its document; a small `document` is here, a large one has to be read.
+    `submission` is the digest of its document. `document` is set if it is small; a large one must be read.
     """
 
     line: int
@@ -154,7 +154,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchPage:
-    """Batches, newest first, and where the next page begins."""
+    """A page of batches, newest first, with the cursor of the next page."""
 
     batches: tuple[Batch, ...]
     next_cursor: str | None
@@ -162,7 +162,10 @@ class BatchPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRequest:
-    """The sender's options of a batch. None keeps the earlier value, or uses the daemon's default."""
+    """The sender's options for a batch.
+
+    None keeps the earlier value, or the daemon's default for a new batch.
+    """
 
     name: str | None = None
     concurrency: int | None = None
@@ -172,7 +175,7 @@ class BatchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a batch is, at some moment."""
+    """A snapshot of a batch's progress."""
 
     batch: Batch
     tally: Tally
@@ -181,6 +184,6 @@ class Progress:
 
     @property
     def is_over(self) -> bool:
-        """Return whether nothing more will happen, unless more is sent."""
+        """Return whether the batch has ended and none of its attempts run. New lines can reopen it."""
         ended = self.batch.state in {BatchState.FINISHED, BatchState.CANCELLED}
         return ended and not self.running

@@ -1,4 +1,4 @@
-"""A bundle: the files of one attempt and run, and how its folder and files are named."""
+"""The bundle: the files of one run of an attempt, and the naming of its folder."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from assayd.model.attempt import Artifact
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
-    """The files of one attempt and run, before they are written.
+    """The files of one run of an attempt, before they are written.
 
-    `files` maps names as docs/result-contract.md gives them (relative, daemon-chosen) to content;
-    `truncated` names those that were cut. `manifest` is added to ``manifest.json``.
+    `files` maps names (relative paths that the daemon chooses, see docs/result-contract.md) to content;
+    `truncated` names the truncated files. `manifest` holds additional fields of ``manifest.json``.
     """
 
     attempt_id: str
@@ -29,30 +29,30 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A durable bundle: its location and its files."""
+    """A written bundle: its location and its files."""
 
     location: str
     artifacts: tuple[Artifact, ...]
 
 
 BLOCK_BYTES = 4096
-"""What a file takes on disk at least, and in multiples of it."""
+"""The assumed block size of the file system, in bytes."""
 
 
 def disk_bytes(artifacts: Iterable[Artifact]) -> int:
-    """Return what the files of a bundle take on disk."""
+    """Return the disk space in bytes that the files of a bundle occupy, in whole blocks."""
     return sum(-(-artifact.bytes // BLOCK_BYTES) * BLOCK_BYTES for artifact in artifacts)
 
 
 SECOND_RUN = ".run2"
-"""How the location ends of an attempt's second bundle."""
+"""The suffix of the location of an attempt's second bundle."""
 
 
 def superseded_by(location: str) -> str | None:
-    """Name the bundle that a second one has taken the place of, if there can be one."""
+    """Return the location of the bundle that this second bundle replaces; None for a first bundle."""
     return location.removesuffix(SECOND_RUN) if location.endswith(SECOND_RUN) else None
 
 
 def stamp(created_at: datetime) -> str:
-    """Write the time that names a bundle and its files."""
+    """Return the timestamp for names of bundles and their files."""
     return created_at.strftime("%Y%m%dT%H%M%S.%fZ")

@@ -1,8 +1,8 @@
-"""Marks values that are documents of the contract: one definition of fields, meanings and JSON.
+"""Marks dataclasses as documents of the wire contract: one definition of fields, meanings and JSON.
 
-Such a class has ``__pydantic_config__ = DOCUMENT``, and `about` with each field. pydantic checks and shows
-the class by these, and the model imports no pydantic for it. `documents.strict_json` writes the fields in
-their order. Values with times or durations have separate documents, with strings and milliseconds.
+Such a class has ``__pydantic_config__ = DOCUMENT`` and passes `about` to each field. pydantic validates and
+documents the class by these, so the model needn't import pydantic. `documents.strict_json` writes the fields
+in their order. A value with times or durations has a separate document, with strings and milliseconds.
 """
 
 from __future__ import annotations
@@ -14,5 +14,5 @@ DOCUMENT: Final = {"extra": "forbid", "json_schema_serialization_defaults_requir
 
 
 def about(meaning: str) -> Mapping[str, str]:
-    """Return the metadata of a field with this meaning."""
+    """Return the metadata that documents a field."""
     return {"description": meaning}

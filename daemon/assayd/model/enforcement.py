@@ -1,7 +1,9 @@
-"""Tells findings that a profile states from those that hold always, and reports the former if it says so.
+"""Turns findings of a profile's rules into warnings if the profile is in report-only mode.
 
-import os    import.not_allowed     under `enforce` an error, under `report` a warning
-def f(:      syntax.invalid         an error under each: no profile states it
+Rules that no profile defines are errors in both modes:
+
+    import os    import.not_allowed     an error under `enforce`, a warning under `report`
+    def f(:      syntax.invalid         an error under both
 """
 
 from __future__ import annotations
@@ -18,19 +20,19 @@ REPORT_ONLY = (
     'its profile only reported broken rules; submit it under a profile with `enforcement` = "enforce", '
     "or set `approve_reported` = true in the profile"
 )
-"""Why a result can't be approved or committed."""
+"""The reason why a report-only result can't be approved or committed."""
 
 
 def settle(
     findings: Iterable[Finding], rules: Sequence[Rule], policy: ExecutionPolicy
 ) -> tuple[Finding, ...]:
-    """Return findings with their profile keys, as warnings if the policy only reports them."""
+    """Return the findings with their profile keys, as warnings if the policy only reports violations."""
     keys = {rule.id: rule.profile_key for rule in rules if rule.profile_key is not None}
     return tuple(_settled(finding, keys, policy) for finding in findings)
 
 
 def would_fail(findings: Iterable[Finding]) -> bool:
-    """Return whether any finding is only reported, and would fail the submission otherwise."""
+    """Return whether any finding is reported only but would fail the submission under `enforce`."""
     return any(finding.message.endswith(REPORTED) for finding in findings)
 
 
@@ -44,6 +46,9 @@ def _settled(finding: Finding, keys: Mapping[str, str], policy: ExecutionPolicy)
 
 
 def _is_refused(finding: Finding, policy: ExecutionPolicy) -> bool:
-    """Return whether enforcement makes this an error: what a run only recorded was allowed for the report."""
+    """Return whether `enforce` would make this finding an error.
+
+    A report-only run allows and records forbidden imports, so its records count as errors too.
+    """
     recorded = finding.layer is Layer.RUNTIME and finding.severity is Severity.INFO
     return finding.is_error or (recorded and policy.imports.mode is ImportMode.ENFORCE)

@@ -1,4 +1,4 @@
-"""What a check or a run has found wrong with submitted code, and what to do about it."""
+"""Findings: faults of submitted code, found by a check or a run, with their remedies."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from assayd.model.text_limits import EDIT_CHARS, MESSAGE_CHARS, TRACEBACK_CHARS,
 
 
 class Severity(StrEnum):
-    """How much a finding weighs."""
+    """The severity of a finding."""
 
     ERROR = "error"
-    """The submission fails because of it."""
+    """The finding fails the submission."""
     WARNING = "warning"
-    """Worth telling; does not fail the submission."""
+    """The finding is worth reporting but doesn't fail the submission."""
     INFO = "info"
-    """Context only."""
+    """The finding is context only."""
 
 
 class Layer(StrEnum):
-    """Where a finding was made."""
+    """The source of a finding."""
 
     STATIC = "static"
-    """By reading the source."""
+    """Reading the source text."""
     RUNTIME = "runtime"
-    """By running it in a container."""
+    """Running the code in a container."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A rule that a validator can apply; discovery and SARIF read it."""
+    """A rule that a validator can apply. Discovery and SARIF list it."""
 
     __pydantic_config__ = DOCUMENT
 
@@ -47,13 +47,13 @@ class Rule:
 
 
 def keyed(rules: Iterable[Rule], keys: Mapping[str, str]) -> tuple[Rule, ...]:
-    """Return rules with the profile's keys that state them, by rule id."""
+    """Return the rules with the profile keys that define them. Args: keys: profile key by rule id."""
     return tuple(replace(rule, profile_key=keys.get(rule.id, rule.profile_key)) for rule in rules)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """A replacement of whole lines that is certain to be right."""
+    """A replacement of whole lines that is certain to be correct."""
 
     __pydantic_config__ = DOCUMENT
 
@@ -64,11 +64,11 @@ class Edit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing found, at one place.
+    """One fault at one place.
 
-    `subject` is the name that a rule of the profile refuses: a module, an attribute, a command, a host.
-    Lines and columns are 1-based and refer to the checked (and run) text. `file` is which of the
-    submitted files they are in; None where there is but one text.
+    `subject` is the name that a rule of the profile rejects: a module, an attribute, a command, a host. Lines
+    and columns are 1-based and refer to the checked text, which is also the text that runs. `file` is the
+    submitted file; None if the submission is a single text.
     """
 
     rule: str
@@ -95,7 +95,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixHint:
-    """What a person or a model should change, derived from one finding."""
+    """A change for a person or a model to make, derived from one finding."""
 
     __pydantic_config__ = DOCUMENT
 
@@ -110,7 +110,7 @@ class FixHint:
 
 
 def fix_hints(findings: Iterable[Finding]) -> tuple[FixHint, ...]:
-    """Derive a hint from every finding that says what to do."""
+    """Return a hint for every finding that has a suggestion."""
     return tuple(
         FixHint(
             category=f.category,
@@ -128,9 +128,9 @@ def fix_hints(findings: Iterable[Finding]) -> tuple[FixHint, ...]:
 
 
 def bounded(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Shorten long texts, and drop the edits after the first `EDIT_CHARS` characters of edits.
+    """Return the findings with long strings shortened, without edits beyond a total of `EDIT_CHARS`.
 
-    A finding quotes the submission: without a bound, a name of one megabyte takes six in the report.
+    Findings quote the submission: without this limit, a name of one megabyte takes six in the report.
     """
     kept: list[Finding] = []
     left = EDIT_CHARS
@@ -155,5 +155,5 @@ def _shortened(finding: Finding) -> Finding:
 
 
 def has_errors(findings: Sequence[Finding]) -> bool:
-    """Return whether any of the findings fails the submission."""
+    """Return whether any finding fails the submission."""
     return any(f.is_error for f in findings)

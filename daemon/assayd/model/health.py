@@ -1,4 +1,4 @@
-"""The daemon's health and identity, as `assay doctor` and the API show them."""
+"""The health and identity of the daemon for `assay doctor` and the API."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from enum import StrEnum
 
 
 class Health(StrEnum):
-    """What one check of the daemon's health came to."""
+    """The result of a health check."""
 
     OK = "ok"
-    """As it should be."""
+    """The check passed."""
     WARN = "warn"
-    """It serves, but an operator should look."""
+    """The daemon serves, but an operator should look."""
     FAIL = "fail"
-    """It does not serve, or not safely."""
+    """The daemon doesn't serve, or not safely."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthRow:
-    """One check of the daemon's health; `remedy` is what to do, empty when nothing is.
+    """One health check. `remedy` is the action to take; empty if none is needed.
 
-    `took_s` is how long it took, where that is more than a moment.
+    `took_s` is the duration of the check in seconds, if it is noticeable.
     """
 
     check: str
@@ -33,7 +33,7 @@ class HealthRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonFacts:
-    """Who a daemon is and where its state lies; `database_in_state` unless the database is elsewhere."""
+    """The daemon's identity and state folder. `database_in_state` is false if the database is elsewhere."""
 
     daemon_id: str
     version: str

@@ -1,7 +1,7 @@
-"""Host names in the one form in which they are listed and compared.
+"""The canonical form of host names, for lists and comparisons.
 
-A name is folded (lower case, ASCII form, no trailing dot) before anything looks at it. An address is never a
-name, in whatever notation: ``127.1``, ``0x7f000001`` and ``[::1]`` are not.
+Names are folded (lowercase, ASCII form, no trailing dot) before any comparison. An address in any notation,
+such as ``127.1``, ``0x7f000001`` and ``[::1]``, is never a name.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ _MOST_CHARACTERS = 253
 
 
 def fold(text: str) -> str:
-    """Return a host name in the form that is compared.
+    """Return a host name in canonical form.
 
-    Raises: ValueError, with the reason, for what isn't a host name in ASCII.
+    Raises: ValueError, with the reason, if the string isn't an ASCII host name.
     """
     if not text.isascii():
         raise ValueError(f"{text!a} isn't ASCII; write it as xn--…")
@@ -29,9 +29,9 @@ def fold(text: str) -> str:
 
 
 def fold_entry(text: str) -> str:
-    """Return an entry of an allowlist: a name, or a leading dot and a name for all names below it.
+    """Return an allowlist entry in canonical form: a name, or a dot and a name for all of its subdomains.
 
-    A name in other letters is taken in its ASCII form where the standards agree on that.
+    A non-ASCII name is converted to its ASCII form if IDNA 2003 and 2008 agree on that form.
 
     Raises: ValueError, with the reason.
     """
@@ -42,14 +42,14 @@ def fold_entry(text: str) -> str:
 
 
 def is_address(text: str) -> bool:
-    """Return whether a resolver would read an address: brackets, colons, or a number at its end."""
+    """Return whether a resolver would read the string as an address: brackets, colons, or a final number."""
     return text.startswith("[") or text.count(":") > 1 or bool(_NUMBER.fullmatch(text.rpartition(".")[2]))
 
 
 def covers(entry: str, name: str) -> bool:
-    """Return whether an entry allows a name, or all that a narrower entry allows. Both are folded.
+    """Return whether an entry allows a name, or everything that a narrower entry allows. Both are folded.
 
-    ``.example.org`` covers ``a.example.org`` and ``.a.example.org``, not ``example.org``.
+    ``.example.org`` covers ``a.example.org`` and ``.a.example.org``, but not ``example.org``.
     """
     return name == entry or (entry.startswith(".") and name.endswith(entry))
 
@@ -61,6 +61,6 @@ def _ascii(name: str) -> str:
     except UnicodeError:
         raise ValueError(f"{name!r} isn't a host name") from None
     if not agreed:
-        # "ß" is a letter of its own in today's names and was "ss" in those of 2003: two hosts.
+        # IDNA 2008 keeps "ß" as a letter, but IDNA 2003 maps it to "ss": two different hosts.
         raise ValueError(f"{name!r} is ambiguous; write it in ASCII (xn--…)")
     return plain

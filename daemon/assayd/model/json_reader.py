@@ -1,7 +1,7 @@
-"""Reads JSON strictly and within limits: the one reader for requests and for what containers write.
+"""Reads JSON strictly and within limits, both from requests and from containers.
 
-Decides form only. Refused, besides what no parser accepts: invalid UTF-8, a byte order mark, duplicate keys,
-NaN and infinities (an overflowing number included), lone surrogates, and whatever exceeds a limit.
+It checks form only. Beyond invalid JSON, it rejects invalid UTF-8, a byte order mark, duplicate keys, NaN and
+infinities (including numbers that overflow), lone surrogates, and texts that exceed a limit.
 
     b'{"a": 1, "a": 2}'   JsonError: the key 'a' is repeated
     b'[NaN]'              JsonError: NaN is not a JSON number
@@ -20,11 +20,11 @@ from typing import NoReturn
 from assayd.model.submission import JsonValue
 
 _COUNTED = re.compile(rb'"(?:[^"\\]++|\\.?)*+"?|[\[{,]', re.DOTALL)
-"""A string, also one that never ends, or a counted character. No part of the text is looked at twice."""
+"""A string, even an unterminated one, or a counted character. The pattern never backtracks."""
 _QUOTE, _COMMA = b'",'
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _SHORT_NUMBER = 100
-"""Characters: below this, a number without a large exponent is finite."""
+"""Characters below which a number without a large exponent is always finite."""
 _LARGE_EXPONENT = b"e000"
 _EXPONENTS = bytes(
     0x30 if chr(byte) in "0123456789" else 0x65 if chr(byte) in "eE" else 0x20 for byte in range(256)
@@ -34,10 +34,10 @@ _NUMBERS_AS_ZEROS = bytes(0x30 if chr(byte) in "+-.0123456789eE" else 0x20 for b
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonLimits:
-    """How much one text may hold.
+    """Limits of one JSON text.
 
-    Values are counted by the commas between them. Arrays and objects are counted apart: an empty one takes
-    three bytes in the text, and 64 or more once it is read.
+    `values` are counted by their commas. Arrays and objects are counted separately, because an empty one
+    takes three bytes of text but at least 64 in memory.
     """
 
     bytes: int | None = None
@@ -50,7 +50,10 @@ class JsonLimits:
 
 
 class JsonError(ValueError):
-    """Bytes that are not acceptable JSON; the message says why. `field` is the key at fault, if one is."""
+    """Bytes that aren't acceptable JSON.
+
+    The message names the reason; `field` is the key at fault, if any.
+    """
 
     def __init__(self, message: str, *, field: str | None = None) -> None:
         super().__init__(message)
@@ -58,11 +61,11 @@ class JsonError(ValueError):
 
 
 class JsonTooLargeError(JsonError):
-    """A text exceeds its limits. Raised before the text is parsed."""
+    """A text that exceeds the limits. Raised before the text is parsed."""
 
 
 def read_strictly(text: bytes, limits: JsonLimits) -> JsonValue:
-    """Read one JSON text. Raises: JsonError, with the position or the key at fault."""
+    """Parse one JSON text. Raises: JsonError, with the position or the key at fault."""
     refuse_large(text, limits)
     parse_int, parse_float = _number_readers(text, limits)
     try:
@@ -87,10 +90,11 @@ def read_strictly(text: bytes, limits: JsonLimits) -> JsonValue:
 
 
 def _number_readers(text: bytes, limits: JsonLimits) -> tuple[Callable[[str], int], Callable[[str], float]]:
-    """Return what reads integers and other numbers.
+    """Return the parser's functions for integers and for other numbers.
 
-    The parser calls anything but `int` and `float` from C to Python for each number, which is most of the
-    time that a text full of numbers takes: only if the text can hold one that is too long or too large.
+    With any function but `int` and `float`, the C parser calls Python for each number, which dominates the
+    time for a text full of numbers. So others are used only if the text may contain a number that is too long
+    or too large.
     """
 
     def short(number: str) -> str:
@@ -104,7 +108,7 @@ def _number_readers(text: bytes, limits: JsonLimits) -> tuple[Callable[[str], in
 
 
 def refuse_large(text: bytes, limits: JsonLimits) -> None:
-    """Count the values of a text before memory is allocated; the contents of strings don't count.
+    """Reject a text with too many values before memory is allocated; contents of strings don't count.
 
     Raises: JsonTooLargeError.
     """
@@ -113,7 +117,7 @@ def refuse_large(text: bytes, limits: JsonLimits) -> None:
     if count_containers(text) <= limits.containers and text.count(b",") < limits.values:
         return
     containers = commas = strings = 0
-    for match in _COUNTED.finditer(text):  # one by one: a call for all would keep the interpreter for seconds
+    for match in _COUNTED.finditer(text):  # In a loop, because a single call would hold the GIL for seconds.
         first = text[match.start()]
         if first == _QUOTE:
             strings += 1
@@ -130,7 +134,7 @@ def refuse_large(text: bytes, limits: JsonLimits) -> None:
 
 
 def count_containers(text: bytes) -> int:
-    """Return the maximum number of arrays and objects in a text."""
+    """Return an upper bound for the number of arrays and objects in a text."""
     return text.count(b"[") + text.count(b"{")
 
 
@@ -157,7 +161,7 @@ def _finite(text: str) -> float:
 
 
 def _check_depth(value: JsonValue, most: int) -> None:
-    """Walk without recursion: depth is known only after the text is read."""
+    """Check the nesting depth without recursion, because it is unknown until the text is parsed."""
     level = [value]
     for _ in range(most - 1):
         level = [child for each in level for child in _children(each) if isinstance(child, list | dict)]
@@ -172,7 +176,7 @@ def _needs_text_check(text: bytes, limits: JsonLimits) -> bool:
 
 def _check_texts(value: JsonValue, limits: JsonLimits) -> None:
     waiting = [value]
-    for each in waiting:  # it grows while it is walked through
+    for each in waiting:  # The list grows during the loop.
         if isinstance(each, str):
             _check_text(each, limits.string_chars)
         elif isinstance(each, dict):

@@ -1,4 +1,4 @@
-"""What a profile makes of findings about quality: errors, warnings, or nothing. Pure."""
+"""Applies a profile's severities to quality findings: error, warning, or off. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from assayd.model.policy import QUALITY_RULES, QualityPolicy, RuleLevel
 
 
 def with_levels(findings: Iterable[Finding], quality: QualityPolicy) -> tuple[Finding, ...]:
-    """Return the findings, those about quality with the severity that the profile gives them."""
+    """Return the findings, with the profile's severity for those about quality."""
     return tuple(_leveled(findings, quality))
 
 
@@ -26,5 +26,5 @@ def _leveled(findings: Iterable[Finding], quality: QualityPolicy) -> Iterator[Fi
 
 
 def is_about_quality(finding: Finding) -> bool:
-    """Return whether a finding says that a pass is worth little."""
+    """Return whether a finding says that a pass proves little."""
     return finding.rule in QUALITY_RULES and finding.severity is not Severity.INFO

@@ -10,8 +10,8 @@ from datetime import datetime
 class LibraryEntry:
     """A validated submission that a user approved under a name. Versions count from 1, per user and name.
 
-    `chain` names the attempts that led to it, oldest first; `document` is the accepted submission,
-    or an empty object if it wasn't requested.
+    `chain` lists the attempts that led to it, oldest first. `document` is the accepted submission, or an
+    empty object if it wasn't requested.
     """
 
     uid: int

@@ -1,7 +1,7 @@
 """Merges static stage reports and the judgement of a run into one report, and decides the verdict. Pure.
 
-Nothing else decides or changes a verdict. Fails closed: a run that did not complete fails the attempt even
-when its validator found nothing.
+No other module decides or changes a verdict. The merge fails closed: an incomplete run fails the attempt even
+if its validator found nothing.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _VERDICTS: Mapping[Cause, Verdict] = {
 MAX_FINDINGS = 500
 
 CANCELLED = "cancelled"
-"""Code of the failure of an attempt that was cancelled before it ran."""
+"""Failure code of an attempt that was cancelled before it ran."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """A run with the judgement of it."""
+    """A run and its judgement."""
 
     result: RunResult
     judgement: Judgement
@@ -48,7 +48,7 @@ def merge_stages(
     *,
     most_findings: int = MAX_FINDINGS,
 ) -> tuple[StageReport, ...]:
-    """Return all stages in order, with the findings of the run added where they belong."""
+    """Return all stages in order, with the findings of the run added to their stages."""
     if ran is None:
         skipped = (StageReport(name=n, status=StageStatus.SKIPPED) for n in runtime_names)
         return _capped((*static, *skipped), most_findings)
@@ -68,7 +68,7 @@ def merge_stages(
 def merge_report(
     blank: Report, stages: tuple[StageReport, ...], ran: Ran | None, failure: Failure | None = None
 ) -> Report:
-    """Fill a blank report (identity, digests, limits) with stages, cases and the verdict."""
+    """Return a blank report (identity, digests, limits) completed with stages, cases and the verdict."""
     verdict = decide_verdict(stages, ran, failure)
     failed = next((s.name for s in stages if s.status is StageStatus.FAILED), None)
     return replace(
@@ -83,7 +83,7 @@ def merge_report(
 
 
 def decide_verdict(stages: Sequence[StageReport], ran: Ran | None, failure: Failure | None = None) -> Verdict:
-    """Return the verdict: an internal error or a cancellation first, then any error."""
+    """Return the verdict. An internal error or a cancellation takes precedence over findings."""
     if failure is not None:
         return Verdict.CANCELLED if failure.code == CANCELLED else Verdict.ERROR
     if ran is not None and ran.result.outcome.cause in _VERDICTS:
@@ -93,12 +93,12 @@ def decide_verdict(stages: Sequence[StageReport], ran: Ran | None, failure: Fail
 
 
 def failed_by(failure: Failure, attempt: Attempt) -> Attempt:
-    """Return the attempt with the verdict that an internal error leaves it, whatever it had before."""
+    """Return the attempt with the internal error and the verdict for it, replacing any earlier verdict."""
     return replace(attempt, verdict=decide_verdict((), None, failure), error=failure)
 
 
 def static_results(static: Sequence[StageReport]) -> tuple[StaticResult, ...]:
-    """Return a row per static stage that ran."""
+    """Return one result per static stage that ran."""
     return tuple(
         StaticResult(
             check=stage.name,
@@ -111,7 +111,7 @@ def static_results(static: Sequence[StageReport]) -> tuple[StaticResult, ...]:
 
 
 def _general_findings(ran: Ran) -> list[Finding]:
-    """Return the findings common to all kinds: an unexplained bad end, and limits reached despite a pass."""
+    """Return the findings common to all kinds: an unexplained bad end, or a limit reached despite a pass."""
     outcome = ran.result.outcome
     explained = any(has_errors(findings) for findings in ran.judgement.stage_findings.values())
     findings: list[Finding] = []
@@ -145,7 +145,7 @@ def _with_findings(stage: StageReport, added: Sequence[Finding]) -> StageReport:
 
 
 def _capped(stages: Sequence[StageReport], left: int) -> tuple[StageReport, ...]:
-    """Keep the first findings of all, and the first edits of each stage; the statuses stand."""
+    """Keep the first `left` findings overall, and bounded edits per stage; statuses don't change."""
     kept = []
     for stage in stages:
         if stage.findings:

@@ -1,6 +1,6 @@
-"""ExecutionPolicy: what submitted code may do, and how much of the machine it may use.
+"""ExecutionPolicy: the permissions and resource limits of submitted code.
 
-Holds effective values only: files, `extends`, merging and clamping are done in `policies`.
+It holds effective values only. The package `policies` reads files, resolves `extends`, merges and clamps.
 Source: docs/operating/profile-keys.md.
 """
 
@@ -20,65 +20,65 @@ from assayd.model.hosts import covers
 _DEVIOUS = re.compile(
     r"//|\\|/\.+(?:[/;%]|$)|%(?:[01][0-9a-f]|2[ef5]|3b|5c|7f)|%(?![0-9a-f]{2})|[^!-~]", re.IGNORECASE
 )
-"""What servers fold in their own ways, so that the path that was compared is not the one that is served.
+r"""Parts of a path that servers normalize differently, so the checked path can differ from the served path.
 
-Dots before a parameter, an escape or the end of a segment; escapes of control characters and of ``./%;\\``;
-escapes that are none.
+These are: dots before a parameter, an escape or the end of a segment; escapes of control characters and of
+``./%;\``; malformed escapes.
 """
 
 
 class NetworkMode(StrEnum):
-    """What the code may reach; the container itself never has a network device."""
+    """The egress of submitted code. The container itself never has a network device."""
 
     BLOCKED = "blocked"
-    """Nothing."""
+    """No host can be reached."""
     ALLOWLIST = "allowlist"
-    """The listed hosts, through a relay. An empty list denies all."""
+    """The listed hosts can be reached through the relay. An empty list denies all."""
 
 
 class Enforcement(StrEnum):
-    """What happens to code that breaks a rule which the profile states."""
+    """The treatment of code that violates a rule of the profile."""
 
     ENFORCE = "enforce"
-    """It fails."""
+    """The code fails."""
     REPORT = "report"
-    """A warning says that it would fail; the container's limits hold as always."""
+    """A warning says that the code would fail. The limits of the container still apply."""
 
 
 class ImportMode(StrEnum):
-    """What happens at an import that the policy does not allow."""
+    """The treatment of an import that the policy doesn't allow."""
 
     ENFORCE = "enforce"
-    """It fails, statically and at run time."""
+    """The import fails, statically and at run time."""
     OBSERVE = "observe"
-    """It is recorded only."""
+    """The import is only recorded."""
 
 
 class SubmoduleRule(StrEnum):
-    """Whether allowing `a` allows `a.b`."""
+    """Whether allowing `a` also allows `a.b`."""
 
     INHERIT = "inherit"
-    """Yes: an allowed package brings its submodules."""
+    """Yes: a package includes its submodules."""
     EXACT = "exact"
-    """No: each dotted name is listed by itself."""
+    """No: each dotted name must be listed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRule:
-    """What may be asked of a host over plain HTTP; an empty set means all.
+    """The requests that a host accepts over plain HTTP. An empty set allows all.
 
-    A path that ends in a slash stands for all below it, any other for itself.
+    A path with a final slash covers everything below it; any other path covers only itself.
     """
 
     methods: frozenset[str] = frozenset()
     paths: frozenset[str] = frozenset()
 
     def allows_method(self, method: str) -> bool:
-        """Return whether a method may be used."""
+        """Return whether a method is allowed."""
         return not self.methods or method in self.methods
 
     def allows_path(self, path: str) -> bool:
-        """Return whether a path, without its query, may be asked for."""
+        """Return whether a path, without its query, is allowed."""
         if not self.paths:
             return True
         below = any(entry.endswith("/") and path.startswith(entry) for entry in self.paths)
@@ -86,12 +86,12 @@ class HttpRule:
 
 
 def is_plain(path: str) -> bool:
-    """Return whether all servers read a path alike: nothing to resolve, to decode twice or to fold."""
+    """Return whether all servers interpret a path alike: nothing to resolve, to decode twice or to fold."""
     if _DEVIOUS.search(path):
         return False
     try:
         decoded = unquote_to_bytes(path).decode()
-    except UnicodeDecodeError:  # among these are dots and slashes in more bytes than they need
+    except UnicodeDecodeError:  # Overlong UTF-8 encodings of dots and slashes are invalid and end here.
         return False
     folded = unicodedata.normalize("NFKC", decoded)
     return all(folded.count(mark) == decoded.count(mark) for mark in "./\\%;")
@@ -99,11 +99,11 @@ def is_plain(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkPolicy:
-    """Which hosts may be reached, and how.
+    """The hosts that code can reach, and how.
 
-    An entry of `hosts` is a folded name, or a leading dot and a name for all names below it. An entry with a
-    rule in `http` is reached over plain HTTP only, since nobody sees methods and paths inside TLS. What any
-    entry allows is allowed. `connect_timeout_s` bounds one connection attempt, from the name's look-up on.
+    An entry of `hosts` is a folded name, or a dot and a name for all of its subdomains. An entry with a rule
+    in `http` can be reached over plain HTTP only, because TLS hides methods and paths. A request is allowed
+    if any entry allows it. `connect_timeout_s` limits one connection attempt, including name resolution.
     """
 
     mode: NetworkMode = NetworkMode.BLOCKED
@@ -113,18 +113,20 @@ class NetworkPolicy:
     http: Mapping[str, HttpRule] = field(default_factory=dict)
 
     def rules(self, name: str) -> Iterator[HttpRule | None]:
-        """Return, for each entry that covers a folded name or entry, its rule; None for one without."""
+        """Yield the rule of each entry that covers a folded name or entry.
+
+        The rule is None for an entry without rules.
+        """
         return (self.http.get(entry) for entry in sorted(self.hosts) if covers(entry, name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportPolicy:
-    """Which modules guest code may import, and which names it may use of them.
+    """The modules that guest code can import, and the names in them that it can use.
 
-    `allowed` is the flat result of categories, custom imports and the keys of `names`. `names` restricts
-    a module to the listed attributes; a module that is not a key there is not restricted. `denied` holds
-    modules, attributes (``os.system``) and builtins (``eval``); it wins over all that is allowed, as long
-    as `enforce_forbidden` is on.
+    `allowed` combines categories, custom imports and the keys of `names`. `names` restricts a module to the
+    listed attributes; modules that aren't its keys are unrestricted. `denied` holds modules, attributes
+    (``os.system``) and builtins (``eval``), and overrides `allowed` while `enforce_forbidden` is on.
     """
 
     mode: ImportMode = ImportMode.ENFORCE
@@ -136,7 +138,7 @@ class ImportPolicy:
     enforce_forbidden: bool = True
 
     def allows(self, module: str) -> bool:
-        """Return whether an import of the dotted name `module` is allowed, whatever the mode."""
+        """Return whether the dotted name `module` may be imported, regardless of the mode."""
         if self.enforce_forbidden and any(_covers(d, module) for d in self.denied):
             return False
         if self.submodules is SubmoduleRule.EXACT:
@@ -146,11 +148,13 @@ class ImportPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterContract:
-    """What an adapter module has to be; asked by the kind `module` alone. Source: docs/kinds/module.md.
+    """The requirements for an adapter module, used by the kind `module` only.
 
-    A class that one of `decorators` registers has all `methods` itself. `forbidden` are names that no file of
-    the module may use: modules, their attributes (``os.write``) and builtins. `modules` are the names under
-    which the container offers the decorators and `base_classes`.
+    Source: docs/kinds/module.md.
+
+    A class registered by one of `decorators` must define all `methods` itself. `forbidden` are names that no
+    file of the module may use: modules, their attributes (``os.write``) and builtins. `modules` are the names
+    under which the container provides the decorators and `base_classes`.
     """
 
     decorators: tuple[str, ...] = ("register_adapter",)
@@ -161,25 +165,27 @@ class AdapterContract:
 
 
 class IgnoredErrors(StrEnum):
-    """What a profile makes of an error that a command printed while its step went on and passed."""
+    """The severity of an error that a command printed although its step continued and passed."""
 
     OFF = "off"
-    """Nothing is reported."""
+    """The error isn't reported."""
     WARNING = "warning"
-    """It is a warning."""
+    """The error is a warning."""
     UNCAUGHT = "uncaught"
-    """It is an error if ``set -e`` with ``pipefail`` would have ended the step, otherwise a warning."""
+    """An error if ``set -e`` with ``pipefail`` would have ended the step, otherwise a warning."""
     ERROR = "error"
-    """It is an error."""
+    """The error fails the submission."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandPolicy:
-    """What a shell script may run. Nothing is allowed that is not listed; `blocked` wins over all lists.
+    """The commands that a shell script can run.
 
-    `options` names, per command, long options (``--output``) and short ones (``-o``) that are refused.
-    `protected` names variables that no script may set; a ``*`` at the end stands for any rest.
-    `ignored_errors` is None if no profile sets it, which means a warning.
+    Only listed commands are allowed; `blocked` overrides all lists.
+
+    `options` lists the rejected long options (``--output``) and short options (``-o``) per command.
+    `protected` names variables that no script may set; a final ``*`` matches any suffix. `ignored_errors` is
+    None if no profile sets it, which means a warning.
     """
 
     allowed: frozenset[str] = frozenset()
@@ -190,7 +196,7 @@ class CommandPolicy:
     ignored_errors: IgnoredErrors | None = None
 
     def protects(self, variable: str) -> bool:
-        """Return whether a script is forbidden to set a variable."""
+        """Return whether scripts are forbidden to set a variable."""
         return any(
             variable.startswith(name[:-1]) if name.endswith("*") else variable == name
             for name in self.protected
@@ -199,7 +205,7 @@ class CommandPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourcePolicy:
-    """How much an attempt may use. Memory is what the code gets, on top of the image's baseline."""
+    """The resources of an attempt. Memory is what the code gets in addition to the image's baseline."""
 
     timeout_s: float = 30.0
     unit_timeout_s: float = 30.0
@@ -208,14 +214,14 @@ class ResourcePolicy:
 
 
 class RuleLevel(StrEnum):
-    """What a profile makes of a rule."""
+    """The severity that a profile assigns to a rule."""
 
     OFF = "off"
-    """Nothing is said."""
+    """The rule isn't reported."""
     WARNING = "warning"
-    """It is said, and does no harm."""
+    """The rule produces a warning."""
     ERROR = "error"
-    """It is refused."""
+    """The rule fails the submission."""
 
 
 SQL_RULES = frozenset(
@@ -225,15 +231,15 @@ SQL_RULES = frozenset(
         "sql.update_without_where", "sql.virtual_table", "sql.where_constant",
     }
 )  # fmt: skip
-"""The SQL rules that a profile may set; none of those on what reaches outside the database."""
+"""The SQL rules that a profile can set. Rules about access outside the database aren't among them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlPolicy:
-    """Limits of a step's SQL, and of the selected rows to keep.
+    """The limits of a step's SQL and of the stored rows.
 
-    Rows beyond `max_rows` are counted and not kept; a cell is cut at `max_cell_chars`. `rules` has what a
-    profile makes of the rules that it may set, sorted by name; another rule is what it is.
+    Rows beyond `max_rows` are counted but not stored; longer cells are truncated to `max_cell_chars`. `rules`
+    are the severities that the profile sets, sorted by rule; other rules keep their default.
     """
 
     max_bytes: int = 256 * 2**10
@@ -243,11 +249,11 @@ class SqlPolicy:
     rules: tuple[tuple[str, RuleLevel], ...] = ()
 
     def level(self, rule: str) -> RuleLevel | None:
-        """Return what the profile makes of a rule; None where it says nothing."""
+        """Return the severity that the profile sets for a rule, or None."""
         return next((level for name, level in self.rules if name == rule), None)
 
     def admits(self, rule: str) -> bool:
-        """Return whether what a rule speaks of may be done."""
+        """Return whether the profile permits what a rule forbids."""
         return self.level(rule) in {RuleLevel.WARNING, RuleLevel.OFF}
 
 
@@ -261,19 +267,20 @@ QUALITY_RULES = frozenset(
         "quality.unused_result", "quality.varying",
     }
 )  # fmt: skip
-"""The rules on passes that are worth nothing, which a profile may set. Source: docs/quality.md."""
+"""The rules about passes without value, which a profile can set. Source: docs/quality.md."""
 
 
 MOST_MUTANTS = 50
-"""Changes to an adapter that a profile may ask for."""
+"""The maximum number of mutants that a profile can request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityPolicy:
     """The severity of passes without value, and the effort to find them.
 
-    `severity` is for all quality rules, `rules` for single ones. With `generalization`, extractors also get
-    paths that are like the samples. `mutants` is how many changes to an adapter are tried against its tests.
+    `severity` applies to all quality rules, `rules` to individual ones. With `generalization`, extractors
+    also get paths similar to the samples. `mutants` is the number of changes to an adapter that its tests
+    should detect.
     """
 
     severity: RuleLevel = RuleLevel.WARNING
@@ -282,31 +289,31 @@ class QualityPolicy:
     mutants: int = 0
 
     def level(self, rule: str) -> RuleLevel:
-        """Return what the profile makes of a quality rule."""
+        """Return the severity of a quality rule."""
         return next((level for name, level in self.rules if name == rule), self.severity)
 
     @property
     def is_off(self) -> bool:
-        """Return whether no quality rule says anything."""
+        """Return whether all quality rules are off."""
         levels = {self.severity, *(level for _, level in self.rules)}
         return levels == {RuleLevel.OFF}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """The least and the most that a limit may be, both included."""
+    """The inclusive range of a limit."""
 
     least: float
     most: float
 
     def clamp(self, value: float) -> float:
-        """Return the value, or the end of the range that it is beyond."""
+        """Return the value, limited to the range."""
         return min(max(value, self.least), self.most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """The bounds of each limit of a profile; values beyond are clamped."""
+    """The range of each limit of a profile; values outside it are clamped."""
 
     timeout_s: Range = Range(least=1, most=60)
     unit_timeout_s: Range = Range(least=1, most=60)
@@ -315,12 +322,12 @@ class Bounds:
 
 
 DEFAULT_BOUNDS = Bounds()
-"""What a profile is held to when neither it nor the operator says otherwise."""
+"""The bounds that apply if neither the profile nor the operator sets others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clamp:
-    """A value that a profile asked for and did not get."""
+    """A value of a profile that was clamped."""
 
     __pydantic_config__ = DOCUMENT
 
@@ -333,10 +340,9 @@ class Clamp:
 class ExecutionPolicy:
     """A profile with its effective values.
 
-    `image` is the image that runs happen in, without prefix (``science``); None for that of the kind. `exec`
-    lets code run what it has written.
-    `digest` is the SHA-256 of the canonical effective values. Results under `enforcement = "report"` can be
-    approved only with `approve_reported`.
+    `image` is the image name without its prefix (``science``); None means the image of the kind. `exec` lets
+    code execute files that it wrote. `digest` is the SHA-256 of the canonical effective values. Results under
+    `enforcement = "report"` can be approved only with `approve_reported`.
     """
 
     name: str
@@ -357,16 +363,19 @@ class ExecutionPolicy:
 
     @property
     def reports_only(self) -> bool:
-        """Return whether broken rules of the profile are only reported."""
+        """Return whether violations of the profile's rules are only reported."""
         return self.enforcement is Enforcement.REPORT
 
     @property
     def approvable(self) -> bool:
-        """Return whether a validated result may be approved or committed."""
+        """Return whether a validated result can be approved or committed."""
         return self.approve_reported or not self.reports_only
 
     def at_run_time(self) -> ExecutionPolicy:
-        """Return what a run is planned by: under report-only, imports are observed and SQL rules warn."""
+        """Return the policy for planning a run.
+
+        In report-only mode, imports are observed, and SQL rules warn.
+        """
         if not self.reports_only:
             return self
         rules = tuple((rule, RuleLevel.WARNING) for rule in sorted(SQL_RULES))

@@ -1,4 +1,4 @@
-"""Values for asking a model to write or repair a submission, and for its answer."""
+"""Values of a prompt for a model that writes or repairs a submission, and of the model's answer."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ Document = Mapping[str, object]
 
 
 class Worth(StrEnum):
-    """How far another try is likely to help, by the stage that failed."""
+    """The benefit of another try, estimated from the failed stage."""
 
     HIGH = "high"
-    """A small and well-described fault: ask for the smallest change."""
+    """A small, well-described fault: request the smallest change."""
     MEDIUM = "medium"
-    """A wrong result or a limit: the approach itself may be wrong."""
+    """A wrong result or an exceeded limit: the approach itself may be wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """The text of a submission to replace as a whole, e.g. one step of a pipeline.
+    """The part of a submission to replace as a whole, e.g. one step of a pipeline.
 
-    Without a name, no text can be fixed. `beginning` is a pattern for the start of a program in that
-    language, if no parser for it exists here.
+    Without a name, no part can be fixed. `beginning` is a pattern for the first line of a program in that
+    language, for languages without a parser here.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditedPassage:
-    """Another text of a submission, with replacements in it that are certain to be right."""
+    """Another part of a submission, with edits that are certain to be correct."""
 
     passage: Passage
     edits: tuple[Edit, ...]
@@ -44,7 +44,7 @@ class EditedPassage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surrounding:
-    """Something that a fix has to fit into: tables with their columns, files with their first lines, ..."""
+    """Context that a fix must fit: tables with their columns, files with their first lines, and so on."""
 
     title: str
     text: str
@@ -52,12 +52,12 @@ class Surrounding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairContext:
-    """The request for a fix.
+    """A request for a fix.
 
-    `failure` words what failed, findings included. `instructions` are ours, all else may hold guest text.
-    `edits` are replacements in the passage that are certain to be right, `others` the same of other passages.
-    `title` names the passage for a reader; default: its name. `other_forms` are our words on further forms
-    of an answer, and when to use them.
+    `failure` describes the failure, including its findings. `instructions` are the daemon's text; every other
+    field may contain guest text. `edits` are certain replacements in the passage, `others` the same for other
+    passages. `title` names the passage for readers (default: its name). `other_forms` are the daemon's
+    description of alternative answer formats and when to use them.
     """
 
     passage: Passage
@@ -73,7 +73,7 @@ class RepairContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenField:
-    """A field that code extracts from a text. A computed field is more than a part of the text."""
+    """A field that code extracts from a string. A computed field is more than a substring."""
 
     name: str
     computed: bool
@@ -81,7 +81,7 @@ class TakenField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """Texts that a submission is tried on, and the fields that it takes out of each."""
+    """The strings that a submission is tried on, and the fields that it extracts from each."""
 
     texts: tuple[str, ...]
     fields: tuple[TakenField, ...]
@@ -89,7 +89,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """What a model proposes: one text, whole files by name, or all steps."""
+    """A model's proposal: one text, whole files by name, or all steps."""
 
     code: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class Proposal:
 
     @property
     def form(self) -> str:
-        """Name which of the three it is."""
+        """Return the form of the proposal: "steps", "files" or "code"."""
         if self.steps:
             return "steps"
         return "files" if self.files else "code"
@@ -105,7 +105,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """Another request, its context as a `generation_context` document, and an answer that is validated."""
+    """Another request, with its context as a `generation_context` document and a validated answer."""
 
     request: str
     context: Document
@@ -126,9 +126,9 @@ class Topic:
 class Briefing:
     """The parts of a prompt that a kind supplies.
 
-    `task` is the contract of the kind, `rules` state what the effective policy allows and how the answer is
-    judged; `task`, `rules`, `topics` and `example` are our own words. `form` shows the JSON form of the
-    answer.
+    `task` is the contract of the kind. `rules` describe what the effective policy allows and how the answer
+    is judged. `task`, `rules`, `topics` and `example` contain no guest text. `form` shows the JSON format of
+    the answer.
     """
 
     task: str

@@ -1,4 +1,4 @@
-"""Recorded attempts, queries for them, and results of queries."""
+"""Records of attempts, and the queries for them with their results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from assayd.model.report import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run of an attempt in one container, journalled before anything submitted is sent to it."""
+    """One run of an attempt in one container, recorded before any submitted code reaches it."""
 
     attempt_id: str
     kind: str
@@ -25,7 +25,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened to an attempt. `seq` counts per attempt, from 1, across its runs."""
+    """A change of an attempt. `seq` counts from 1 per attempt, across its runs."""
 
     attempt_id: str
     run_number: int
@@ -37,7 +37,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """Which attempts a listing wants; None = any. `uid` limits it to a peer's own."""
+    """The filters of an attempt listing; None matches any value. `uid` limits it to one user's attempts."""
 
     id_prefix: str | None = None
     state: State | None = None
@@ -55,7 +55,7 @@ class Query:
     limit: int = 50
 
     def matches(self, attempt: Attempt) -> bool:
-        """Return whether an attempt is wanted, wherever the page begins."""
+        """Return whether an attempt matches the filters, regardless of the page."""
         wanted = {
             "state": self.state,
             "verdict": self.verdict,
@@ -77,7 +77,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Attempts, newest first, and where the next page begins."""
+    """A page of attempts, newest first, with the cursor of the next page."""
 
     attempts: tuple[Attempt, ...]
     next_cursor: str | None
@@ -85,7 +85,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeCount:
-    """How many attempts of a kind that were created in a span of time came to a verdict and a cause."""
+    """The number of attempts by kind, time bucket, verdict and cause."""
 
     at: datetime
     kind: str
@@ -96,7 +96,7 @@ class TimeCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slowest:
-    """An attempt that took long, from its start to its verdict."""
+    """A slow attempt, measured from its start to its verdict."""
 
     attempt_id: str
     kind: str
@@ -106,7 +106,7 @@ class Slowest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What finished attempts came to. `rules` are those of the most attempts, with how many each has."""
+    """Counts of finished attempts. `rules` are the most frequent rules with their numbers of attempts."""
 
     counts: tuple[TimeCount, ...]
     rules: tuple[tuple[str, int], ...]
@@ -115,7 +115,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """What an accept came to. `existing` is True when the same request was accepted before."""
+    """The result of an acceptance. `existing` is true if an equal request was accepted before."""
 
     attempt: Attempt
     existing: bool
@@ -123,7 +123,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """The removed objects, or those to remove: finished attempts, unnamed bundles, their disk space."""
+    """The objects that garbage collection removed or would remove, and their disk space."""
 
     attempts: int = 0
     bundles: int = 0

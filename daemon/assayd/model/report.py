@@ -1,4 +1,4 @@
-"""The report: static and runtime results of one attempt, merged."""
+"""The report: the merged static and run-time results of one attempt."""
 
 from __future__ import annotations
 
@@ -15,49 +15,49 @@ from assayd.model.submission import JsonValue
 
 
 class Verdict(StrEnum):
-    """What an attempt came to."""
+    """The result of an attempt."""
 
     VALIDATED = "validated"
-    """Every stage that counts has passed."""
+    """All required stages passed."""
     FAILED = "failed"
     """The submitted code is at fault."""
     ERROR = "error"
-    """We are at fault: nothing is known of the code."""
+    """The daemon is at fault; nothing is known about the code."""
     CANCELLED = "cancelled"
-    """A user stopped it."""
+    """A user cancelled the attempt."""
 
 
 class StageStatus(StrEnum):
-    """How a stage ended."""
+    """The result of a stage."""
 
     PASSED = "passed"
-    """Nothing found."""
+    """The stage found nothing."""
     FAILED = "failed"
-    """At least one error."""
+    """The stage found at least one error."""
     WARNED = "warned"
-    """Warnings only."""
+    """The stage found only warnings."""
     SKIPPED = "skipped"
-    """Not run, because an earlier stage failed."""
+    """The stage didn't run because an earlier stage failed."""
     ERROR = "error"
-    """An internal error."""
+    """An internal error stopped the stage."""
 
 
 class CaseStatus(StrEnum):
-    """How one case (path, step, test, node) ended."""
+    """The result of one case (path, step, test, node)."""
 
     PASSED = "passed"
-    """As it should."""
+    """The result was as expected."""
     FAILED = "failed"
-    """The code did something wrong, an exception included."""
+    """The code did something wrong, e.g. raised an exception."""
     ERROR = "error"
-    """It could not be brought to an end: killed, timed out, no result."""
+    """The case didn't finish: killed, timed out, or without a result."""
     SKIPPED = "skipped"
-    """Never started."""
+    """The case never started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticResult:
-    """One static check that ran."""
+    """The result of one static check."""
 
     __pydantic_config__ = DOCUMENT
 
@@ -78,7 +78,7 @@ class StageReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One thing that was run: a sample path, a step, a test, a node; `expected` is what it should give."""
+    """One executed item: a sample path, a step, a test or a node. `expected` is the expected result."""
 
     name: str
     status: CaseStatus
@@ -98,11 +98,11 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What a validator makes of a run: findings and cases.
+    """A validator's judgement of a run: findings and cases.
 
-    `stage_findings` are keyed by the runtime stages that the validator names (``sandbox``,
-    ``quality``, …), in order. A stage that is missing there was not reached. `score` is the share of hidden
-    tests that passed, for a kind that has some; `facts` are what the report's feedback has of a run.
+    `stage_findings` has the run-time stages of the validator (``sandbox``, ``quality``, …) as keys, in order.
+    A missing stage wasn't reached. `score` is the fraction of hidden tests that passed, for kinds with hidden
+    tests. `facts` are the facts of the run for the report's feedback.
     """
 
     stage_findings: Mapping[str, tuple[Finding, ...]]
@@ -121,7 +121,7 @@ class Rating:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The one report of an attempt; the wire form is in `wire`."""
+    """The report of an attempt; `wire` defines its JSON form."""
 
     attempt_id: str
     kind: str
@@ -151,10 +151,10 @@ class Report:
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """Name the rules of all errors, each once."""
+        """Return the distinct rules of all errors."""
         return tuple(dict.fromkeys(f.rule for f in self.findings if f.is_error))
 
     @property
     def fix_hints(self) -> tuple[FixHint, ...]:
-        """Return a hint for every finding that says what to do."""
+        """Return a hint for every finding that has a suggestion."""
         return fix_hints(self.findings)

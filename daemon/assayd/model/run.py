@@ -1,8 +1,8 @@
-"""The input of a container, and its result.
+"""The input and the result of a container.
 
-RunSpec and Unit are what a validator plans; UnitResult and RunResult are the raw record that it judges.
-Everything in a result that the guest wrote is hostile bytes; everything else was measured by the
-runner, the daemon, the engine or the kernel.
+A validator plans a RunSpec with its Units. UnitResult and RunResult are the raw record that it judges. In a
+result, everything that the guest wrote is hostile bytes; the runner, the daemon, the engine or the kernel
+measured everything else.
 """
 
 from __future__ import annotations
@@ -17,82 +17,82 @@ from assayd.model.policy import ImportPolicy, NetworkPolicy
 
 
 class Program(StrEnum):
-    """The closed set of unit programs that the guest runner knows."""
+    """The unit programs of the guest runner. No others exist."""
 
     CALL = "call"
-    """Compile a source text, call one of its functions with given arguments, return its value."""
+    """Compile a source text, call one of its functions with the given arguments, return its value."""
     PYTHON = "python"
     """Run a source text in a namespace, return the named values."""
     EXEC = "exec"
-    """Run an argv or a script file."""
+    """Run a command line (argv) or a script file."""
     SQL = "sql"
-    """Run statements against a database that the runner holds."""
+    """Run SQL statements on a database that the runner holds."""
     PYTEST = "pytest"
-    """Collect and run test files, one result per test."""
+    """Collect and run test files with pytest; one result per test."""
     TESTS = "tests"
-    """Run one hidden test against a solution in another process."""
+    """Run one hidden test against a solution in a separate process."""
 
 
 class Cause(StrEnum):
-    """How a run ended; exactly one, decided from evidence in `sandbox.outcome`."""
+    """The cause of a run's end: exactly one, decided from evidence in `sandbox.outcome`."""
 
     COMPLETED = "completed"
-    """Every unit ended by itself with exit code 0 and a complete result."""
+    """Every unit exited with code 0 and a complete result."""
     EXITED_NONZERO = "exited_nonzero"
-    """A unit ended by itself with another exit code; an exception in Python is 1."""
+    """A unit exited with another code; an uncaught Python exception is 1."""
     TIMEOUT = "timeout"
-    """A unit or the attempt met its deadline."""
+    """A unit or the attempt reached its deadline."""
     OUT_OF_MEMORY = "out_of_memory"
-    """The kernel killed for memory."""
+    """The kernel killed a process to free memory."""
     PROCESS_LIMIT = "process_limit"
-    """A fork or thread was refused at the process limit, and the unit failed."""
+    """The kernel rejected a new process or thread at the process limit, and the unit failed."""
     OUTPUT_LIMIT = "output_limit"
-    """More output or result bytes than the cap."""
+    """The output or result bytes exceeded the limit."""
     DISK_LIMIT = "disk_limit"
-    """The work directory was full, in bytes or in files, and the unit failed."""
+    """The work directory reached its limit of bytes or files, and the unit failed."""
     SIGNALLED = "signalled"
     """A signal that the daemon didn't send ended a unit."""
     POLICY_VIOLATION = "policy_violation"
-    """The runtime policy refused something in enforce mode."""
+    """The run-time policy blocked an operation in enforce mode."""
     LEFT_PROCESSES = "left_processes"
-    """A unit ended and left processes behind."""
+    """A unit ended but left processes behind."""
     PROTOCOL_VIOLATION = "protocol_violation"
-    """No result, more than one, or bytes that are not one."""
+    """The result was missing, repeated, or malformed."""
     CANCELLED = "cancelled"
     """A user cancelled the attempt."""
     INFRASTRUCTURE = "infrastructure"
-    """An internal error: of the engine, the image, the daemon."""
+    """An internal error of the engine, the image or the daemon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The cause of one end, with the evidence that decided it."""
+    """The cause of an end, with the evidence for it."""
 
     cause: Cause
     evidence: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def completed(self) -> bool:
-        """Return whether this is the one good end."""
+        """Return whether the cause is COMPLETED, the only good one."""
         return self.cause is Cause.COMPLETED
 
 
 TEMPORARY = ("tmp",)
-"""The folder that /tmp leads to, in the work directory of kinds whose code may write files."""
+"""The folder behind /tmp in the work directory, for kinds whose code may write files."""
 DATABASE_OUTPUT = "database.sqlite"
-"""What the database of `sql` units is called among the declared outputs."""
+"""The name of the database of `sql` units among the declared outputs."""
 
 UNCLASSIFIED = Outcome(cause=Cause.INFRASTRUCTURE, evidence={"unclassified": True})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a container and its units get. Bytes and seconds.
+    """The limits of a container and its units, in bytes and seconds.
 
-    `memory_bytes` and `max_processes` are the policy's; the sandbox adds what image and runner need. `work_*`
-    bound the only writable tmpfs; `work_exec`: its files can be executed. The `*_kept_bytes` are per stream:
-    half from the head, half from the tail; `output_read_bytes` is where a unit is stopped. `findings` and
-    `retry_context_bytes` bound the report.
+    `memory_bytes` and `max_processes` are the policy's values; the sandbox adds the needs of image and
+    runner. `work_*` limit the only writable tmpfs; with `work_exec`, its files can be executed. The
+    `*_kept_bytes` are per stream: half from the start, half from the end. A unit is stopped once it has
+    written `output_read_bytes`. `findings` and `retry_context_bytes` limit the report.
     """
 
     timeout_s: float
@@ -118,15 +118,14 @@ class Limits:
 class Unit:
     """One child process: a unit program with its arguments.
 
-    `arguments` is JSON; its shape belongs to the program and is written down in `guest/programs`.
-    `deadline_s` is counted by the runner from when the child is told what to run: in processor time, and in
-    time that passes less what its tasks waited for a processor (docs/result-contract.md).
-    Where `status_decides`, the wait status is the unit's result, and a record of it only tells more: so it
-    is for every `exec`, and for scripts.
-    `without_check`, for the last unit of a spec: arguments for a second try that decides, when the first did
-    not complete; the first does more than is judged.
-    `files` are staged just before it starts, whatever earlier units have put there. What it writes is
-    staged as files ``<log>.out`` and ``<log>.err`` for the units after it, when `log` names a path.
+    `arguments` is JSON whose shape depends on the program, see `guest/programs`. `deadline_s` counts from the
+    moment at which the child receives its program. The runner applies it to processor time, and to elapsed
+    time minus the time in which tasks waited for a processor (docs/result-contract.md). If `status_decides`,
+    the wait status is the unit's result, and a result record only adds details. This holds for every `exec`
+    and for scripts. `without_check` is for the last unit of a spec: arguments of a second, decisive try if
+    the first didn't complete, because the first try does more than the judgement needs. `files` are staged
+    immediately before the start and replace files of earlier units. If `log` is a path, the unit's output is
+    staged as ``<log>.out`` and ``<log>.err`` for later units.
     """
 
     name: str
@@ -143,9 +142,9 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paired:
-    """What the two processes of each `tests` unit get: the one the solution, the other all that tests share.
+    """The arguments of the two processes of each `tests` unit: the solution's, and those all tests share.
 
-    The runner forks what becomes solutions before it has read anything of the tests.
+    The runner forks the solution processes before it reads anything of the tests.
     """
 
     solution: Mapping[str, object]
@@ -154,14 +153,14 @@ class Paired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
-    """Everything that one container is asked to do, decided before it is leased.
+    """The complete instructions for one container, decided before the lease.
 
-    `folders` and `files` are laid into the work directory before the first unit. `preload` names modules
-    that the runner imports before it waits, so that children find them loaded; `needed` are those that these
-    units use, for a runner that has not waited. `collect` lists the declared outputs, as relative paths or
-    glob patterns; ``!`` before one takes back. With `changed_only`, files that are as staged stay behind.
-    `database` is what `sql` units work on; changed, it comes back as the declared output `DATABASE_OUTPUT`.
-    With `stop_on_failure`, no unit is started after one that did not complete.
+    `folders` and `files` are staged in the work directory before the first unit. `preload` names modules that
+    a waiting runner imports in advance, so that children inherit them; `needed` are the modules of these
+    units, for a runner that didn't wait. `collect` lists the declared outputs as relative paths or glob
+    patterns; a leading ``!`` excludes. With `changed_only`, files that are unchanged since staging aren't
+    collected. `database` is the database of `sql` units; if changed, it is returned as the declared output
+    `DATABASE_OUTPUT`. With `stop_on_failure`, a unit that doesn't complete is the last one.
     """
 
     image: str
@@ -183,7 +182,7 @@ class RunSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Captured:
-    """One output stream: its head, its tail, and how many bytes there were in all."""
+    """One output stream: its start, its end, and its total number of bytes."""
 
     head: bytes = b""
     tail: bytes = b""
@@ -191,18 +190,18 @@ class Captured:
 
     @property
     def truncated(self) -> bool:
-        """Return whether bytes between head and tail were dropped."""
+        """Return whether bytes between start and end were dropped."""
         return self.total_bytes > len(self.head) + len(self.tail)
 
     def cut_to(self, most_bytes: int) -> Captured:
-        """Keep no more than so many bytes, half of them from each end."""
+        """Keep at most `most_bytes`, half of them from each end."""
         kept, half = self.head + self.tail, most_bytes // 2
         if len(kept) <= most_bytes:
             return self
         return replace(self, head=kept[:half], tail=kept[len(kept) - half :])
 
     def text(self) -> str:
-        """Return head and tail as text, with a mark where bytes were dropped."""
+        """Return start and end as a string, with a mark for dropped bytes."""
         dropped = self.total_bytes - len(self.head) - len(self.tail)
         if not dropped:
             return (self.head + self.tail).decode("utf-8", "replace")
@@ -211,27 +210,27 @@ class Captured:
 
 
 class UnitEnd(StrEnum):
-    """Why the runner stopped waiting for a unit."""
+    """The reason why the runner stopped waiting for a unit."""
 
     EXITED = "exited"
-    """The child ended by itself (by exit or by a signal)."""
+    """The child ended by itself, by exit or signal."""
     DEADLINE = "deadline"
-    """The runner killed it at its deadline."""
+    """The runner killed the child at its deadline."""
     OUTPUT_LIMIT = "output_limit"
-    """The runner killed it because it wrote more than may be read."""
+    """The runner killed the child because its output exceeded the limit."""
     RESULT_LIMIT = "result_limit"
-    """The runner killed it because its result grew over the cap."""
+    """The runner killed the child because its result exceeded the limit."""
     INTERRUPTED = "interrupted"
-    """The container was ended while it ran; nothing more is known of it."""
+    """The container ended while the unit ran; nothing more is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyEvent:
-    """Something that the runtime policy saw: an import, or an act that the audit hook judges.
+    """An event of the run-time policy: an import, or an operation that the audit hook checks.
 
-    `kind` is ``import``, ``network`` or the audit event's name; `detail` is the module, ``host:port``
-    or a short description. `allowed` is the policy's word; `file` and `line` are in guest code, when known.
-    `rule` and `reason` are there when the relay decided.
+    `kind` is ``import``, ``network`` or the name of the audit event. `detail` is the module, ``host:port`` or
+    a short description. `allowed` is the policy's decision. `file` and `line` are the place in guest code, if
+    known. `rule` and `reason` are set for decisions of the relay.
     """
 
     kind: str
@@ -245,21 +244,21 @@ class PolicyEvent:
 
 
 class Via(StrEnum):
-    """How guest code asked the proxy for a host."""
+    """The way in which guest code asked the proxy for a host."""
 
     TLS = "tls"
-    """By CONNECT; what follows must be TLS to that host."""
+    """A CONNECT request; TLS to that host must follow."""
     HTTP = "http"
-    """By a request in plain HTTP."""
+    """A plain HTTP request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkEvent:
     """One host that guest code requested from the relay, and the outcome.
 
-    `host` is as it was asked for, empty when that could not be read; `rule` is what decided. `address` is the
-    one connected to. `trouble` says what went wrong with what was allowed. Bytes are those relayed. It is not
-    `finished` when it was still going on as its unit ended.
+    `host` is the requested name, empty if unreadable. `rule` is the rule that decided. `address` is the
+    connected address. `trouble` describes the failure of an allowed request. Byte counts are those of relayed
+    data. `finished` is false if the connection was still open when its unit ended.
     """
 
     host: str
@@ -278,7 +277,7 @@ class NetworkEvent:
 
 
 def refusal_of(event: NetworkEvent, *, enforced: bool) -> PolicyEvent:
-    """Return a refused access as the event that all kinds judge."""
+    """Return a denied access as the policy event that all kinds judge."""
     place = event.host if event.port is None else f"{event.host}:{event.port}"
     return PolicyEvent(
         kind="network",
@@ -292,10 +291,10 @@ def refusal_of(event: NetworkEvent, *, enforced: bool) -> PolicyEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a unit used: runner's clock, wait4's rusage, cgroup counter differences.
+    """The resource usage of a unit: the runner's clock, wait4's rusage, differences of cgroup counters.
 
-    `cpu_s` is the processor time of all that it started. `starved_s` is the time in which it could have run,
-    had there been a processor; it is not counted against its limit.
+    `cpu_s` is the processor time of all of its processes. `starved_s` is the time in which it was runnable
+    but had no processor; it doesn't count against the deadline.
     """
 
     wall_s: float = 0.0
@@ -310,7 +309,7 @@ class Usage:
 
     @property
     def waited_s(self) -> float:
-        """Return the time in which it neither computed nor waited for a processor (sleep, lock, read)."""
+        """Return the seconds without computing or waiting for a processor, e.g. while sleeping or blocked."""
         return max(self.wall_s - self.cpu_s - self.starved_s, 0.0)
 
 
@@ -318,9 +317,8 @@ class Usage:
 class UnitResult:
     """The result of one unit.
 
-    `wait_status` is the raw status of wait4 (None when it was never seen). `results` are the result
-    records that the child wrote, in order: exactly one in a good run. `left_processes` counts what
-    lived on after the child.
+    `wait_status` is the raw status of wait4, or None if unknown. `results` are the result records of the
+    child, in order; a good run has exactly one. `left_processes` counts processes that outlived the child.
     """
 
     name: str
@@ -339,28 +337,29 @@ class UnitResult:
 
 
 class RunEnd(StrEnum):
-    """Why the run as a whole is over, as the daemon saw it."""
+    """The reason for the end of a run, as the daemon saw it."""
 
     FINISHED = "finished"
-    """All units were run and the runner said goodbye."""
+    """All units ran, and the runner sent its final frame."""
     DEADLINE = "deadline"
-    """The attempt's deadline passed; the daemon killed the container."""
+    """The attempt's deadline passed, and the daemon killed the container."""
     CANCELLED = "cancelled"
-    """The attempt was cancelled; the daemon killed the container."""
+    """The attempt was cancelled, and the daemon killed the container."""
     PROTOCOL = "protocol"
-    """The stream held bytes that are not frames, or frames out of order."""
+    """The stream contained malformed or misordered frames."""
     LOST = "lost"
-    """The stream ended before the runner said goodbye."""
+    """The stream ended before the runner's final frame."""
     ENGINE = "engine"
     """The engine failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerFacts:
-    """What engine and kernel say of a container after its run.
+    """The engine's and the kernel's facts about a container after its run.
 
-    `killed` tells that the daemon killed it. `kernel_oom_kills` counts whom the kernel killed for memory
-    during the run, anywhere on the machine; None where that may be another's. `offer`: what the image has.
+    `killed` means that the daemon killed it. `kernel_oom_kills` counts the processes on the whole machine
+    that the kernel killed for memory during the run; None if others could have caused them. `offer` lists the
+    contents of the image.
     """
 
     id: str = ""
@@ -379,7 +378,7 @@ class ContainerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """A declared output, collected by the runner after its children were dead."""
+    """A declared output, collected by the runner after its children ended."""
 
     name: str
     content: bytes
@@ -388,7 +387,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """The result of a run. `units` that never started are missing; None means not measured."""
+    """The result of a run. Units that never started are missing from `units`. None means not measured."""
 
     units: tuple[UnitResult, ...]
     end: RunEnd
@@ -402,7 +401,7 @@ class RunResult:
 
     @property
     def exit(self) -> tuple[int | None, str | None]:
-        """Return exit code and signal of the deciding unit: the first bad one, or the last."""
+        """Return exit code and signal of the deciding unit: the first bad one, or the last one."""
         bad = (unit for unit in self.units if not unit.outcome.completed)
         decided = next(bad, self.units[-1] if self.units else None)
         if decided is None or decided.wait_status is None:
@@ -415,5 +414,5 @@ class RunResult:
 def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
-    except ValueError:  # a real-time signal between the named ends
+    except ValueError:  # A real-time signal without a name.
         return f"SIG{number}"

@@ -1,4 +1,4 @@
-"""A submission whose form is already checked."""
+"""A submission whose form was checked."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "Jso
 class Submission:
     """One piece of code to validate.
 
-    `payload` is an instance of the kind's own payload model. `input_digest` is the SHA-256 of the
-    canonical JSON of {kind, payload}; `document` is the canonical JSON of the whole accepted submission.
-    The store keeps the document, and a replay sends it again. `intent` is the request,
-    in words. `webhook` is a URL that receives the verdict.
+    `payload` is an instance of the kind's payload model. `input_digest` is the SHA-256 of the canonical JSON
+    of {kind, payload}. `document` is the canonical JSON of the whole accepted submission; the store keeps it,
+    and a replay submits it again. `intent` is the request in words. `webhook` is a URL that receives the
+    verdict.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class Submission:
 class RepairWish:
     """The provider and the maximum number of fixes for a repair, if the attempt fails.
 
-    Without a number there are as many as the settings say.
+    Without a number, the settings decide.
     """
 
     provider: str
@@ -48,7 +48,7 @@ class RepairWish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """Who sent a submission, as the kernel says (SO_PEERCRED)."""
+    """The sender of a submission, as reported by the kernel (SO_PEERCRED)."""
 
     __pydantic_config__ = DOCUMENT
 
@@ -59,12 +59,11 @@ class Peer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """A submission that a validator carries as its own proof.
+    """A submission that a validator carries as a self-test.
 
-    `payload` is the plain JSON payload; `rules` must all be among the report's findings.
-    `needs_container` is False for one that is decided by the static stages alone. `unit_timeout_s` bounds
-    each unit of a sample that never ends, so that it does not take long to show it. `own_image`: it needs
-    what only the kind's own image has.
+    `payload` is the plain JSON payload; the report's findings must include all of `rules`. `needs_container`
+    is false if the static stages decide. `unit_timeout_s` limits each unit of a sample that never ends, so
+    that the test stays short. `own_image` means that it needs the contents of the kind's own image.
     """
 
     name: str

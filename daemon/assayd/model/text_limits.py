@@ -1,14 +1,14 @@
-"""Hard numbers that checks and judges keep to. Source: docs/operating/configure.md."""
+"""Fixed limits of checks and judgements. Source: docs/operating/configure.md."""
 
 from __future__ import annotations
 
 SOURCE_BYTES = 2**20
-"""One source text, in UTF-8."""
+"""Bytes of one source text, in UTF-8."""
 SYNTAX_NODES = 200_000
 """Nodes of one syntax tree."""
 
 MOST_WAIT_S = 600
-"""The longest that one request waits for a verdict, in seconds; clients ask again."""
+"""Seconds that one request waits for a verdict; clients repeat the request."""
 
 SAMPLE_PATHS = 100
 SAMPLE_PATH_CHARS = 4096
@@ -18,11 +18,13 @@ APPLIED_PATHS = 1000
 FINDINGS = 500
 """Findings of one check."""
 EDIT_CHARS = SOURCE_BYTES
-"""Of all edits of one stage: each repeats whole lines, and hundreds may be of one that is very long."""
+"""Characters of all edits of a stage: each edit repeats whole lines, and hundreds may repeat one long
+line.
+"""
 EDITED_LINE_CHARS = 4096
-"""The longest line that an edit from a run-time failure may change."""
+"""Characters of the longest line that an edit for a run-time failure can change."""
 RETRY_FINDINGS = 20
-"""Distinct findings that a retry context spells out; the rest is counted."""
+"""Distinct findings that a retry context describes; further ones are only counted."""
 RETRY_CONTEXT_BYTES = 32 * 2**10
 
 SNIPPET_CHARS = 200
@@ -31,5 +33,5 @@ TRACEBACK_CHARS = 8000
 
 
 def shorten(text: str, chars: int = MESSAGE_CHARS) -> str:
-    """Cut a text to `chars` characters, with a mark at the cut."""
+    """Truncate a string to `chars` characters, with a mark at the cut."""
     return text if len(text) <= chars else text[: chars - 1] + "…"

@@ -1,7 +1,7 @@
-"""The place in a trace that a request continues (W3C Trace Context), read strictly.
+"""The trace context of a request (W3C Trace Context), parsed strictly.
 
-The headers are the caller's: a `traceparent` that isn't valid is ignored, and so is a `tracestate`.
-Source: https://www.w3.org/TR/trace-context-2/, sections 3.2 and 3.3.
+Callers control these headers: an invalid `traceparent` is ignored, as is an invalid `tracestate`. Source:
+https://www.w3.org/TR/trace-context-2/, sections 3.2 and 3.3.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SAMPLED = 0x01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceContext:
-    """A span that others continue: 32 and 16 hex digits, and what vendors add (`state`)."""
+    """A span to continue: ids of 32 and 16 hex digits, and the data of vendors (`state`)."""
 
     trace_id: str
     span_id: str
@@ -31,31 +31,31 @@ class TraceContext:
 
     @property
     def parent(self) -> str:
-        """Return it as a header `traceparent`."""
+        """Return the value of the header `traceparent`."""
         return f"00-{self.trace_id}-{self.span_id}-{'01' if self.sampled else '00'}"
 
     @property
     def text(self) -> str:
-        """Return it as one line, which `from_text` reads."""
+        """Return the context as one line, in the format of `from_text`."""
         return f"{self.parent} {self.state}".rstrip()
 
     @property
     def headers(self) -> dict[str, str]:
-        """Return it as headers of a request."""
+        """Return the context as request headers."""
         state = {"tracestate": self.state} if self.state else {}
         return {"traceparent": self.parent, **state}
 
 
 def from_text(text: str | None) -> TraceContext | None:
-    """Return the context of a line; None without a valid one."""
+    """Parse the result of `text`; return None if invalid."""
     parent, _, state = (text or "").partition(" ")
     return from_headers([parent], [state] if state else [])
 
 
 def from_headers(parents: Sequence[str], states: Sequence[str] = ()) -> TraceContext | None:
-    """Return the context of the headers `traceparent` and `tracestate`; None without a valid one.
+    """Parse the headers `traceparent` and `tracestate`; return None if invalid.
 
-    More than one `traceparent` counts as invalid. A `tracestate` that isn't valid is ignored.
+    More than one `traceparent` is invalid. An invalid `tracestate` is ignored.
     """
     if len(parents) != 1 or len(parents[0]) > MOST_PARENT_CHARS:
         return None
@@ -72,7 +72,7 @@ def from_headers(parents: Sequence[str], states: Sequence[str] = ()) -> TraceCon
 
 
 def _state(headers: Sequence[str]) -> str:
-    """Return the members of all headers as one; empty if any isn't valid."""
+    """Return the members of all headers as one value; empty if any is invalid."""
     joined = ",".join(headers)
     if len(joined) > MOST_STATE_CHARS:
         return ""

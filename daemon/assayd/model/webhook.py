@@ -1,7 +1,7 @@
-"""URLs of webhooks: in the one form in which they are listed, compared and called.
+"""The canonical form of webhook URLs, for lists, comparisons and requests.
 
-Only what every reader takes for the same is a URL here. A path that another server might resolve to a
-different place (dots, escapes, parameters, backslashes) could lead out of what is listed, and is refused.
+Only a URL that all parsers read alike is accepted. A path that a server could resolve to another place (by
+dots, escapes, parameters or backslashes) could escape the allowlist, and is rejected.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookUrl:
-    """A URL, read: `host` is folded (an address without brackets), `target` is path and query."""
+    """A parsed URL: `host` is folded (an address without brackets), `target` is path and query."""
 
     scheme: str
     host: str
@@ -38,23 +38,23 @@ class WebhookUrl:
 
     @property
     def authority(self) -> str:
-        """Return host and port as the Host header has them."""
+        """Return host and port in the form of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def origin(self) -> str:
-        """Return the receiver without path and query, which may contain secrets."""
+        """Return the URL without path and query, which may contain secrets."""
         return f"{self.scheme}://{self.authority}"
 
     def covers(self, other: WebhookUrl) -> bool:
-        """Return whether another URL is this one, or lies below its path at the same origin."""
+        """Return whether another URL equals this one, or has the same origin and a path below this one."""
         below = self.path if self.path.endswith("/") else f"{self.path}/"
         return self.origin == other.origin and (other.path == self.path or other.path.startswith(below))
 
 
 def read_webhook_url(text: str) -> WebhookUrl:
-    """Return a URL, read. Raises: ValueError, with the reason."""
+    """Parse a URL. Raises: ValueError, with the reason."""
     if len(text) > MOST_CHARS:
         raise ValueError(f"the URL has {len(text)} characters; the limit is {MOST_CHARS}")
     found = _URL.fullmatch(text)
@@ -78,7 +78,7 @@ def _host(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookMessage:
-    """One message to one URL. `id` stays the same however often it is sent; `origin` is whom it goes to."""
+    """A message to one URL. `id` is the same for every delivery try; `origin` is the receiver."""
 
     id: str
     uid: int
@@ -92,7 +92,7 @@ class WebhookMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undelivered:
-    """How many messages wait that were tried before, and since when the oldest of them does."""
+    """The number of messages with failed deliveries, and the time since which the oldest waits."""
 
     count: int
     oldest: datetime | None

@@ -1,6 +1,6 @@
-"""Execution policies: profiles in TOML files, composed, clamped, looked up, tightened.
+"""Execution policies: profiles in TOML files, composed, clamped, looked up, and tightened by requests.
 
-read (files) -> resolve what each extends (resolve, merge) -> clamp to bounds -> ExecutionPolicy
+read (files) -> resolve `extends` (resolve, merge) -> clamp to bounds -> ExecutionPolicy
 """
 
 from assayd.policies.canonical import describe, unenforceable

@@ -1,4 +1,4 @@
-"""A policy as plain JSON, and the digest of it."""
+"""A policy as plain JSON, and its digest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEGABYTE = 2**20
 
 
 def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
-    """Return the values that bind submitted code; equal values have an equal digest, whatever the name."""
+    """Return the values that apply to submitted code. Equal values have equal digests, whatever the names."""
     network, imports, resources = policy.network, policy.imports, policy.resources
     adapter, commands = policy.adapter, policy.commands
     return {
@@ -73,7 +73,7 @@ def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
 
 
 def flat(policy: ExecutionPolicy) -> dict[str, JsonValue]:
-    """Return the values that bind submitted code by dotted name."""
+    """Return the values that apply to submitted code, by dotted name."""
     return dict(_flattened(effective(policy), ""))
 
 
@@ -88,7 +88,7 @@ def _flattened(values: Mapping[str, JsonValue], within: str) -> Iterator[tuple[s
 def describe(
     policy: ExecutionPolicy, *, egress: bool = True, origins: Origins = MappingProxyType({})
 ) -> dict[str, JsonValue]:
-    """Return all of a policy, as ``assay policy show`` and ``GET /v1/policies/{name}`` have it."""
+    """Return a complete policy as shown by ``assay policy show`` and ``GET /v1/policies/{name}``."""
     reason = unenforceable(policy, egress=egress)
     return {
         "name": policy.name,
@@ -112,9 +112,9 @@ def with_digest(policy: ExecutionPolicy) -> ExecutionPolicy:
 
 
 def unenforceable(policy: ExecutionPolicy, *, egress: bool) -> str | None:
-    """Return what of a policy cannot be enforced, or None.
+    """Return the part of a policy that can't be enforced, or None.
 
-    An allowlist without hosts denies all, which is what a container without a network does.
+    An allowlist without hosts denies everything, as a container without network does.
 
     Args:
         policy: the effective profile.

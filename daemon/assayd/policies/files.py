@@ -1,7 +1,6 @@
-"""The form of a profile file and of ``categories.toml``, and their folders.
+"""The format of profile files and of ``categories.toml``, and the search of their folders.
 
-Decides which keys there are and which values each may have. What profiles come to when they extend one
-another is decided in `resolve`.
+It defines the keys and their allowed values. `resolve` combines the profiles that extend one another.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ CODE = "policy.file"
 CATEGORIES = "categories.toml"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _THIS_MACHINE = frozenset({"localhost", "localdomain", "ip6-localhost", "ip6-loopback"})
-"""Last labels of names that stand for the machine itself (RFC 6761), or are for it in /etc/hosts."""
+"""Top-level labels that mean the machine itself (RFC 6761), or usually do in /etc/hosts."""
 _METHOD = re.compile(r"[A-Z]{1,20}")
 _PATH = re.compile(r"/[!-~]*")
 _COMMAND = re.compile(r"[A-Za-z0-9_:.\[][A-Za-z0-9_.+-]*")
@@ -112,17 +111,17 @@ def _accepts(check: Callable[[str], str], text: str) -> bool:
 
 
 def is_dotted(text: str) -> bool:
-    """Return whether a text is a valid module or attribute name for a profile."""
+    """Return whether a string is a valid module or attribute name for a profile."""
     return _accepts(_dotted, text)
 
 
 def is_command(text: str) -> bool:
-    """Return whether a text is a valid command name for a profile."""
+    """Return whether a string is a valid command name for a profile."""
     return _accepts(_command, text)
 
 
 def is_host(text: str) -> bool:
-    """Return whether a text is a valid host for a profile."""
+    """Return whether a string is a valid host for a profile."""
     return _accepts(_host, text)
 
 
@@ -147,14 +146,14 @@ class _Table(BaseModel):
 
 
 class HttpTable(_Table):
-    """``[network.http."host"]``: what may be asked of that host, over plain HTTP."""
+    """``[network.http."host"]``: the requests that are allowed to that host, over plain HTTP."""
 
     methods: Annotated[list[Method], Field(min_length=1)] | None = None
     paths: Annotated[list[UrlPath], Field(min_length=1)] | None = None
 
 
 class NetworkTable(_Table):
-    """``[network]``; a host with a table in ``[network.http]`` is listed by that."""
+    """``[network]``; a table in ``[network.http]`` also lists its host."""
 
     mode: Literal["blocked", "allowlist"] | None = None
     hosts: list[Host] | None = None
@@ -164,7 +163,7 @@ class NetworkTable(_Table):
 
 
 class ImportsTable(_Table):
-    """``[imports]``; ``[imports.names]`` maps a module to the attributes that may be used of it."""
+    """``[imports]``; ``[imports.names]`` maps a module to the attributes that code can use."""
 
     mode: Literal["enforce", "observe"] | None = None
     only: Annotated[list[Dotted], Field(min_length=1)] | None = None
@@ -177,7 +176,7 @@ class ImportsTable(_Table):
 
 
 class AdapterTable(_Table):
-    """``[adapter]``: what an adapter module has to be."""
+    """``[adapter]``: the requirements for an adapter module."""
 
     decorators: Annotated[list[Attribute], Field(min_length=1)] | None = None
     methods: list[Attribute] | None = None
@@ -187,7 +186,7 @@ class AdapterTable(_Table):
 
 
 class CommandsTable(_Table):
-    """``[commands]``; ``[commands.options]`` maps a command to the options of it that are refused."""
+    """``[commands]``; ``[commands.options]`` maps a command to its rejected options."""
 
     allowed: list[Command] | None = None
     blocked: list[Command] | None = None
@@ -198,7 +197,7 @@ class CommandsTable(_Table):
 
 
 class SqlTable(_Table):
-    """``[sql]``; ``[sql.rules]`` says which rules are errors, warnings or off."""
+    """``[sql]``; ``[sql.rules]`` sets the severity of rules: error, warning or off."""
 
     max_bytes: Annotated[int, Field(ge=1, le=2**20)] | None = None
     max_statements: Annotated[int, Field(ge=1)] | None = None
@@ -208,7 +207,7 @@ class SqlTable(_Table):
 
 
 class QualityTable(_Table):
-    """``[quality]``; ``[quality.rules]`` says which rules are errors, warnings or off."""
+    """``[quality]``; ``[quality.rules]`` sets the severity of rules: error, warning or off."""
 
     severity: Literal["off", "warning", "error"] | None = None
     rules: dict[QualityRule, Literal["off", "warning", "error"]] = Field(default_factory=dict)
@@ -226,7 +225,7 @@ class ResourcesTable(_Table):
 
 
 class BoundsTable(_Table):
-    """``[bounds]``: the least and the most of a limit, as a pair."""
+    """``[bounds]``: minimum and maximum of a limit, as a pair."""
 
     timeout_s: Interval | None = None
     unit_timeout_s: Interval | None = None
@@ -235,7 +234,7 @@ class BoundsTable(_Table):
 
 
 class ProfileTable(_Table):
-    """A whole profile file. A key that is not there leaves what the profile extends."""
+    """A whole profile file. For a missing key, the extended profile's value applies."""
 
     description: str = ""
     extends: str | list[str] = Field(default_factory=list)
@@ -261,7 +260,7 @@ class CategoriesTable(_Table):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """A profile as its file states it."""
+    """A profile as written in its file."""
 
     name: str
     file: TomlFile
@@ -269,16 +268,16 @@ class Profile:
 
     @property
     def parents(self) -> tuple[str, ...]:
-        """Name the profiles that it extends."""
+        """Return the names of the extended profiles."""
         extends = self.table.extends
         return (extends,) if isinstance(extends, str) else tuple(extends)
 
 
 def profile_paths(folders: Sequence[Path]) -> dict[str, Path]:
-    """Find the profile files by name; a later folder's file replaces an earlier one's of the same name.
+    """Return the profile files by name. A file replaces one of the same name in an earlier folder.
 
     Raises:
-        FileError: a folder cannot be listed.
+        FileError: a folder can't be listed.
     """
     found: dict[str, Path] = {}
     for folder in folders:
@@ -292,14 +291,14 @@ def profile_paths(folders: Sequence[Path]) -> dict[str, Path]:
 
 
 def read_profile(path: Path, content: bytes | None = None) -> Profile:
-    """Read one profile; its name is the file's, without the suffix.
+    """Parse one profile, named by its file without the suffix.
 
     Args:
         path: the file.
-        content: what it holds, where that is known: nothing is read then.
+        content: its content, if known; the file isn't read then.
 
     Raises:
-        FileError: with every problem of the file.
+        FileError: with all problems of the file.
     """
     if not _NAME.fullmatch(path.stem):
         message = "the file name is the profile name: use a-z, 0-9, _ and -, at most 64 characters"
@@ -309,10 +308,12 @@ def read_profile(path: Path, content: bytes | None = None) -> Profile:
 
 
 def read_categories(folders: Sequence[Path]) -> dict[str, frozenset[str]]:
-    """Read the import categories of all folders; a later folder's category replaces an earlier one's.
+    """Read the import categories of all folders.
+
+    A category replaces one of the same name in an earlier folder.
 
     Raises:
-        FileError: with every problem of the first file that has any.
+        FileError: with all problems of the first faulty file.
     """
     found: dict[str, frozenset[str]] = {}
     for path in (folder / CATEGORIES for folder in folders):

@@ -1,11 +1,10 @@
-"""Load all profiles, and look one up.
+"""Loads all profiles, clamps them, and looks them up.
 
-All or nothing: one problem in one file refuses the whole set, with every problem that was found, so that a
-daemon never serves with some of its policies.
+Loading is all or nothing: a problem in any file rejects the whole set, with a list of all problems, so that a
+daemon never serves an incomplete set of policies.
 
-Clamp a profile's limits to the bounds, and return the changes.
-
-Profiles are clamped; requests are refused (`override`).
+Limits of profiles are clamped to the bounds, and each change is recorded. Requests beyond a limit are
+rejected instead (`override`).
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from assayd.tomlfile import FileError, Problem
 
 
 def clamp(policy: ExecutionPolicy, bounds: Bounds) -> ExecutionPolicy:
-    """Return the policy with its limits within bounds, each change recorded, and its digest.
+    """Return the policy with clamped limits, a record of each change, and its digest.
 
-    A unit never gets more time than the attempt that it is part of.
+    The time limit of a unit never exceeds the attempt's.
     """
     asked = policy.resources
     timeout_s = bounds.timeout_s.clamp(asked.timeout_s)
@@ -49,7 +48,7 @@ def clamp(policy: ExecutionPolicy, bounds: Bounds) -> ExecutionPolicy:
 
 
 def narrow(bounds: Bounds, widest: Bounds) -> Bounds:
-    """Return the bounds, cut to what the operator's widest ones allow."""
+    """Return the bounds, limited to the operator's widest bounds."""
     return Bounds(
         timeout_s=_cut(bounds.timeout_s, widest.timeout_s),
         unit_timeout_s=_cut(bounds.unit_timeout_s, widest.unit_timeout_s),
@@ -69,7 +68,7 @@ def _changed(pairs: tuple[tuple[str, float, float], ...]) -> Iterator[Clamp]:
 
 
 WIDEST = Bounds(max_processes=Range(least=1, most=64))
-"""How far a profile's own bounds may reach unless the operator says otherwise."""
+"""The widest bounds that a profile can set, unless the operator sets others."""
 
 
 class PolicySet:
@@ -84,18 +83,18 @@ class PolicySet:
         self._paths: dict[str, Path] = {}
         self._origins: dict[str, Origins] = {}
         self.reload_problem = ""
-        """Why the last `reload` failed; the profiles loaded before it stay in use."""
+        """The reason why the last `reload` failed, in which case the earlier profiles stay in use."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Name all profiles, sorted."""
+        """Return the names of all profiles, sorted."""
         return tuple(sorted(self._policies))
 
     def get(self, name: str) -> ExecutionPolicy:
         """Return a profile.
 
         Raises:
-            RequestError: ``policy.unknown``, with the names that there are.
+            RequestError: ``policy.unknown``, listing the known names.
         """
         if name not in self._policies:
             known = ", ".join(self.names)
@@ -108,7 +107,7 @@ class PolicySet:
         return {name: self._policies[name].digest for name in self.names}
 
     def images(self) -> Mapping[str, Sequence[str]]:
-        """Return the images that profiles name, each with the names of those profiles."""
+        """Return the images that profiles use, each with the names of those profiles."""
         named: dict[str, list[str]] = {}
         for name in self.names:
             image = self._policies[name].image
@@ -117,11 +116,11 @@ class PolicySet:
         return named
 
     def path(self, name: str) -> Path:
-        """Return which file a profile comes from; the name must be known."""
+        """Return the file of a known profile."""
         return self._paths[name]
 
     def origins(self, name: str) -> Origins:
-        """Return which profiles state the values of one; the name must be known."""
+        """Return the profiles that set the values of a known profile."""
         return self._origins[name]
 
     def check_file(self, path: Path) -> list[Problem]:
@@ -133,14 +132,14 @@ class PolicySet:
         return []
 
     def try_file(self, path: Path, content: bytes | None = None) -> ExecutionPolicy:
-        """Return what a file would come to if it were loaded with the others of this set.
+        """Return the policy of a file, as if it were loaded with the others of this set.
 
         Args:
             path: the file.
-            content: what it holds, where that is known: nothing is read then.
+            content: its content, if known; the file isn't read then.
 
         Raises:
-            FileError: with every problem of the file.
+            FileError: with all problems of the file.
         """
         candidate = read_profile(path, content)
         others = {name: other for name, other in self._paths.items() if name != candidate.name}
@@ -155,10 +154,10 @@ class PolicySet:
         return self._effective(draft)
 
     def reload(self) -> None:
-        """Read and resolve everything.
+        """Read and resolve all files.
 
         Raises:
-            FileError: with every problem of every file; the set stays unchanged.
+            FileError: with all problems of all files; the set doesn't change.
         """
         try:
             self._load()
@@ -190,16 +189,16 @@ def load_policies(
     widest: Bounds = WIDEST,
     egress: bool = True,
 ) -> PolicySet:
-    """Load the profiles of all folders; a later folder's replaces an earlier one's of the same name.
+    """Load the profiles of all folders. A file replaces one of the same name in an earlier folder.
 
     Args:
-        folders: where the files are, the shipped folder first.
+        folders: the folders of the files, the shipped folder first.
         bounds: the bounds of profiles that don't set their own.
-        widest: how far a profile's own bounds may reach, beyond `bounds`.
-        egress: whether the relay to listed hosts is switched on.
+        widest: the widest bounds that a profile can set.
+        egress: whether the relay is switched on.
 
     Raises:
-        FileError: with every problem of every file.
+        FileError: with all problems of all files.
     """
     policies = PolicySet(folders, bounds, widest, egress=egress)
     policies.reload()
@@ -207,11 +206,11 @@ def load_policies(
 
 
 def require_enforceable(policy: ExecutionPolicy, *, egress: bool = True) -> None:
-    """Refuse a policy that asks for what cannot be enforced.
+    """Reject a policy that can't be enforced.
 
     Args:
         policy: the effective profile.
-        egress: whether the relay to listed hosts is switched on.
+        egress: whether the relay is switched on.
 
     Raises:
         RequestError: ``policy.unenforceable``.

@@ -1,7 +1,6 @@
-"""Union of policies: what either allows, both together allow.
+"""The union of policies: it allows whatever either policy allows.
 
-Decides how profiles compose. One thing does not widen: what is forbidden stays so, and enforcing it, once
-on, stays on.
+Exceptions: names that either policy forbids stay forbidden, and `enforce_forbidden` stays on once it is on.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ Names = Mapping[str, frozenset[str]]
 
 
 def merge(first: ExecutionPolicy, second: ExecutionPolicy, *, name: str = "") -> ExecutionPolicy:
-    """Return the union of two policies, the more permissive value of each.
+    """Return the union of two policies, with the more permissive value of each key.
 
     Args:
         first: a policy.
-        second: another; the order does not matter.
-        name: of the result. Default: both names joined by ``+``.
+        second: another policy; the order doesn't matter.
+        name: the name of the result. Default: both names joined by ``+``.
     """
     united = replace(
         first,
@@ -61,12 +60,15 @@ def merge(first: ExecutionPolicy, second: ExecutionPolicy, *, name: str = "") ->
 
 
 def _image(a: str | None, b: str | None) -> str | None:
-    """Return the image that either names; of two, which no profile may inherit, the one that sorts first."""
+    """Return the image that either policy sets; of two, the first in sort order.
+
+    No profile can inherit two images.
+    """
     return min((name for name in (a, b) if name is not None), default=None)
 
 
 def merge_bounds(first: Bounds, second: Bounds) -> Bounds:
-    """Return bounds that reach as far as either does."""
+    """Return bounds that cover both."""
     return Bounds(
         timeout_s=_range(first.timeout_s, second.timeout_s),
         unit_timeout_s=_range(first.unit_timeout_s, second.unit_timeout_s),
@@ -76,7 +78,7 @@ def merge_bounds(first: Bounds, second: Bounds) -> Bounds:
 
 
 def merge_commands(a: CommandPolicy, b: CommandPolicy) -> CommandPolicy:
-    """Unite what may be run; what either refuses stays refused."""
+    """Return the union of the allowed commands; whatever either policy rejects stays rejected."""
     none: frozenset[str] = frozenset()
     return CommandPolicy(
         allowed=a.allowed | b.allowed,
@@ -111,7 +113,7 @@ def _quality(a: QualityPolicy, b: QualityPolicy) -> QualityPolicy:
 
 
 def _levels(a: _Levels, b: _Levels) -> _Levels:
-    """Return the milder level of each rule; one that only one of them sets is as that one has it."""
+    """Return the milder level of each rule that both set, and the level of rules that only one sets."""
     found = dict(a)
     for name, level in b:
         found[name] = min(found.get(name, level), level, key=_MILD.index)
@@ -129,7 +131,7 @@ def _network(a: NetworkPolicy, b: NetworkPolicy) -> NetworkPolicy:
 
 
 def _http(a: NetworkPolicy, b: NetworkPolicy) -> Mapping[str, HttpRule]:
-    """Unite the rules of hosts; one that a policy lists without a rule is not restricted."""
+    """Return the union of HTTP rules; a host that one policy lists without a rule is unrestricted."""
     united: dict[str, HttpRule] = {}
     for host in a.http.keys() | b.http.keys():
         rules = [policy.http.get(host) for policy in (a, b) if host in policy.hosts]
@@ -141,7 +143,7 @@ def _http(a: NetworkPolicy, b: NetworkPolicy) -> Mapping[str, HttpRule]:
 
 
 def _unite_sets(sets: Sequence[frozenset[str]]) -> frozenset[str]:
-    """Unite sets of which an empty one means all."""
+    """Return the union of sets in which an empty set means everything."""
     return frozenset().union(*sets) if all(sets) else frozenset()
 
 
@@ -159,7 +161,10 @@ def _imports(a: ImportPolicy, b: ImportPolicy) -> ImportPolicy:
 
 
 def _adapter(a: AdapterContract, b: AdapterContract) -> AdapterContract:
-    """Unite two contracts: decorators and names of either are accepted; methods of both are required."""
+    """Return the union of two contracts.
+
+    Decorators and names of either contract are accepted; methods of both are required.
+    """
     return AdapterContract(
         decorators=_joined(a.decorators, b.decorators),
         methods=_joined(a.methods, b.methods),
@@ -174,7 +179,7 @@ def _joined(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _names(a: ImportPolicy, b: ImportPolicy) -> Names:
-    """Unite the attribute lists; a module that one policy allows without a list is not restricted."""
+    """Return the union of attribute lists; a module that one policy allows without a list is unrestricted."""
     united: dict[str, frozenset[str]] = {}
     for module in a.names.keys() | b.names.keys():
         lists = [policy.names.get(module) for policy in (a, b) if _mentions(policy, module)]

@@ -1,6 +1,6 @@
-"""Where the values of a profile are stated: by itself, or by which of those that it extends.
+"""Finds the profile that sets each value of a profile: the profile itself, or one that it extends.
 
-Follows what `resolve` decides: a limit is the nearest profile's, a list is everybody's who adds to it.
+It follows the rules of `resolve`: the nearest profile decides a limit; every profile can add to a list.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ ADDED = (
     "commands.options.",
     "commands.protected",
 )
-"""Values that a profile adds to what it inherits, by how their names begin; it replaces all others."""
+"""Prefixes of values that a profile adds to the inherited ones; it replaces all other values."""
 IMPLIED = {
     "imports.categories": "imports.allowed",
     "imports.names": "imports.allowed",
     "network.http": "network.hosts",
 }
-"""Keys that add to another value as well."""
+"""Keys that also add to another value."""
 NARROWS = "imports.only"
 NARROWED = ("imports.allowed", "imports.categories")
 Effective = Mapping[str, JsonValue]
@@ -40,7 +40,7 @@ Effective = Mapping[str, JsonValue]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueOrigin:
-    """A profile that states a value, and where."""
+    """A profile that sets a value, and the place in its file."""
 
     profile: str
     file: Path
@@ -51,12 +51,12 @@ Origins = Mapping[str, tuple[ValueOrigin, ...]]
 
 
 def origins(name: str, profiles: Mapping[str, Profile], effective: Callable[[str], Effective]) -> Origins:
-    """Return which profiles state each value of one, the nearest first; what none states is built in.
+    """Return the profiles that set each value of a profile, nearest first; none for built-in values.
 
     Args:
-        name: of the profile.
-        profiles: all of them.
-        effective: gives the values of a profile, by dotted name.
+        name: the profile's name.
+        profiles: all profiles.
+        effective: returns the values of a profile by dotted name.
     """
     profile = profiles[name]
     own = dict(_stated(profile))
@@ -77,7 +77,7 @@ def origins(name: str, profiles: Mapping[str, Profile], effective: Callable[[str
 
 
 def _stated(profile: Profile) -> Iterator[tuple[str, ValueOrigin]]:
-    """Return the values that a file states, and those that it adds to by the way."""
+    """Return the values that a file sets, including those that it adds to indirectly."""
     implied: dict[str, ValueOrigin] = {}
     for key in _leaves(profile.file.values):
         place = ValueOrigin(profile=profile.name, file=profile.file.path, line=profile.file.line(key))

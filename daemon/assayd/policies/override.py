@@ -1,6 +1,7 @@
-"""What a request may change of a policy: it may take away, never add.
+"""A request's changes to a policy: they can only restrict it.
 
-Profiles are clamped; a request that asks for more is refused, with the field's name.
+A profile's limits are clamped, but a request that asks for more than its policy allows is rejected, with the
+field's name.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Table = Mapping[str, object]
 _Number = TypeVar("_Number", int, float)
 _Item = TypeVar("_Item", int, str)
 
-# What a request names travels to the runner in the header of one frame.
+# Names of a request travel to the runner in the header of one frame, so they are limited.
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _COMMAND = re.compile(r"[A-Za-z0-9_.:\[-]{1,100}")
 _MOST_NAMES = 200
@@ -47,7 +48,7 @@ _TABLES = ("enforcement", "network", "imports", "commands", "sql", "resources")
 
 
 def tighten(policy: ExecutionPolicy, overrides: Mapping[str, object]) -> ExecutionPolicy:
-    """Return the policy with a request's overrides, and the digest that goes with them.
+    """Return the policy with a request's overrides, and its new digest.
 
     Args:
         policy: the effective profile.
@@ -112,7 +113,7 @@ def _network(policy: NetworkPolicy, table: Table) -> NetworkPolicy:
 
 
 def _narrowed(field: str, value: object, policy: NetworkPolicy) -> dict[str, HttpRule | None]:
-    """Return each entry asked for with the rule that it keeps: that of the narrowest entry that covers it."""
+    """Return each requested entry with its HTTP rule: the rule of the narrowest entry that covers it."""
     narrowed: dict[str, HttpRule | None] = {}
     for text in sorted(_names(field, value)):
         try:
@@ -154,7 +155,7 @@ def _http_rule(at: str, table: Table, rule: HttpRule) -> HttpRule:
 
 
 def _some(field: str, value: object) -> frozenset[str]:
-    """Read a list that is not empty; an empty one would allow all."""
+    """Parse a list that must not be empty, because an empty list would allow everything."""
     texts = _list(field, value)
     if not texts or len(texts) > _MOST_NAMES:
         raise _wrong(field, f"must have between 1 and {_MOST_NAMES} strings")
@@ -180,7 +181,7 @@ def _imports(policy: ImportPolicy, table: Table) -> ImportPolicy:
         ),
         allowed=_allowed(f"{at}.allowed", table["allowed"], policy) if "allowed" in table else policy.allowed,
         denied=policy.denied | denied,
-        # A list of denied names would do nothing without it.
+        # Without enforcement, the list of denied names would have no effect.
         enforce_forbidden=forbid or bool(denied),
     )
 
@@ -207,7 +208,7 @@ def _sql(policy: SqlPolicy, table: Table) -> SqlPolicy:
 
 
 def _rules(policy: SqlPolicy, given: object) -> tuple[tuple[str, RuleLevel], ...]:
-    """Return the levels of rules with those of a request, which may be stricter."""
+    """Return the rule levels of a policy, tightened by those of a request."""
     at, levels = "overrides.sql.rules", dict(policy.rules)
     if not isinstance(given, dict):
         raise RequestError("request.override", f"{at} must map rules to levels", field=at)

@@ -1,7 +1,7 @@
-"""What profiles come to: what they extend, then what they state themselves.
+"""Resolves profiles: the inherited values first, then the profile's own.
 
-Profiles that one extends are united (`merge`). What it states itself then wins: a limit or a mode replaces
-what is inherited, a list adds to it. So a profile can be tighter than its parents only by saying so.
+The profiles that a profile extends are merged (`merge`). Its own values then override: a limit or a mode
+replaces the inherited value, a list adds to it. So a profile is tighter than its parents only if it says so.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ Categories = Mapping[str, frozenset[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileDraft:
-    """A profile with everything that it inherits, not clamped yet, and the bounds that it asks for."""
+    """A profile with all inherited values, before clamping, and the bounds that it requests."""
 
     policy: ExecutionPolicy
     bounds: Bounds
 
 
 class ProfileResolver:
-    """Resolves profiles against one another; every problem met is kept in `problems`."""
+    """Resolves profiles against one another; collects every problem in `problems`."""
 
     def __init__(self, profiles: Mapping[str, Profile], categories: Categories, bounds: Bounds) -> None:
         self.problems: list[Problem] = []
@@ -69,7 +69,7 @@ class ProfileResolver:
         self._drafts: dict[str, ProfileDraft | None] = {}
 
     def draft(self, name: str, trail: tuple[str, ...] = ()) -> ProfileDraft | None:
-        """Return what a profile comes to; None when a problem, of it or of a parent, prevents that."""
+        """Return the resolved profile, or None if a problem in it or a parent prevents that."""
         if name not in self._drafts:
             profile = self._profiles[name]
             parents = self._parents(profile, (*trail, name))
@@ -156,7 +156,7 @@ def _contradictions(profile: Profile, parents: Sequence[ProfileDraft]) -> Iterat
 
 
 def _too_wide(profile: Profile, parents: Sequence[ProfileDraft]) -> Iterator[Problem]:
-    """Find modules in `only` that no profile allows that this one extends: there is nothing to narrow."""
+    """Yield problems for modules in `only` that no extended profile allows: there is nothing to narrow."""
     for module in profile.table.imports.only or ():
         if not any(parent.policy.imports.allows(module) for parent in parents):
             what = "no profile that this one extends allows it" if parents else "this profile extends none"
@@ -165,7 +165,7 @@ def _too_wide(profile: Profile, parents: Sequence[ProfileDraft]) -> Iterator[Pro
 
 
 def _idle_http_rules(profile: Profile) -> Iterator[Problem]:
-    """Find rules that restrict nothing, because the same file lists the host without any."""
+    """Yield problems for rules without effect, because the same file lists the host without rules."""
     table = profile.table.network
     for host in table.http:
         free = [entry for entry in table.hosts or () if covers(entry, host)]
@@ -218,7 +218,7 @@ def _narrowed(inherited: ImportPolicy, only: frozenset[str]) -> ImportPolicy:
 
 
 def _adapter(table: AdapterTable, base: AdapterContract) -> AdapterContract:
-    """Return the contract; a given list replaces the inherited one, forbidden names accumulate."""
+    """Return the merged contract: a list replaces the inherited one, but forbidden names accumulate."""
     return AdapterContract(
         decorators=_listed(table.decorators, base.decorators),
         methods=_listed(table.methods, base.methods),

@@ -1,1 +1,1 @@
-"""What the daemon needs of the world, as small protocols; each has more than one implementation."""
+"""Protocols between the daemon and its environment. Each has more than one implementation."""

@@ -1,4 +1,4 @@
-"""Where bundles go."""
+"""The store of bundles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from assayd.model.bundle import Bundle, Written
 from assayd.model.report import Verdict
 
 BundleAttachments = Callable[[Attempt, Verdict], Awaitable[Mapping[str, bytes]]]
-"""Returns the further files in the bundle of an attempt of a chain, by name."""
+"""Returns additional files for the bundle of a chain's attempt, by name."""
 
 
 async def no_attachments(attempt: Attempt, verdict: Verdict) -> Mapping[str, bytes]:
@@ -20,14 +20,14 @@ async def no_attachments(attempt: Attempt, verdict: Verdict) -> Mapping[str, byt
 
 
 class ArtifactStore(Protocol):
-    """Bundles: written whole or not at all, then read-only. Raises StoreError."""
+    """Stores bundles: each is written completely or not at all, then read-only. Raises StoreError."""
 
     async def write(self, bundle: Bundle) -> Written:
         """Write a bundle durably."""
         ...
 
     def path(self, location: str) -> Path | None:
-        """Return the folder of a bundle; None if bundles aren't folders."""
+        """Return the folder of a bundle, or None if bundles aren't folders."""
         ...
 
     async def read(self, location: str, name: str) -> bytes:
@@ -35,7 +35,7 @@ class ArtifactStore(Protocol):
         ...
 
     def pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
-        """Return one file in pieces of a bounded size. Raises: StoreError ``artifact.missing``."""
+        """Return one file in pieces of limited size. Raises: StoreError ``artifact.missing``."""
         ...
 
     def tar(self, location: str) -> AsyncIterator[bytes]:
@@ -43,17 +43,17 @@ class ArtifactStore(Protocol):
         ...
 
     async def remove(self, location: str) -> None:
-        """Remove a bundle; one that is gone is fine."""
+        """Remove a bundle if it exists."""
         ...
 
     async def doubles(self) -> Sequence[str]:
-        """Name the first bundle of every attempt that has two."""
+        """Return the location of the first bundle of each attempt that has two."""
         ...
 
     async def sweep(self) -> int:
-        """Remove what an interrupted write has left; return how many."""
+        """Remove the remains of interrupted writes; return their number."""
         ...
 
     async def free_bytes(self) -> int:
-        """Return how much room is left."""
+        """Return the free bytes."""
         ...

@@ -1,4 +1,4 @@
-"""What signs verdicts, if the operator has configured a key."""
+"""Signing of verdicts, if the operator configured a key."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from assayd.model.policy import Enforcement
 from assayd.model.run import ContainerFacts
 
 ATTESTATION = "attestation.json"
-"""Name of the attestation in a bundle."""
+"""The file name of the attestation in a bundle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concluded:
     """A finished attempt, before its bundle is written.
 
-    `container` is None if nothing ran. `findings` are counts by severity, `cases` by status, None without
-    cases. `files` are the bundle's, by name. `sources` are the texts that were checked and run, with their
-    places in the payload, as ``files.adapter.py``.
+    `container` is None if nothing ran. `findings` are counts by severity, `cases` counts by status, None
+    without cases. `files` are the bundle's files, by name. `sources` are the texts that were checked and run,
+    by their place in the payload, e.g. ``files.adapter.py``.
     """
 
     attempt: Attempt
@@ -39,12 +39,15 @@ class Concluded:
 
 
 class Attester(Protocol):
-    """Signs what attempts and batches came to. Raises: AssaydError ``attestation.failed``."""
+    """Signs the results of attempts and batches. Raises: AssaydError ``attestation.failed``."""
 
     async def attest(self, concluded: Concluded) -> bytes:
         """Return the signed statement of an attempt."""
         ...
 
     async def attest_batch(self, batch: Batch, items: Sequence[tuple[Item, Attempt | None]]) -> bytes:
-        """Return the signed statement of a finished batch and its items, each with its attempt if kept."""
+        """Return the signed statement of a finished batch.
+
+        Each item comes with its attempt, if it still exists.
+        """
         ...

@@ -1,4 +1,4 @@
-"""What the core asks of chains, which are a wing: repairs and generations (`assayd_chains`)."""
+"""The core's interface to repairs and generations, which the wing `assayd_chains` implements."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ PACKAGE = "assayd_chains"
 
 
 def missing_chains() -> Mapping[str, str]:
-    """Return the missing package by its purpose; nothing if it is installed."""
+    """Return the name of the missing package by its purpose; empty if it is installed."""
     return {} if find_spec(PACKAGE) is not None else {"repair and generation": PACKAGE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptFix:
-    """The fix that an attempt runs: `number` counts within its repair, `hint` is a user's."""
+    """The fix that an attempt runs: `number` counts within its repair, `hint` is a user's hint."""
 
     repair_id: str
     number: int
@@ -41,27 +41,27 @@ class AttemptRepair:
 
 
 class RepairRequests(Protocol):
-    """Records that submissions ask for their attempt to be repaired if it fails."""
+    """Records requests to repair an attempt if it fails."""
 
     def check(self, wish: RepairWish) -> None:
-        """Check that this can be done. Raises: RequestError ``repair.provider_unknown``."""
+        """Check that the repair is possible. Raises: RequestError ``repair.provider_unknown``."""
         ...
 
     async def record(self, attempt: Attempt, wish: RepairWish) -> None:
-        """Have an attempt repaired if it fails. Asking twice is asking once."""
+        """Request a repair of an attempt if it fails. A repeated request changes nothing."""
         ...
 
 
 class Chains(Protocol):
-    """The chains of a daemon, as far as the core knows of them."""
+    """The chains of a daemon, as far as the core knows them."""
 
     @property
     def writers(self) -> Sequence[str]:
-        """The providers that write from words."""
+        """The providers that can write submissions from words."""
         ...
 
     async def fix_of(self, attempt_id: str) -> AttemptFix | None:
-        """Return the fix that an attempt runs, if it runs one."""
+        """Return the fix that an attempt runs, or None."""
         ...
 
     async def repair_of(self, attempt_id: str) -> AttemptRepair | None:
@@ -69,26 +69,26 @@ class Chains(Protocol):
         ...
 
     async def recover(self, only: Container[str] | None = None) -> None:
-        """Go on with what a previous run has left; `only` chains with these ids, unless it is None."""
+        """Continue the unfinished chains of a previous run. Args: only: their ids, or None for all."""
         ...
 
     def end(self, chain_id: str) -> bool:
-        """End a chain that is carried out in this process; return whether it is."""
+        """End a chain if this process drives it; return whether it does."""
         ...
 
 
 class NoChains:
-    """Implements `Chains` and `RepairRequests` where the wing isn't installed."""
+    """Implements `Chains` and `RepairRequests` if the wing isn't installed."""
 
     writers: Sequence[str] = ()
 
     def check(self, wish: RepairWish) -> None:
-        """Refuse. Raises: RequestError ``repair.provider_unknown``."""
+        """Reject the repair. Raises: RequestError ``repair.provider_unknown``."""
         message = "this daemon doesn't support repairs: the package assayd_chains is missing"
         raise RequestError("repair.provider_unknown", message, field="repair.provider")
 
     async def record(self, attempt: Attempt, wish: RepairWish) -> None:
-        """Refuse, as `check` does. Raises: RequestError."""
+        """Reject the repair, as `check` does. Raises: RequestError."""
         self.check(wish)
 
     async def fix_of(self, attempt_id: str) -> AttemptFix | None:
@@ -100,8 +100,8 @@ class NoChains:
         return None
 
     async def recover(self, only: Container[str] | None = None) -> None:
-        """Do nothing: no chain is under way."""
+        """Do nothing: no chains exist."""
 
     def end(self, chain_id: str) -> bool:
-        """Return False: no chain is carried out here."""
+        """Return False: no chains exist."""
         return False

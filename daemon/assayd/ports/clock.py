@@ -1,4 +1,4 @@
-"""Time and identity, injected so that tests decide both."""
+"""Time and ids, injected so that tests can control both."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """The time."""
+    """A source of time."""
 
     def now(self) -> datetime:
-        """Return the wall-clock time, UTC and aware."""
+        """Return the current time (UTC, timezone-aware)."""
         ...
 
     def monotonic(self) -> float:
-        """Return seconds that never go back."""
+        """Return seconds of a monotonic clock."""
         ...
 
 
 class Ids(Protocol):
-    """Where new identities come from."""
+    """A source of new ids."""
 
     def new(self) -> str:
-        """Return a fresh ULID (26 characters, Crockford base32), increasing within a process."""
+        """Return a new ULID (26 characters, Crockford base32), increasing within a process."""
         ...

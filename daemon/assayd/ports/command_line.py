@@ -1,9 +1,9 @@
-"""The command-line part of a kind: an optional value in addition to its validator.
+"""The optional command-line part of a kind, in addition to its validator.
 
-It is the module-level object `command_line` of `kinds/<kind>/command_line.py`, or what another distribution
-offers under the kind's name in the entry-point group `assayd.command_lines`. The client imports it for every
-report that it shows, so that module imports nothing but this one; what takes longer is named by a reference,
-``package.module:name``, and imported when it is used.
+It is the module-level object `command_line` of `kinds/<kind>/command_line.py`, or an entry point with the
+kind's name in the group `assayd.command_lines` of another distribution. The client imports it for every
+report that it shows, so that module imports nothing but this one. Slower parts are named by a reference,
+``package.module:name``, and imported on use.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class FileOptions:
 
 
 FromFiles = Callable[[Mapping[str, bytes], FileOptions], Mapping[str, object]]
-"""Builds the payload that files on a command line mean."""
+"""Builds a payload from the files of a command line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One ``--option NAME=VALUE`` that the kind's `from_files` understands."""
+    """One ``--option NAME=VALUE`` that the kind's `from_files` accepts."""
 
     name: str
     help: str
@@ -38,18 +38,18 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandLine:
-    """A kind as the command line has it.
+    """The command-line description of a kind.
 
     Attributes:
-        case: what one case of its reports is called, e.g. ``path``.
-        cases_have_results: whether a case that passed has a value to show.
-        language: what its single texts are written in, as Pygments calls it (``Lexer.aliases``).
-        options: what ``--option`` of ``assay validate`` may name.
-        forms: further forms of an attempt, by name; each refers to a `forms.Form`.
-        from_files: refers to a `FromFiles`. By default one text file is the submission.
-        commands: refers to a `typer.Typer`, whose commands are those of ``assay KIND``; empty for none.
-        commands_help: what they are for, in a line.
-        data_folder: the folder that a data file goes to which was named without one.
+        case: the noun for one case of its reports, e.g. ``path``.
+        cases_have_results: whether a passed case has a value to show.
+        language: the language of its source texts, as named by Pygments (``Lexer.aliases``).
+        options: the accepted names of ``--option`` of ``assay validate``.
+        forms: further forms of an attempt, by name; each is a reference to a `forms.Form`.
+        from_files: a reference to a `FromFiles`. By default, one text file is the submission.
+        commands: a reference to a `typer.Typer` with the commands of ``assay KIND``; empty for none.
+        commands_help: the help of these commands, in one line.
+        data_folder: the folder for data files that were named without one.
     """
 
     case: str = "case"
@@ -63,8 +63,8 @@ class CommandLine:
     data_folder: str = ""
 
     def placed(self, name: str) -> str:
-        """Return where a data file is in the container, by its name among the files of a command line.
+        """Return the path of a data file in the container, by its name among the files of a command line.
 
-        A file of a folder that was named has its path in that folder; it keeps it.
+        A file of a named folder keeps its path in that folder.
         """
         return f"{self.data_folder}/{name}" if self.data_folder and "/" not in name else name

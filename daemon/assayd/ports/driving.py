@@ -1,4 +1,4 @@
-"""Who carries on what takes long: batches, repairs, generations, workflows. Of one daemon: it."""
+"""Decides which process drives batches, repairs, generations and workflows; on one host, the daemon."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from enum import StrEnum
 from typing import Protocol
 
 ELSEWHERE_S = 1.0
-"""How often a follower of another process's work reads the records."""
+"""Seconds between reads of the records when another process drives the work."""
 
 
 class Driven(StrEnum):
     """Work that one process at a time drives."""
 
     BATCH = "batch"
-    """Its lines become attempts."""
+    """A batch: its lines become attempts."""
     REPAIR = "repair"
-    """A failed attempt is tried again with changes."""
+    """A repair: a failed attempt is tried again with changes."""
     GENERATION = "generation"
-    """Words become a submission."""
+    """A generation: a request in words becomes a submission."""
     WORKFLOW = "workflow"
-    """Its nodes become attempts."""
+    """A workflow: its nodes become attempts."""
 
 
 class Driving(Protocol):
-    """Which process carries on what."""
+    """Assigns work to processes."""
 
     @property
     def alone(self) -> bool:
@@ -32,11 +32,11 @@ class Driving(Protocol):
         ...
 
     async def take(self, kind: Driven, subject: str) -> bool:
-        """Return whether this process drives it; otherwise notify the process that does."""
+        """Return whether this process drives the work. If another one does, notify it."""
         ...
 
     async def cancel(self, kind: Driven, subject: str) -> bool:
-        """Ask the process that drives it to end it; False if that is this process."""
+        """Ask the process that drives the work to end it. Return False if that is this process."""
         ...
 
 
@@ -46,20 +46,22 @@ class DrivingAlone:
     alone = True
 
     async def take(self, kind: Driven, subject: str) -> bool:
-        """Carry it on here."""
+        """Return True: this process drives everything."""
         return True
 
     async def cancel(self, kind: Driven, subject: str) -> bool:
-        """Know no other process."""
+        """Return False: there is no other process."""
         return False
 
 
 ALONE = DrivingAlone()
 
 Leads = Callable[[], bool]
-"""Returns whether this process does what one process of several on a database does: the cleaning up, say."""
+"""Returns whether this process does the work that one of several processes on a database does, e.g.
+cleanup.
+"""
 
 
 def leads_alone() -> bool:
-    """Return true: no other process exists."""
+    """Return True: there is no other process."""
     return True

@@ -1,7 +1,7 @@
-"""The egress of a container without a network: what the sandbox and the egress side need of each other.
+"""The egress of a container without network devices: the interface of sandbox and relay.
 
-The sandbox turns frames into streams of bytes, one per connection that guest code makes to the proxy in its
-container. The egress side reads the requests there, decides, connects, and keeps the record.
+The sandbox turns frames into byte streams, one per connection of guest code to the proxy in its container.
+The relay reads the requests from these streams, decides, connects, and records.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from assayd.model.run import NetworkEvent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EgressLimits:
-    """What one attempt may use of the relay, and, with `open_at_once`, all together.
+    """The relay limits of one attempt; `open_at_once` applies to all attempts together.
 
-    `streams` are connections to the proxy that are open at once; more wait. `connections` counts all that an
-    attempt makes, and the requests on them. Bytes are those of guest code, up, and of hosts, down; small
-    pieces count as `guest.frames.LEAST_COST`. `head_s` is how long a request's head, or a ClientHello, may
-    take to arrive once it has begun, and how long guest code may take to hang up; `idle_s` how long a
-    connection may stay without a byte in either direction; `place_s` how long one waits for a place of the
-    relay, or of a look-up.
+    `streams` limits simultaneous connections to the proxy; further ones wait. `connections` limits all
+    connections of an attempt, and the requests on them. Bytes are counted from guest code (up) and from hosts
+    (down); a small piece counts as `guest.frames.LEAST_COST`. `head_s` limits how long a request head or a
+    ClientHello may take once it has begun, and how long guest code may take to hang up. `idle_s` limits the
+    time without a byte in either direction. `place_s` limits the wait for a free slot of the relay or of name
+    resolution.
     """
 
     streams: int = 32
@@ -36,38 +36,38 @@ class EgressLimits:
 
 
 class GuestStream(Protocol):
-    """One connection of guest code, on the egress side. Its data is hostile."""
+    """One connection of guest code, on the relay's side. Its data is hostile."""
 
     async def read(self) -> bytes:
-        """Return the next bytes; empty when the guest has ended its side, or the connection is gone."""
+        """Return the next bytes; empty if the guest ended its side or the connection is gone."""
         ...
 
     async def write(self, data: bytes) -> None:
-        """Send bytes, as fast as the guest takes them.
+        """Send bytes, as fast as the guest reads them.
 
-        Raises: ConnectionResetError when the connection is gone.
+        Raises: ConnectionResetError, if the connection is gone.
         """
         ...
 
     async def end(self) -> None:
-        """Signal that nothing more will be written. The guest's side may go on."""
+        """Signal the end of data to the guest. The guest can still send."""
         ...
 
     async def reset(self) -> None:
-        """Break the connection off, so that the guest does not take what it got for the whole."""
+        """Reset the connection, so that the guest doesn't mistake partial data for complete data."""
         ...
 
 
 class EgressSession(Protocol):
-    """The egress of one attempt: its list, its budgets, its record."""
+    """The egress of one attempt: its allowlist, its budgets, its record."""
 
     @property
     def limits(self) -> EgressLimits:
-        """What the attempt may use."""
+        """The limits of the attempt."""
         ...
 
     async def serve(self, stream: GuestStream, unit: int) -> None:
-        """Serve one connection of a unit to its end. Cancelling it drops whatever it holds."""
+        """Serve one connection of a unit to its end. Cancellation closes everything it holds."""
         ...
 
     def used_up(self, unit: int) -> None:
@@ -75,13 +75,13 @@ class EgressSession(Protocol):
         ...
 
     def events(self, unit: int) -> tuple[NetworkEvent, ...]:
-        """Return what a unit asked for, in the order in which it did; after its streams have ended."""
+        """Return the accesses of a unit in order. Call after its streams have ended."""
         ...
 
 
 class Egress(Protocol):
-    """Opens egress for attempts whose policy has an allowlist."""
+    """Opens egress sessions for attempts whose policy has an allowlist."""
 
     def session(self, policy: NetworkPolicy, owner: int = 0) -> EgressSession:
-        """Begin an attempt of a user."""
+        """Return a session for an attempt. Args: owner: the user's id."""
         ...

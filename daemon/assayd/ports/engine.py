@@ -1,7 +1,7 @@
-"""The container engine, without any engine's own words.
+"""The container engine, without any concept of a particular engine.
 
-`create → start → Duplex → kill → remove`: no labels syntax, host config or stream headers above this
-line, so that an OCI runtime started on an exported root filesystem fits behind it as well.
+`create → start → Duplex → kill → remove`: label syntax, host configuration and stream headers stay in the
+implementations, so that Docker and a bare OCI runtime both fit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GUEST_UID = 10001
 SHM_BYTES = 64 * 1024
 
 PENDING_SIGNALS = 256
-"""Signals that wait to be taken, and timers that would send one: each takes memory of the kernel."""
+"""Limit of pending signals and of timers that send one, because each takes kernel memory."""
 
 MASKED_PATHS = (
     "/dev/mqueue",
@@ -59,21 +59,21 @@ MASKED_PATHS = (
 READONLY_PATHS = ("/proc/sys",)
 
 SYSCTLS = {"net.ipv4.tcp_rmem": "4096 32768 65536", "net.ipv4.tcp_wmem": "4096 32768 65536"}
-"""Least, usual and most that a TCP socket may buffer, in either direction.
+"""Minimum, default and maximum buffer size of a TCP socket in bytes, per direction.
 
-Where loopback can be used, that memory is of the host's own pool (net.ipv4.tcp_mem), which not every kernel
-counts against the container: 100 connections filled took 370 MiB of it, and take 10 with these.
+If loopback is available, this memory comes from the host's pool (net.ipv4.tcp_mem), which some kernels don't
+charge to the container. 100 full connections took 370 MiB of it, and take 10 MiB with these values.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSpec:
-    """Everything that is fixed at creation. Flags that never vary are the engine's constants.
+    """All properties that are fixed at creation. Flags that never vary are constants of the engines.
 
-    `memory_bytes` (= memory + swap) and `pids` are totals, runner and image baseline included.
-    `work_*` bound the one writable tmpfs at `/sandbox`, which is `noexec` unless `work_exec`. `labels` are
-    daemon, generation, container, key.
-    `preload` names the modules that the runner will be asked for; an engine may have them loaded already.
+    `memory_bytes` (memory plus swap) and `pids` are totals that include runner and image baseline. `work_*`
+    limit the one writable tmpfs at `/sandbox`, which is `noexec` unless `work_exec`. `labels` are daemon,
+    generation, container and key. `preload` names the modules that the runner will import; an engine may have
+    them loaded already.
     """
 
     image: str
@@ -100,7 +100,7 @@ class ContainerRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnedContainer:
-    """A container that carries our labels, as the sweep finds it."""
+    """A container with the daemon's label, as the reaper finds it."""
 
     engine_id: str
     labels: Mapping[str, str]
@@ -109,7 +109,7 @@ class OwnedContainer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndFacts:
-    """What the engine says after the end. None = it does not say."""
+    """The engine's facts about an ended container. None means unknown."""
 
     running: bool
     exit_code: int | None
@@ -118,7 +118,7 @@ class EndFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageFacts:
-    """An image as the engine has it. `digest` identifies its content; `size_bytes` unpacked."""
+    """An image of the engine. `digest` identifies its content; `size_bytes` is the unpacked size."""
 
     name: str
     digest: str
@@ -130,8 +130,8 @@ class ImageFacts:
 class ListedImage:
     """An image in a list.
 
-    `shared_bytes` others in the list have as well; `loaded_at` in seconds since 1970. None: the engine does
-    not say.
+    `shared_bytes` are also part of other listed images; `loaded_at` is in seconds since 1970. None means that
+    the engine doesn't report it.
     """
 
     name: str
@@ -143,7 +143,7 @@ class ListedImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineInfo:
-    """Which engine this is and what it can enforce. `mode`: how it makes containers, given a choice."""
+    """The engine and its enforceable limits. `mode` is the way of creating containers, if it has several."""
 
     name: str
     version: str
@@ -156,9 +156,10 @@ class EngineInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """How an engine behaves where engines differ; the isolation check believes only what it sees.
+    """The behaviors in which engines differ. The isolation check relies only on its own observations.
 
-    `quick`: containers come and go in milliseconds, so that few stand ready, and a used one goes soon.
+    `quick` means that containers start and end in milliseconds, so fewer are kept warm, and used ones are
+    removed soon.
     """
 
     seccomp: bool
@@ -171,7 +172,7 @@ class Capabilities:
 
 
 def file_missing(name: str, path: str, most_bytes: int) -> EngineError:
-    """Return the error for an image without a file."""
+    """Return the error for a file that is missing from an image or too large."""
     message = f"image {name} has no file /{path} of at most {most_bytes} bytes"
     return EngineError("image.file_missing", message)
 
@@ -180,64 +181,64 @@ class Duplex(Protocol):
     """The runner's standard input and output, as plain bytes."""
 
     async def read(self) -> bytes:
-        """Return the next bytes of the runner's output; empty when it has ended.
+        """Return the next bytes of the runner's output; empty at its end.
 
-        Raises: EngineError when the connection to the engine failed.
+        Raises: EngineError, if the connection to the engine failed.
         """
         ...
 
     async def write(self, data: bytes) -> None:
-        """Send bytes to the runner's input and wait while its buffer is full.
+        """Send bytes to the runner's input; wait while its buffer is full.
 
-        Raises: EngineError if the container no longer reads.
+        Raises: EngineError, if the container no longer reads.
         """
         ...
 
     @property
     def diagnostics(self) -> bytes:
-        """The last bytes (at most 8 KiB) that the runner itself wrote to its standard error."""
+        """The last bytes (at most 8 KiB) of the runner's standard error."""
         ...
 
     async def close(self) -> None:
-        """Close both directions. Safe to call twice, never raises; must come before a kill."""
+        """Close both directions before a kill. Safe to call twice, never raises."""
         ...
 
 
 class Engine(Protocol):
-    """A container engine. All methods raise EngineError, and none waits without a bound."""
+    """A container engine. All methods raise EngineError, and none waits without a limit."""
 
     async def info(self) -> EngineInfo:
-        """Ask the engine who it is."""
+        """Return the engine's name, version and enforceable limits."""
         ...
 
     def capabilities(self) -> Capabilities:
-        """Return how this engine behaves where engines differ."""
+        """Return the behaviors in which engines differ."""
         ...
 
     async def create(self, spec: ContainerSpec) -> ContainerRef:
-        """Create a container; it does not run yet."""
+        """Create a container without starting it."""
         ...
 
     async def verify(self, ref: ContainerRef, spec: ContainerSpec) -> None:
-        """Compare the created container with the request.
+        """Compare the created container with its spec.
 
         Raises: EngineError ``engine.mismatch``, naming each difference.
         """
         ...
 
     async def start(self, ref: ContainerRef) -> Duplex:
-        """Attach, then start; nothing that the runner says is lost."""
+        """Attach to the container, then start it, so that no output of the runner is lost."""
         ...
 
     async def make_way(self, ref: ContainerRef) -> None:
-        """Let a container that has run for long have less of the processors than those that begin.
+        """Lower the processor share of a long-running container in favor of new ones.
 
-        One that has ended or is gone is fine. An engine to which that costs much leaves it.
+        Does nothing for an ended container, or if the change is expensive on this engine.
         """
         ...
 
     async def kill(self, ref: ContainerRef) -> None:
-        """End the container now. A container that has ended or is gone is fine."""
+        """End the container now. Does nothing if it has ended."""
         ...
 
     async def remove(self, ref: ContainerRef) -> None:
@@ -245,27 +246,27 @@ class Engine(Protocol):
         ...
 
     async def facts(self, ref: ContainerRef) -> EndFacts:
-        """Ask how a container ended, before it is removed."""
+        """Return how a container ended. Call before `remove`."""
         ...
 
     async def list_owned(self, daemon_id: str) -> Sequence[OwnedContainer]:
-        """List every container that carries our daemon's label, running or not."""
+        """Return all containers with the daemon's label, running or not."""
         ...
 
     async def image(self, name: str) -> ImageFacts:
-        """Look an image up. Raises: EngineError ``image.missing``, with the remedy."""
+        """Return an image by name. Raises: EngineError ``image.missing``, with the remedy."""
         ...
 
     async def load_image(self, archive: Path) -> ImageFacts:
-        """Load an image archive as `imaging` packs it."""
+        """Load an image archive in the format of `imaging`."""
         ...
 
     async def list_images(self) -> Sequence[ListedImage]:
-        """List the images that were loaded under names ``assayd/…``."""
+        """Return the images whose names begin with ``assayd/``."""
         ...
 
     async def remove_image(self, name: str) -> None:
-        """Remove a name, and its image if unused; a missing name is fine.
+        """Remove an image name, and the image itself if unused. A missing name is ignored.
 
         Raises: EngineError ``image.in_use``.
         """
@@ -274,7 +275,7 @@ class Engine(Protocol):
     async def image_file(self, name: str, path: str, most_bytes: int) -> bytes:
         """Return a regular file of an image; `path` is relative to its root.
 
-        Raises: EngineError ``image.missing``, ``image.file_missing`` (also for one that is larger).
+        Raises: EngineError ``image.missing``; ``image.file_missing``, also if the file exceeds `most_bytes`.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""What the API needs of the daemon behind it: accept, wait, look, stop, follow, explain itself."""
+"""The API's interface to the daemon."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from assayd.tomlfile import Problem
 class Service(Protocol):
     """The daemon, as its API sees it.
 
-    What a request is refused for is a RequestError; whose attempt it is, the API checks.
+    Rejected requests raise RequestError. The API checks which user owns an attempt.
     """
 
     @property
     def kinds(self) -> Mapping[str, Kind]:
-        """The validators that are enabled, by kind."""
+        """The enabled validators, by kind."""
         ...
 
     @property
     def records(self) -> Mapping[str, object]:
-        """What kinds keep records in, by kind; the routes of each know theirs."""
+        """The record stores of kinds, by kind, for the kinds' own routes."""
         ...
 
     def ready(self) -> tuple[bool, str]:
-        """Return whether attempts can be run, and why not."""
+        """Return whether attempts can run, and the reason if they can't."""
         ...
 
     async def require_ready(self) -> None:
-        """See that attempts are taken and run. Raises: RequestError ``not_ready``."""
+        """Ensure that the daemon accepts and runs attempts. Raises: RequestError ``not_ready``."""
         ...
 
     async def submit(
@@ -54,38 +54,41 @@ class Service(Protocol):
         ...
 
     async def wait(self, attempt_id: str, timeout_s: float) -> Attempt:
-        """Return the attempt once it is finished, or its current state when the time is up."""
+        """Return the attempt once it is finished, or its current state after the timeout."""
         ...
 
     async def get(self, attempt_id: str) -> Attempt | None:
-        """Return an attempt by its id, or None."""
+        """Return the attempt with this id, or None."""
         ...
 
     async def list(self, query: Query) -> Page:
-        """List attempts, newest first. Raises: RequestError ``invalid`` for a cursor that is not one."""
+        """Return a page of attempts, newest first.
+
+        Raises: RequestError ``invalid`` for a malformed cursor.
+        """
         ...
 
     async def summary(self, query: Query, bucket_s: int) -> Summary:
-        """Count what finished attempts came to, by spans of so many seconds."""
+        """Count finished attempts by result, in buckets of `bucket_s` seconds."""
         ...
 
     async def cancel(self, attempt_id: str) -> None:
-        """Ask an attempt to end. Raises: RequestError ``attempt.finished``."""
+        """Cancel an attempt. Raises: RequestError ``attempt.finished``."""
         ...
 
     async def documents(self, attempt: Attempt) -> tuple[bytes, bytes]:
-        """Return report and execution of a finished attempt as JSON text, as its bundle has them."""
+        """Return report and execution record of a finished attempt, as the JSON text in its bundle."""
         ...
 
     async def replay(self, attempt: Attempt, *, peer: Peer, idempotency_key: str | None = None) -> Attempt:
-        """Accept the submission of a finished attempt once more.
+        """Submit a finished attempt's submission again.
 
-        Raises: RequestError ``attempt.unfinished``, and what `submit` raises.
+        Raises: RequestError ``attempt.unfinished``, or an error of `submit`.
         """
         ...
 
     async def replay_diff(self, attempt: Attempt) -> Mapping[str, object] | None:
-        """Return how a finished replay differs from what it repeats; None when that is gone."""
+        """Return the differences of a finished replay from its original; None if that was deleted."""
         ...
 
     def artifact(self, attempt: Attempt, name: str) -> AsyncIterator[bytes]:
@@ -93,7 +96,7 @@ class Service(Protocol):
         ...
 
     def bundle_path(self, attempt: Attempt) -> str | None:
-        """Return the folder of an attempt's bundle on this machine; None without a bundle."""
+        """Return the folder of an attempt's bundle on this machine, or None."""
         ...
 
     def bundle(self, attempt: Attempt) -> AsyncIterator[bytes]:
@@ -101,37 +104,37 @@ class Service(Protocol):
         ...
 
     def events(self, attempt_id: str, *, after: str | None = None) -> AsyncGenerator[Event, None]:
-        """Return the events of an attempt after the one with that id, up to ``finished``.
+        """Return the events of an attempt after the event id `after`, until ``finished``.
 
-        The ids are those of `wire.event_id`. Closing the iterator gives up the subscription.
+        The ids are those of `wire.event_id`. Closing the iterator ends the subscription.
         """
         ...
 
     def all_events(
         self, uid: int | None, *, after: str | None = None
     ) -> AsyncGenerator[tuple[str, Event], None]:
-        """Return the events of all attempts of a user (of everybody: None), each with its place there.
+        """Return the events of all attempts of a user (None: all users), each with its cursor.
 
-        `after` is such a place; events since then come first.
+        `after` is such a cursor; recorded events after it come first, then new ones.
         """
         ...
 
     async def collect_garbage(self, *, dry_run: bool) -> Swept:
-        """Remove attempts by age and size, or only report them."""
+        """Delete attempts by age and size, or only report which."""
         ...
 
     def policies(self) -> Mapping[str, Mapping[str, object]]:
-        """Describe the profiles, by name, with effective values."""
+        """Return the effective values of the profiles, by name."""
         ...
 
     def check_policy(
         self, name: str, content: bytes
     ) -> tuple[Mapping[str, object] | None, Sequence[Problem]]:
-        """Return a profile's effective values, or its errors; nothing is loaded."""
+        """Return a profile's effective values, or its errors. Nothing is loaded."""
         ...
 
     def facts(self) -> DaemonFacts:
-        """Return who this daemon is and where its state lies."""
+        """Return the daemon's identity and state folder."""
         ...
 
     def metrics(self) -> bytes:
@@ -139,5 +142,5 @@ class Service(Protocol):
         ...
 
     async def health(self) -> Sequence[HealthRow]:
-        """Examine engine, images, isolation, limits and permissions."""
+        """Check engine, images, isolation, limits and permissions."""
         ...

@@ -1,6 +1,6 @@
-"""What the core asks of traces, which are a wing: `assayd_tracing`. Without it nothing is traced.
+"""The core's interface to tracing, which the wing `assayd_tracing` implements.
 
-Spans carry ids, kinds, policies, verdicts, counts and times; never source code, or text of users.
+Spans contain ids, kinds, policies, verdicts, counts and times, but never source code or text of users.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Protocol
 from assayd.model.trace_context import TraceContext
 
 Attribute = str | int | float | bool | None
-"""A value of a span; None is omitted."""
+"""The value of a span's attribute; None is omitted."""
 
 
 class Span(Protocol):
-    """A step of an attempt or of a chain, in a trace. One that never ends isn't shown."""
+    """A step of an attempt or a chain in a trace. A span without an end isn't exported."""
 
     @property
     def context(self) -> TraceContext | None:
-        """The place that others continue; None if nothing is traced."""
+        """The context that other spans continue; None if tracing is off."""
         ...
 
     def child(self, name: str, **attributes: Attribute) -> Span:
@@ -33,20 +33,20 @@ class Span(Protocol):
     def past(
         self, name: str, took_s: float | None = None, *, ended_ago_s: float = 0.0, **attributes: Attribute
     ) -> None:
-        """Add a step that has ended; it took `took_s`, or all the time since this span began."""
+        """Add a finished step that took `took_s`, or all the time since this span began."""
         ...
 
     def end(self, error: str | None = None, **attributes: Attribute) -> None:
-        """End it, by an internal error if its code is passed."""
+        """End the span. Args: error: the code of an internal error."""
         ...
 
 
 class Tracing(Protocol):
-    """Begins traces."""
+    """Begins spans."""
 
     @property
     def is_on(self) -> bool:
-        """Whether anything is traced."""
+        """Whether tracing is on."""
         ...
 
     def of_caller(self, context: TraceContext | None) -> TraceContext | None:
@@ -62,7 +62,7 @@ class Tracing(Protocol):
         linked: TraceContext | None = None,
         ago_s: float = 0.0,
     ) -> Span:
-        """Begin a span that continues `parent`, or a new trace; it began `ago_s` ago."""
+        """Begin a span `ago_s` seconds ago. It continues `parent`, or begins a new trace."""
         ...
 
 
@@ -72,7 +72,7 @@ class NoSpan:
     context: TraceContext | None = None
 
     def child(self, name: str, **attributes: Attribute) -> Span:
-        """Return itself."""
+        """Return this span."""
         return self
 
     def past(
@@ -105,7 +105,7 @@ class NoTracing:
         linked: TraceContext | None = None,
         ago_s: float = 0.0,
     ) -> Span:
-        """Return a span that is never shown."""
+        """Return a span that is never exported."""
         return NO_SPAN
 
 
@@ -114,14 +114,14 @@ NO_TRACING = NoTracing()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceOrigin:
-    """What new spans of a task continue, and since when they are under way (by `time.monotonic`)."""
+    """The context that a task's new spans continue, and the start of its work by `time.monotonic`."""
 
     context: TraceContext | None = None
     since_s: float | None = None
 
     @property
     def ago_s(self) -> float:
-        """Return the seconds since then; 0 if that isn't known."""
+        """Return the seconds since the start, or 0 if unknown."""
         return 0.0 if self.since_s is None else time.monotonic() - self.since_s
 
 
@@ -130,13 +130,13 @@ _ORIGIN: ContextVar[TraceOrigin] = ContextVar("trace_origin", default=_NEW)
 
 
 def trace_origin() -> TraceOrigin:
-    """Return what new spans of this task continue."""
+    """Return the context that new spans of this task continue."""
     return _ORIGIN.get()
 
 
 @contextmanager
 def continuing(origin: TraceOrigin) -> Iterator[None]:
-    """Have new spans continue an origin while the body runs."""
+    """Let new spans of this task continue `origin` while the body runs."""
     token = _ORIGIN.set(origin)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The check of webhook URLs that submissions name."""
+"""The check of webhook URLs in submissions."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Protocol
 
 
 class WebhookGate(Protocol):
-    """Decides which URLs may be named."""
+    """Decides which webhook URLs are allowed."""
 
     async def check(self, url: str, uid: int) -> None:
-        """See that a user may have messages sent there.
+        """Ensure that a user can have messages sent to a URL.
 
         Raises: RequestError ``webhook.invalid``, ``webhook.not_allowed``, ``quota.webhooks`` (retryable).
         """

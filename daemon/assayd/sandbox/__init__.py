@@ -1,1 +1,1 @@
-"""Runs a RunSpec in a container that is used once, and says how it ended."""
+"""Runs a RunSpec in a single-use container and determines the cause of its end."""

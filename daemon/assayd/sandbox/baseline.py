@@ -1,4 +1,4 @@
-"""Measures what a container of an image takes before anything submitted runs in it."""
+"""Measures the memory of an image's container before any submitted code runs."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from assayd.sandbox.pool.decide import PoolKey
 
 _MIB = 2**20
 _SPARE_MB = 16
-"""For what the runner takes later: the frames of an attempt, a child before its first line."""
+"""Megabytes for the runner's later needs: the frames of an attempt, a child before its first line."""
 _LEAST_MB = 32
 _ROOM_BYTES = 1024 * _MIB
 
 
 async def measure_baseline_mb(engine: Engine, facts: ImageFacts, preload: tuple[str, ...]) -> int:
-    """Return the baseline of an image, in megabytes.
+    """Return the baseline of an image in megabytes.
 
-    Two containers are started, and the second is looked at: what both have read from files is held against
-    the first, and the kernel can drop it at any time.
+    It starts two containers and measures the second: the first is charged for file pages that both have read,
+    which the kernel can drop at any time.
 
-    Raises: EngineError; ConfigError ``image.preload`` for a module that cannot be imported.
+    Raises: EngineError; ConfigError ``image.preload`` for a module that can't be imported.
     """
     origin = ContainerOrigin(daemon_id=Ulids().new(), generation="build")
     key = PoolKey(

@@ -32,15 +32,15 @@ OPEN_TIMEOUT_S = 60.0
 REMOVE_TIMEOUT_S = 60.0
 LEAVE_TIMEOUT_S = 0.5
 LONG_RUN_S = 0.2
-"""An ordinary run takes a tenth of it."""
+"""Seconds after which a run is long; an ordinary run takes a tenth of it."""
 _SAID = 200
 SETTLE_TRIES, SETTLE_S = 200, 0.05
-"""How often, and how far apart, the engine is asked whether a container has ended by itself."""
+"""Number of, and seconds between, checks whether a container has ended by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerOrigin:
-    """What the labels say of every container of this daemon."""
+    """The labels common to all containers of this daemon."""
 
     daemon_id: str
     generation: str
@@ -49,7 +49,7 @@ class ContainerOrigin:
 class Container:
     """A started container whose runner is ready. Leased once at most.
 
-    `orderly` tells that its conversation came to its end, so that the runner can be asked to leave.
+    `orderly` means that the conversation was completed, so that the runner can be asked to exit.
     """
 
     def __init__(self, *, engine: Engine, ref: ContainerRef, key: PoolKey, channel: Channel) -> None:
@@ -64,10 +64,10 @@ class Container:
         return f"<Container {self.ref.ulid} {self.key.image}>"
 
     async def facts(self, *, ends_by_itself: bool) -> tuple[EndFacts, bool]:
-        """Ask how the container ended, after ending it, and return whether that took our own kill.
+        """End the container; return how it ended, and whether that required a kill by the daemon.
 
-        One whose stream has ended by itself is about to be seen as ended; it is given time, so that our own
-        kill does not hide how.
+        If the stream ended by itself, the container gets time to end too, so that a kill doesn't hide the
+        cause.
         """
         await self.channel.close()
         for _ in range(SETTLE_TRIES if ends_by_itself else 0):
@@ -79,7 +79,7 @@ class Container:
         return await self._engine.facts(self.ref), True
 
     async def make_way_later(self) -> None:
-        """Once its run has taken long, let it have less of the processors than those that begin."""
+        """Lower the processor share of the container after its run has taken long."""
         await asyncio.sleep(LONG_RUN_S)
         try:
             await self._engine.make_way(self.ref)
@@ -87,9 +87,9 @@ class Container:
             log.warning("container.makes_no_way", container=self.ref.ulid, code=problem.code)
 
     async def remove(self) -> None:
-        """Close the stream, end the container, and see that it is gone.
+        """Close the stream, end the container, and verify that it is gone.
 
-        Raises: EngineError when it is not.
+        Raises: EngineError, if it isn't.
         """
         if self.orderly and not self._engine.capabilities().quick:
             await self._shut_down()
@@ -101,19 +101,19 @@ class Container:
         with suppress(GuestFault, StreamEnded, EngineError, TimeoutError):
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
                 await self.channel.send(LEAVE)
-                await self.channel.receive()  # nothing comes but the end
+                await self.channel.receive()  # Only the end of the stream can follow.
 
     async def ended(self) -> None:
-        """Wait, while the container is idle, until its stream says anything: it has died then."""
+        """Wait until the stream of an idle container has data or ends: the container has died then."""
         await self.channel.duplex.read()
 
 
 async def open_container(
     engine: Engine, key: PoolKey, origin: ContainerOrigin, ulid: str, *, ahead: bool = False
 ) -> Container:
-    """Create, inspect, start and greet a container; one made `ahead` of need preloads all that its key names.
+    """Create, verify, start and greet a container; `ahead` preloads all modules of its key.
 
-    Raises: EngineError; nothing is left behind then, or the reaper finds it by its labels.
+    Raises: EngineError. Nothing remains then, or the reaper finds it by its labels.
     """
     spec = container_spec(key, origin, ulid)
     async with _guest_faults_are_ours():
@@ -139,7 +139,10 @@ async def open_container(
 
 
 async def _discard(removal: Coroutine[object, object, None], ulid: str) -> None:
-    """Remove what could not be opened. One that stays is the reaper's, and hides nothing of why it failed."""
+    """Remove a container that couldn't be opened.
+
+    If this fails, log it, so that the first error is raised.
+    """
     try:
         await finish(removal, timeout_s=REMOVE_TIMEOUT_S)
     except (EngineError, TimeoutError) as problem:
@@ -148,7 +151,7 @@ async def _discard(removal: Coroutine[object, object, None], ulid: str) -> None:
 
 @asynccontextmanager
 async def _guest_faults_are_ours() -> AsyncIterator[None]:
-    """Turn what a runner does wrong before any guest code has run into an internal error."""
+    """Convert a runner's faults before any guest code has run into internal errors."""
     try:
         yield
     except GuestFault as fault:

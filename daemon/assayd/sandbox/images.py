@@ -1,4 +1,4 @@
-"""Finds the images that runs need, and refuses one whose guest code is not this daemon's."""
+"""Finds the images for runs, and rejects images with different guest code than this daemon's."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ LABEL_INTERPRETER = "org.assayd.interpreter"
 LABEL_RUNNER = "org.assayd.runner"
 _INTERPRETER = "/usr/bin/python3.11 -I -S"
 DEFAULT_BASELINE_BYTES = 32 * 2**20
-"""What the runner and the image's own libraries are given on top of the policy's memory."""
+"""Default memory for the runner and the image's own libraries, in addition to the policy's."""
 
 
 class Images:
-    """Looks images up once and remembers them; `forget()` after they may have changed."""
+    """Looks up images and caches them. Call `forget()` after they may have changed."""
 
     def __init__(self, engine: Engine, guest: Path) -> None:
         self._engine = engine
@@ -41,7 +41,7 @@ class Images:
         return self._known[name]
 
     async def look(self, name: str) -> ImageFacts:
-        """Return the image as the engine has it now. Raises: EngineError, as `get`."""
+        """Return the engine's current image. Raises: EngineError, as `get`."""
         facts = await self._engine.image(PREFIX + name)
         if facts.labels.get(LABEL_GUEST) != self._expected:
             raise EngineError(
@@ -52,36 +52,36 @@ class Images:
         return facts
 
     def forget(self) -> None:
-        """Look up every image again at its next use."""
+        """Clear the cache."""
         self._known.clear()
 
 
 def baseline_bytes(facts: ImageFacts) -> int:
-    """Return the memory that a container of this image needs before any guest code runs."""
+    """Return the bytes that a container of this image needs before any guest code runs."""
     text = facts.labels.get(LABEL_BASELINE, "")
     return int(text) if text.isdigit() else DEFAULT_BASELINE_BYTES
 
 
 def preload_of(facts: ImageFacts) -> tuple[str, ...]:
-    """Return the modules that containers of this image load ahead of need."""
+    """Return the modules that containers of this image preload."""
     return tuple(facts.labels.get(LABEL_PRELOAD, "").split())
 
 
 def modules_of(facts: ImageFacts) -> dict[str, str]:
-    """Return the modules of an image in addition to Python's standard library, with versions."""
+    """Return the modules of an image besides Python's standard library, with versions."""
     return dict(named.split("=", 1) for named in facts.labels.get(LABEL_MODULES, "").split() if "=" in named)
 
 
 def interpreter_of(facts: ImageFacts) -> tuple[str, ...]:
-    """Return what starts the Python of an image's runner."""
+    """Return the command that starts the Python of an image's runner."""
     return tuple(facts.labels.get(LABEL_INTERPRETER, _INTERPRETER).split())
 
 
 def runs_python(facts: ImageFacts) -> bool:
-    """Return whether the runner's Python is the image's: else it runs programs of the image alone."""
+    """Return whether the runner's Python is the image's; otherwise, the image runs programs only."""
     return facts.labels.get(LABEL_RUNNER) != "own"
 
 
 def constants_of(facts: ImageFacts) -> tuple[str, ...]:
-    """Name the variables that an image sets for all code, submitted code included."""
+    """Return the names of variables that an image sets for all code, including submitted code."""
     return tuple(facts.labels.get(LABEL_CONSTANTS, "").split())

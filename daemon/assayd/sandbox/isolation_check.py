@@ -1,7 +1,7 @@
-"""Tries the isolation of containers on the live engine: before the first submission, and when doctor asks.
+"""Tests the isolation of containers on the live engine: before the first submission, and for doctor.
 
-What is believed is behaviour: a probe that gets through, or a limit that does not end what exceeds it,
-is a leak, whatever the engine says of itself.
+Only behavior counts: a probe that succeeds, or a limit that doesn't stop an excess, is a leak, regardless of
+the engine's claims.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BLOCKED = NetworkPolicy()
 
 
 CHECKED_IMAGE = "python"
-"""The image in which isolation is checked when the daemon starts."""
+"""The image in which isolation is checked at the daemon's start."""
 
 
 def _runner_lost_spec(image: str, interpreter: Sequence[str]) -> RunSpec:
@@ -44,9 +44,9 @@ def _runner_lost_spec(image: str, interpreter: Sequence[str]) -> RunSpec:
 
 
 async def check_isolation(sandbox: Sandbox, image: str = CHECKED_IMAGE) -> Sequence[str]:
-    """Return a sentence for each probe that got through.
+    """Return a sentence for each isolation failure.
 
-    Raises: EngineError when no container can be had.
+    Raises: EngineError, if no container is available.
     """
     facts = await sandbox.images.get(image)
     tried = probes(
@@ -71,7 +71,10 @@ async def check_isolation(sandbox: Sandbox, image: str = CHECKED_IMAGE) -> Seque
 
 
 async def _lose_the_runner(sandbox: Sandbox, spec: RunSpec, found: list[str]) -> None:
-    """See that a run is known as out of memory whose runner the kernel has killed; note who else tells it."""
+    """Check that a run whose runner the kernel killed is classified as out of memory.
+
+    Also record which other source reports that kill.
+    """
     before = sandbox.oom_kills()
     async with sandbox.lease(spec) as lease:
         result = await sandbox.run(lease, Deadline(LIMITS.timeout_s))
@@ -84,7 +87,7 @@ async def _lose_the_runner(sandbox: Sandbox, spec: RunSpec, found: list[str]) ->
 async def _try(sandbox: Sandbox, tried: Sequence[Probe], spec: RunSpec, found: list[str]) -> None:
     """Run probes in a separate container, and add faults to `found`.
 
-    Raises: EngineError when the run is lost, which says nothing of the isolation.
+    Raises: EngineError, if the run is lost, which says nothing about isolation.
     """
     async with sandbox.lease(spec) as lease:
         result = await sandbox.run(lease, Deadline(LIMITS.timeout_s))
@@ -103,7 +106,7 @@ async def _try(sandbox: Sandbox, tried: Sequence[Probe], spec: RunSpec, found: l
 def canary_spec(
     tried: Sequence[Probe], image: str, network: NetworkPolicy = _BLOCKED, limits: Limits | None = None
 ) -> RunSpec:
-    """Plan one container that runs every probe, one after the other."""
+    """Return the spec of one container that runs all probes in order."""
     return RunSpec(
         image=image,
         limits=limits or LIMITS,
@@ -139,7 +142,7 @@ def _complaints(probe: Probe, unit: UnitResult) -> list[str]:
 
 
 def _value(unit: UnitResult) -> JsonValue:
-    """Return what the probe returned; anything else is a complaint of the probe's own judge."""
+    """Return the value of the probe, or None if it returned none."""
     try:
         record = json.loads(unit.results[0]) if unit.results else None
     except ValueError:

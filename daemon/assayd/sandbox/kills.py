@@ -1,7 +1,7 @@
-"""How often the kernel has killed for memory, on the whole machine: evidence where an engine has none.
+"""The kernel's count of out-of-memory kills on the whole machine: evidence if an engine has none.
 
-A container's own counters are gone with it, and engines miss some kills. This count stays. It says nothing
-when the engine runs on another kernel; the canary finds that out.
+A container's own counters disappear with it, and engines miss some kills. This count persists. It is
+meaningless if the engine runs on another kernel, which the isolation check finds out.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ COUNTERS = Path("/proc/vmstat")
 
 
 def kernel_oom_kills(counters: Path = COUNTERS) -> int | None:
-    """Return how many processes the kernel has killed for memory so far; None when it does not say."""
+    """Return the number of processes that the kernel has killed for memory; None if unknown."""
     try:
         text = counters.read_bytes()
     except OSError:

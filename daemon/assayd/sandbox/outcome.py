@@ -1,20 +1,19 @@
-"""Classifies how a unit and a run ended: one cause of a closed list, with the evidence that decided it.
+"""Classifies the end of units and runs: one cause of a closed list, with the deciding evidence.
 
-Pure. Evidence is asked in this order, and the first that speaks decides:
+Pure. The evidence is checked in this order, and the first match decides:
 
-    1. what we did ourselves     our own kills: deadline, cap, cancel; a deadline after a limit was met is
-    that
-                                 limit's consequence
-    2. the kernel's counters     cgroup out-of-memory kills, refused forks, a full work directory
-    3. the engine's flags        its word on an out-of-memory kill of the whole container
-    4. the signal                that the child died of, as wait saw it
-    5. the exit code             as wait saw it
-    6. the record                exactly one result, well formed (none of a unit that became another
-                                 program, any of a script: its status is its result)
-    7. what is left              nothing may be running
+    1. the daemon's own actions  kills for deadline, output limit, cancellation; a deadline after another
+                                 limit was reached counts as that limit's consequence
+    2. the kernel's counters     cgroup out-of-memory kills, rejected forks, a full work directory
+    3. the engine's flags        an out-of-memory kill of the whole container
+    4. the signal                that ended the child, from its wait status
+    5. the exit code             from its wait status
+    6. the record                exactly one well-formed result (none from a unit that became another
+                                 program, any from a script: its status is its result)
+    7. left processes            none may be running
 
-The exit code alone never names a cause beyond "it was not 0". A counter that moved beside a complete,
-good record does not fail the unit: it stays in the evidence as a limit that was met.
+An exit code alone only means "it wasn't 0". If a counter increased despite a complete, good record, the unit
+doesn't fail: the evidence mentions the limit.
 """
 
 from __future__ import annotations
@@ -52,11 +51,11 @@ _RUN_ENDS = {
 
 _KILLED = 128 + signal.SIGKILL
 RUNNER_FAULT = 70
-"""Exit code of a runner that could not do what it was asked."""
+"""Exit code of a runner that couldn't do its work."""
 
 
 def classify(result: RunResult, spec: RunSpec) -> RunResult:
-    """Return the same result with its outcome, decided by its units unless the run itself ended badly."""
+    """Return the result with its outcome: the units', unless the run as a whole ended badly."""
     ended = _run_end(result, spec.limits)
     units = tuple(
         _with_outcome(unit, _with_limit(_outcome_of(unit, ended), spec.limits)) for unit in result.units
@@ -73,7 +72,7 @@ def _outcome_of(unit: UnitResult, ended: Outcome | None) -> Outcome:
 
 
 def unit_outcome(unit: UnitResult, planned: Unit) -> Outcome:
-    """Decide how a unit ended that the runner saw to its end."""
+    """Return the outcome of a unit whose end the runner saw."""
     if unit.end in _OWN_KILLS:
         cause, by = _OWN_KILLS[unit.end]
         first = _first_limit(unit) if unit.end is UnitEnd.DEADLINE else None
@@ -92,16 +91,16 @@ def unit_outcome(unit: UnitResult, planned: Unit) -> Outcome:
 
 
 def _spent(unit: UnitResult, limit_s: float) -> dict[str, object]:
-    """Return what the time went into: computing, waiting for something, waiting for a processor."""
+    """Return how the time was spent: computing, waiting for something, waiting for a processor."""
     usage = unit.usage
     spent = {"used_s": usage.cpu_s, "waited_s": usage.waited_s, "starved_s": usage.starved_s}
     return {"limit_s": limit_s, **{name: round(value, 3) for name, value in spent.items()}}
 
 
 def _first_limit(unit: UnitResult) -> Cause | None:
-    """Return the limit that was met before the deadline, and of which the deadline is the consequence.
+    """Return the limit that was reached before the deadline and caused it, or None.
 
-    Code that waits for workers that were refused uses little processor time; a loop uses all.
+    Code that waits for workers that couldn't start uses little processor time; a loop uses all of it.
     """
     counted = _counted(unit)
     counted_s = unit.usage.cpu_s + unit.usage.waited_s
@@ -110,11 +109,11 @@ def _first_limit(unit: UnitResult) -> Cause | None:
 
 
 _WAITING_SHARE = 0.5
-"""A unit that used less than this share of its elapsed time on a processor was waiting."""
+"""The share of a unit's time on a processor below which it was waiting."""
 
 
 def _counted(unit: UnitResult) -> Cause | None:
-    """Return the limit that the kernel's counters show as met, if any."""
+    """Return the limit that the unit reached according to the kernel's counters, if any."""
     if unit.usage.oom_kills:
         return Cause.OUT_OF_MEMORY
     if unit.usage.pids_refused:
@@ -153,7 +152,7 @@ def _outcome(cause: Cause, unit: UnitResult, **evidence: object) -> Outcome:
 
 
 def _traces(unit: UnitResult) -> dict[str, object]:
-    """Return what wait and the kernel's counters say of a unit, without the zeros."""
+    """Return the nonzero facts from the wait status and the kernel's counters."""
     status, usage = unit.wait_status, unit.usage
     traces: dict[str, object] = {
         "oom_kills": usage.oom_kills,
@@ -178,7 +177,7 @@ def _with_limit(outcome: Outcome, limits: Limits) -> Outcome:
 
 
 def _run_end(result: RunResult, limits: Limits) -> Outcome | None:
-    """Decide for the run as a whole when it did not end as it should; None when it did."""
+    """Return the outcome of a run that ended badly as a whole; None if it didn't."""
     if result.end is RunEnd.FINISHED:
         return None
     evidence: dict[str, object] = {"run_end": result.end.value}
@@ -192,18 +191,18 @@ def _run_end(result: RunResult, limits: Limits) -> Outcome | None:
 
 
 def _lost(container: ContainerFacts, evidence: dict[str, object]) -> Outcome:
-    """Decide why a runner fell silent, by what engine and kernel say of its container."""
+    """Return the outcome of a run whose runner fell silent, by the engine's and the kernel's facts."""
     kills = container.kernel_oom_kills
     evidence |= {"exit_code": container.exit_code, "oom_killed": container.oom_killed}
     evidence |= {"killed_by_us": True} if container.killed else {}
     evidence |= {} if kills is None else {"kernel_oom_kills": kills}
-    # PID 1 can't be killed from inside but by filling memory, which engines do not always tell. Where the
-    # kernel is known to have killed nobody, the signal came from the host.
+    # PID 1 can't be killed from inside, except by exhausting memory, which engines don't always report. If
+    # the kernel is known to have killed no process, the signal came from the host.
     by_signal = container.exit_code == _KILLED and not container.killed
     if container.oom_killed or (by_signal and kills != 0):
         return Outcome(cause=Cause.OUT_OF_MEMORY, evidence=evidence)
-    # The other two are the runner's own: 70 is its fault, and with 0 it ends when its standard input does,
-    # that is when our connection is cut.
+    # The other two exit codes are the runner's own: 70 is its fault; it exits with 0 if its standard input
+    # closes, which means that the daemon's connection broke.
     ours = (None, 0, RUNNER_FAULT, _KILLED)
     cause = Cause.INFRASTRUCTURE if container.exit_code in ours else Cause.PROTOCOL_VIOLATION
     return Outcome(cause=cause, evidence=evidence)

@@ -1,4 +1,4 @@
-"""Runs the program of an image that holds no runner, and returns what it printed."""
+"""Runs the program of an image without a runner, and returns its output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SETTLE_TRIES, _SETTLE_S = 100, 0.05
 async def printed_by(engine: Engine, archive: Path) -> bytes:
     """Load an image, run its program in a fully isolated container, and remove both.
 
-    Raises: EngineError; ``image.program_failed`` when it fails, prints too much or takes too long.
+    Raises: EngineError; ``image.program_failed``, if it fails, prints too much or times out.
     """
     facts = await engine.load_image(archive)
     try:

@@ -1,7 +1,7 @@
 """The isolation check's probes: trusted guest code that tests the container, and the required results.
 
-The texts are run like any submission's, in `observe` mode and with all builtins, so that what holds is the
-container and the child's own limits, not the Python rules.
+They run like submissions, in `observe` mode and with all builtins, so that they test the container and the
+child's own limits, not the Python rules.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from assayd.model.run import Cause
 from assayd.model.submission import JsonValue
 
 Facts = Mapping[str, JsonValue]
-"""What the isolation probe returns, in plain JSON."""
+"""The result of the isolation probe, in plain JSON."""
 
 UID = 10001
 WRITABLE = frozenset({"/sandbox", "/dev/shm"})  # noqa: S108 - named to be checked
@@ -110,7 +110,7 @@ SYSCALLS = {
     "setns": (308, 268),
     "process_vm_readv": (310, 270),
 }
-"""System calls that must be refused, with their numbers on x86_64 and on aarch64."""
+"""System calls that must be rejected, with their numbers on x86_64 and on aarch64."""
 
 EGRESS = (
     _SETUP
@@ -136,7 +136,7 @@ def probe():
 )
 """For a container whose profile has an allowlist: only the proxy is reachable.
 
-The probe sends no request to the proxy, so no access is counted. 192.0.2.1 is for documentation.
+The probe sends no request to the proxy, so no access is counted. 192.0.2.1 is a documentation address.
 """
 
 MEMORY = """
@@ -193,7 +193,7 @@ while True:
         except BlockingIOError:
             pass
 """
-"""Fills memory so that the runner is the largest process: what ends is the run, and that must be told."""
+"""Fills memory so that the runner is the largest process: the run must end and be reported."""
 
 CLOCK = """
 def probe():
@@ -231,7 +231,7 @@ def probe():
 class Probe:
     """Trusted guest code, the required cause of its end, and the required value.
 
-    `complaints` gives a sentence for each thing in the value that is not as it must be.
+    `complaints` yields a sentence for each wrong part of the value.
     """
 
     name: str
@@ -268,7 +268,7 @@ def _none(value: JsonValue) -> Iterator[str]:
 
 
 def _isolation(value: JsonValue, executable: Sequence[str] = ()) -> Iterator[str]:
-    """Judge what the isolation probe has seen."""
+    """Yield a sentence for each unexpected observation of the isolation probe."""
     facts = value if isinstance(value, dict) else {}
     yield from _unlike(facts, {**_EXPECTED, "executable": [*executable]})
     places = facts.get("writable")

@@ -1,7 +1,7 @@
-"""Gets the sandbox ready: engine known, images ours, leftovers gone, isolation checked; then keeps it so.
+"""Prepares the sandbox (engine, images, leftovers, isolation check), and keeps it ready.
 
-Everything that is known only after the engine has answered is kept here, so that the daemon can serve
-its API, and say what is wrong, while the engine is down.
+Everything that depends on the engine's answers is here, so that the daemon can serve its API, and report
+problems, while the engine is down.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from assayd.sandbox.sandbox import Sandbox
 log = structlog.get_logger()
 
 IsolationCheck = Callable[[Sandbox], Awaitable[Sequence[str]]]
-"""Tries the isolation of a container; returns a sentence for each part that does not hold."""
+"""Tests the isolation of a container; returns a sentence for each failure."""
 
 LOOK_AGAIN_S = 5.0
-"""Seconds between looks for images that were missing."""
+"""Seconds between lookups of missing images."""
 TO_BE_BUILT = {"image.missing", "image.mismatch", "image.damaged"}
 
 
@@ -58,36 +58,33 @@ class ReadinessSupervisor:
         self._isolation_check = isolation_check
         self._refuse_vulnerable = refuse_vulnerable
         self.images_named: Callable[[], Mapping[str, Sequence[str]]] = dict
-        """Return the images that profiles name, each with those profiles; they are examined as well."""
+        """Returns the images that profiles name, each with those profiles; they are checked too."""
         self.engine_note = ""
-        """What an operator is to know of the choice of the engine; doctor says it."""
+        """A note about the choice of the engine, for doctor."""
         self.info: EngineInfo | None = None
         self.build_command = "assay images build"
-        """What builds an image whose name follows it; doctor says it."""
+        """The command that builds an image, followed by its name, for doctor."""
         self.engine_remedy = "start the container engine"
-        """What to do if the engine doesn't answer, unless its message says it; doctor says it."""
+        """The remedy if the engine doesn't answer and its message has none, for doctor."""
         self.look_again_s = LOOK_AGAIN_S
         self.unusable: dict[str, str] = {}
-        """Images of kinds that are missing or of another version, each with the reason."""
+        """Missing or outdated images of kinds, each with the reason."""
         self.problem = "the engine hasn't answered yet"
         self.tried = asyncio.Event()
-        """Set once getting ready has succeeded or failed for the first time."""
+        """Set after the first preparation, successful or not."""
 
     def ready(self) -> tuple[bool, str]:
-        """Return whether attempts can be run, and why not."""
+        """Return whether attempts can run, and the reason if they can't."""
         return not self.problem, self.problem
 
     async def prepare(self) -> None:
-        """Get ready, however long it takes; `problem` has the current obstacle."""
+        """Prepare the sandbox, retrying without limit; `problem` has the current obstacle."""
         if self.problem:
             retrying = AsyncRetrying(retry=retry_if_exception_type(EngineError), wait=back_off)
             await retrying(self._prepare_once)
 
     async def keep_ready(self) -> NoReturn:
-        """Get ready again after repeated failures of the engine: it may be a different one by then.
-
-        Meanwhile, look for images that were missing: an operator may have built them.
-        """
+        """Prepare the sandbox again after repeated engine failures: the engine may be another one."""
         while True:
             if self.unusable and not self._pool.circuit_open.is_set():
                 with suppress(TimeoutError):
@@ -100,11 +97,11 @@ class ReadinessSupervisor:
             await self.prepare()
 
     async def keep_sweeping(self) -> None:
-        """Remove containers that were left behind, on a timer."""
+        """Remove leftover containers on a timer."""
         await self.reaper.keep_sweeping()
 
     def image_problem(self, name: str) -> str:
-        """Return why nothing can be run in an image; empty if nothing is known against it."""
+        """Return the reason why an image can't be used; empty if none is known."""
         return self.unusable.get(name, "")
 
     async def image_digest(self, name: str) -> str:
@@ -144,7 +141,7 @@ class ReadinessSupervisor:
         log.info("sandbox.ready", engine=info.name, version=info.version, runtime=info.runtime)
 
     async def _look_again(self) -> None:
-        """Have the pool keep containers of images that were missing and exist by now."""
+        """Add images that were missing and exist by now to the pool."""
         before = self.unusable
         with suppress(EngineError):
             keys = await self._usual_keys()
@@ -158,9 +155,9 @@ class ReadinessSupervisor:
         return frozenset([await self.sandbox.key(spec) for spec in await self._with_images()])
 
     async def _with_images(self) -> Sequence[RunSpec]:
-        """Return the usual runs whose images exist; kinds without their image don't keep others from running.
+        """Return the usual runs whose images exist. A missing image affects only its kinds.
 
-        Raises: EngineError, if no image exists or the isolation check has none; it names all to be built.
+        Raises: EngineError, naming all images to build, if no image exists or the isolation check has none.
         """
         troubles: dict[str, EngineError] = {}
         for name in sorted({spec.image for spec in self._usual}):
@@ -184,7 +181,7 @@ class ReadinessSupervisor:
         raise EngineError(first.code, message)
 
     def show(self, metrics: Metrics) -> None:
-        """Set the gauges to what the pool holds now."""
+        """Update the gauges from the pool's state."""
         if self.info is not None:
             metrics.engine_info.clear()
             metrics.engine_info.labels(self.info.name, self.info.version).set(1)
@@ -208,11 +205,11 @@ class ReadinessSupervisor:
             metrics.refill_seconds.labels(key.digest, key.image).set(took_s)
 
     async def examine(self) -> Sequence[HealthRow]:
-        """Examine engine, images and leftovers now."""
+        """Check engine, images and leftovers now."""
         return [await self._examine_engine(), *await self._examine_images(), self._examine_pool()]
 
     async def examine_isolation(self) -> HealthRow:
-        """Try the isolation of containers now."""
+        """Test the isolation of containers now."""
         try:
             leaks = await self._isolation_check(self.sandbox)
         except EngineError as trouble:
@@ -242,14 +239,14 @@ class ReadinessSupervisor:
 
     async def _examine_images(self) -> list[HealthRow]:
         if self.unusable:
-            await self._look_again()  # an image that exists by now is used before its row says so
+            await self._look_again()  # Start to use an image that exists by now before its row reports it.
         needed = {spec.image for spec in self._usual}
         named = {name: by for name, by in self.images_named().items() if name not in needed}
         rows = [await self._examine_image(name) for name in sorted(needed)]
         return [*rows, *[await self._examine_image(name, named[name]) for name in sorted(named)]]
 
     async def _examine_image(self, name: str, profiles: Sequence[str] = ()) -> HealthRow:
-        """Look at an image: one that only `profiles` name keeps nothing else from being run."""
+        """Check an image. One that only `profiles` name affects nothing else."""
         row = partial(_row, f"image {name}")
         try:
             facts = await self._images.look(name)

@@ -1,7 +1,6 @@
-"""Runs a RunSpec in a container that is used once: lease, journal, talk, end, classify.
+"""Runs a RunSpec in a single-use container: lease, record, converse, end, classify.
 
-What leaves here is a value, however badly the guest behaves. Only a lease that can't be had is an
-exception.
+The result is always a value, however badly the guest behaves. Only a failed lease raises an exception.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from assayd.sandbox.pool.pool import Pool
 from assayd.sandbox.session.conversation import Conversation, Observer
 
 RUNNER_PIDS = 1
-"""What the runner needs of the process limit: itself."""
+"""The processes of the limit that the runner needs: itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +41,7 @@ class Lease:
 
 
 class Sandbox:
-    """The one way from a RunSpec to a RunResult."""
+    """The only path from a RunSpec to a RunResult."""
 
     def __init__(
         self,
@@ -60,14 +59,14 @@ class Sandbox:
         self._egress = egress
         self.oom_kills = oom_kills
         self.counts_kills = False
-        """Whether a container's death for memory was seen in that count: the engine's kernel is ours then."""
+        """Whether that count has included a container's death: the engine then runs on this kernel."""
         self.info: EngineInfo | None = None
         self.seccomp = seccomp
         self.usable = asyncio.Event()
-        """Set while the engine answers and its isolation was checked."""
+        """Set while the engine answers and its isolation is verified."""
 
     async def key(self, spec: RunSpec) -> PoolKey:
-        """Return everything of a spec that is fixed when its container is created."""
+        """Return the properties of a spec that are fixed when its container is created."""
         image = await self.images.get(spec.image)
         limits = spec.limits
         memory = limits.memory_bytes + baseline_bytes(image)
@@ -89,11 +88,11 @@ class Sandbox:
 
     @asynccontextmanager
     async def lease(self, spec: RunSpec, user: int = 0, flow: str = "") -> AsyncIterator[Lease]:
-        """Hold a container while the body runs; it is removed afterwards, out of the way.
+        """Hold a container while the body runs; its removal afterwards doesn't delay the caller.
 
-        Where containers are waited for, users and their flows get them in turn.
+        If containers are scarce, users and their flows get them in turn.
 
-        Raises: EngineError when none can be had.
+        Raises: EngineError, if none is available.
         """
         image = await self.images.get(spec.image)
         container, warm = await self.pool.acquire(await self.key(spec), user, flow)

@@ -1,4 +1,4 @@
-"""What an operator may set. Only the roots read it; every other part is handed what it needs."""
+"""The operator's settings. Only the entry points read them and pass values to the other parts."""
 
 from assayd.settings.load import Row, effective, load, load_settings, variable
 from assayd.settings.model import (

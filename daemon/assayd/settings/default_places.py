@@ -1,4 +1,4 @@
-"""Where the daemon has its files unless the settings say otherwise: root's, and an ordinary user's."""
+"""The default locations of the daemon's files, for root and for ordinary users."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 
 def state_dir() -> Path:
-    """Return where the state of this user's daemon is."""
-    if os.environ.get("STATE_DIRECTORY"):  # the service manager has made it: systemd.exec(5)
+    """Return the state folder of this user's daemon."""
+    if os.environ.get("STATE_DIRECTORY"):  # created by the service manager: systemd.exec(5)
         return Path(os.environ["STATE_DIRECTORY"])
     if os.geteuid() == 0:
         return Path("/var/lib/assayd")
@@ -17,7 +17,7 @@ def state_dir() -> Path:
 
 
 def socket() -> Path:
-    """Return where this user's daemon listens."""
+    """Return the path of the socket of this user's daemon."""
     base = os.environ.get("XDG_RUNTIME_DIR")
     if os.geteuid() == 0 or not base:
         return Path("/run/assayd/assayd.sock")
@@ -25,6 +25,6 @@ def socket() -> Path:
 
 
 def run_dir() -> Path:
-    """Return where this user's daemons keep what lives no longer than containers."""
+    """Return the folder for data that lives only as long as containers do."""
     base = os.environ.get("XDG_RUNTIME_DIR")
     return Path("/run" if os.geteuid() == 0 or not base else base) / "assayd-oci"

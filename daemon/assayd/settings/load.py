@@ -1,4 +1,4 @@
-"""Read settings: defaults, then the settings file, then the environment; and record where each came from."""
+"""Reads settings from defaults, the settings file and the environment, in this order; records origins."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ S = TypeVar("S", bound=RootSettings)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One effective setting and where its value came from: default, a file's line, or a variable."""
+    """One effective setting and its origin: the default, a line of a file, or a variable."""
 
     name: str
     value: str
@@ -42,12 +42,12 @@ class Row:
 
 
 def load_settings() -> Settings:
-    """Read file and environment of the daemon. Raises: as `load`."""
+    """Read the daemon's settings from file and environment. Raises: as `load`."""
     return load(Settings, DEFAULT_FILE)
 
 
 def load(model: type[S], default_file: Path, prefix: str = PREFIX) -> S:
-    """Read file and environment of a program, whose variables begin with a prefix.
+    """Read a program's settings from file and environment. Args: prefix: the prefix of its variables.
 
     Raises:
         ConfigError: ``settings.invalid``, naming the file's line or the variable.
@@ -65,7 +65,7 @@ def load(model: type[S], default_file: Path, prefix: str = PREFIX) -> S:
 
 
 def effective(settings: RootSettings) -> list[Row]:
-    """List every setting with its value and where that came from."""
+    """Return every setting with its value and origin."""
     return list(_rows(settings, (), settings.origins))
 
 
@@ -83,9 +83,9 @@ def _read_file(default: Path, prefix: str) -> tomlfile.TomlFile | None:
 
 
 def _read(model: type[S], file: Mapping[str, object], prefix: str) -> tuple[S, dict[str, object]]:
-    """Return the settings, and what the environment has of them."""
+    """Return the settings, and the values from the environment."""
 
-    # The file's values come from `tomlfile`: the library's TOML source would drop the lines of the keys.
+    # Values of the file come from `tomlfile`, because the library's TOML source loses line numbers.
     def sources(cls: type[BaseSettings], **_: object) -> tuple[PydanticBaseSettingsSource, ...]:
         return EnvSettingsSource(cls), InitSettingsSource(cls, dict(file))
 
@@ -95,13 +95,13 @@ def _read(model: type[S], file: Mapping[str, object], prefix: str) -> tuple[S, d
     try:
         return reader(), EnvSettingsSource(reader)()
     except SettingsError as problem:
-        # As pydantic-settings says it: 'error parsing value for field "policy_folders" from source "…"'
+        # pydantic-settings says: 'error parsing value for field "policy_folders" from source "…"'
         field = re.search(r'field "([^"]+)"', str(problem))
         section = variable(field[1], prefix) if field else prefix
         names = " or ".join(name for name in sorted(os.environ) if name.startswith(section))
         raise ConfigError(CODE, f'{names}: must be JSON, e.g. ["a", "b"] for a list') from problem
     except ValidationError as problem:
-        # The file by itself was found good, so a variable is at fault.
+        # The file alone is valid, so a variable is at fault.
         lines = [
             f"{variable('.'.join(map(str, e['loc'])), prefix)}: {tomlfile.sentence(e['msg'])}"
             for e in problem.errors()
@@ -119,7 +119,7 @@ def _refuse_unknown_variables(model: type[RootSettings], prefix: str) -> None:
 
 
 def _names(section: type[BaseModel], within: tuple[str, ...]) -> Iterator[str]:
-    """List the dotted names of all settings."""
+    """Yield the dotted names of all settings."""
     for name, field in section.model_fields.items():
         kind = field.annotation
         if isinstance(kind, type) and issubclass(kind, BaseModel):
@@ -144,7 +144,7 @@ def _rows(section: BaseModel, within: Sequence[str], origins: Mapping[str, str])
             yield from _rows(value, (*within, name), origins)
             continue
         dotted = ".".join((*within, name))
-        # Of tables by name, where the first of what they hold is from.
+        # The origin of a table is the origin of its first value.
         below = (place for known, place in origins.items() if known.startswith(f"{dotted}."))
         source = origins.get(dotted) or next(below, "default")
         yield Row(name=dotted, value=_text(shown[name]), source=source, description=field.description or "")

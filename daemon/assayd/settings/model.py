@@ -1,4 +1,4 @@
-"""The settings there are: names, defaults, ranges, and a sentence for each."""
+"""The settings: names, defaults, ranges, and a description of each."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ Pair = tuple[Seconds, Seconds]
 
 
 OWN_POLICIES = Path("/etc/assayd/policies")
-"""Where an installation has room for the operator's own."""
+"""The folder of the operator's profiles in an installation."""
 
-# The defaults that the daemon's parts have without settings.
+# The defaults of the daemon's parts.
 _EGRESS = EgressLimits()
 _CAPS = Limits(timeout_s=0, unit_timeout_s=0, memory_bytes=0, max_processes=0)
 
@@ -200,7 +200,7 @@ class EgressSettings(_Section):
     )
 
     def limits(self) -> EgressLimits:
-        """Return what the connections of an attempt may use."""
+        """Return the relay limits of an attempt."""
         return EgressLimits(**self.model_dump(exclude={"enabled"}))
 
 
@@ -234,7 +234,7 @@ class CapsSettings(_Section):
     )
 
     def limits(self) -> Limits:
-        """Return the caps of an attempt, without what its policy limits."""
+        """Return the caps of an attempt, without the limits of its policy."""
         return Limits(
             timeout_s=0,
             unit_timeout_s=0,
@@ -262,7 +262,7 @@ class Reach(_Section):
         return self
 
     def bounds(self) -> Bounds:
-        """Return the value that policies are loaded with."""
+        """Return the bounds for loading policies."""
         return Bounds(**{name: Range(least=least, most=most) for name, (least, most) in self})
 
 
@@ -387,7 +387,7 @@ class AttestationSettings(_Section):
 
     @property
     def is_on(self) -> bool:
-        """Return whether anything is signed."""
+        """Return whether verdicts are signed."""
         return self.key is not None or bool(self.command)
 
 
@@ -432,24 +432,27 @@ class LogSettings(_Section):
 
 
 class RootSettings(_Section):
-    """All settings of a program, with where each was set."""
+    """All settings of a program, with their origins."""
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
 
     @property
     def origins(self) -> Mapping[str, str]:
-        """Return where each value that is not a default came from, by dotted name."""
+        """Return the origin of each value that isn't a default, by dotted name."""
         return self._origins
 
     def with_origins(self, origins: Mapping[str, str]) -> Self:
-        """Return the same settings, with their origins."""
+        """Return a copy of the settings with these origins."""
         copy = self.model_copy()
         copy._origins = dict(origins)
         return copy
 
 
 class Settings(RootSettings):
-    """All settings. ``pool.enabled`` is ``[pool] enabled`` in the file, ``ASSAYD_POOL__ENABLED`` outside."""
+    """All settings.
+
+    ``pool.enabled`` is ``[pool] enabled`` in the file, ``ASSAYD_POOL__ENABLED`` in the environment.
+    """
 
     socket: Path = Field(
         default_factory=default_places.socket,

@@ -1,4 +1,4 @@
-"""Every setting with its default and what it is for, as a settings file that changes nothing."""
+"""The sample settings file: every setting with its default and description, commented out."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ HEAD = """\
 
 
 def sample() -> str:
-    """Return the text of a settings file that documents every setting and sets none."""
+    """Return a settings file that documents every setting and sets none."""
     return "\n".join([HEAD, *_section(Settings, ())])
 
 
 def documented(
     model: type[BaseModel] = Settings, prefix: str = PREFIX
 ) -> Iterator[tuple[str, str, str, str]]:
-    """Return name, variable, default and description of every setting of a program."""
+    """Yield name, variable, default and description of every setting of a program."""
     for name, field, owner in _fields(model, ()):
         yield name, variable(name, prefix), _shown(field, owner), field.description or ""
 
@@ -48,7 +48,7 @@ def _fields(
 
 
 def _section(model: type[BaseModel], within: tuple[str, ...]) -> Iterator[str]:
-    """Return the lines of a table: its own settings first, then the tables below it, as TOML wants them."""
+    """Yield the lines of a table: its settings, then its subtables, as TOML requires."""
     for name, field in model.model_fields.items():
         if _below(field) is None:
             yield f"# {field.description}"
@@ -63,7 +63,7 @@ def _section(model: type[BaseModel], within: tuple[str, ...]) -> Iterator[str]:
 
 
 def _form(field: FieldInfo, within: tuple[str, ...]) -> Iterator[str]:
-    """Describe the tables that a setting takes by name, where it takes such."""
+    """Describe the named tables of a setting, if it has any."""
     kind = next((kind for kind in get_args(field.annotation) if _is_model(kind)), None)
     if kind is not None:
         yield f"# Each is a table [{'.'.join(within)}.NAME] with"
@@ -79,7 +79,7 @@ def _below(field: FieldInfo) -> type[BaseModel] | None:
 
 
 def _has_default(field: FieldInfo) -> bool:
-    """Return whether there is one default, the same on every machine."""
+    """Return whether a setting has the same default on every machine."""
     return field.default is not PydanticUndefined and field.default is not None
 
 
@@ -90,10 +90,10 @@ def _shown(field: FieldInfo, owner: type[BaseModel]) -> str:
 
 
 def _toml(field: FieldInfo, owner: type[BaseModel]) -> str:
-    """Write the default, or the example."""
+    """Return the default, or the example, as TOML."""
     if not _has_default(field):
         return json.dumps((field.examples or [""])[0])
     name = next(name for name, each in owner.model_fields.items() if each is field)
-    # As it is written, e.g. a mode in octal.
+    # In its written form, e.g. a mode in octal.
     written = owner.model_construct().model_dump(mode="json", include={name})[name]
     return json.dumps(written, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Reads single values of settings: numbers, modes, groups, addresses."""
+"""Validators for single values of settings: numbers, modes, groups, addresses."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import re
 from urllib.parse import urlsplit
 
 NEAR = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
-"""Ends of names that no public name server answers for."""
+"""Suffixes of names that public name servers don't resolve."""
 
 
 def no_bool(value: object) -> object:
-    """Refuse a truth value where a number is wanted; pydantic would take it for 0 or 1."""
+    """Reject a boolean for a number; pydantic would convert it to 0 or 1. Raises: ValueError."""
     if isinstance(value, bool):
         raise ValueError("must be a number")  # noqa: TRY004 - pydantic turns only ValueError into a problem
     return value
 
 
 def octal(value: object) -> object:
-    """Read text as an octal number, as chmod does."""
+    """Parse a string as an octal number, as chmod does. Raises: ValueError."""
     if not isinstance(value, str):
         return value
     try:
@@ -29,7 +29,7 @@ def octal(value: object) -> object:
 
 
 def known_group(name: str) -> str:
-    """Return the name of a group that there is. Raises: ValueError."""
+    """Return the name of an existing group. Raises: ValueError."""
     try:
         grp.getgrnam(name)
     except KeyError:
@@ -38,7 +38,7 @@ def known_group(name: str) -> str:
 
 
 def loopback(text: str) -> str:
-    """Return the text of a loopback address with a port. Raises: ValueError."""
+    """Return a loopback address with a port unchanged. Raises: ValueError for other addresses."""
     host, port = parted(text)
     try:
         own = ipaddress.ip_address(host).is_loopback
@@ -52,7 +52,7 @@ def loopback(text: str) -> str:
 def no_public_http(url: str | None) -> str | None:
     """Return a URL that is https, or whose host isn't public. Raises: ValueError.
 
-    Names are not looked up: a name with a dot counts as public, unless it ends as local names do.
+    Names aren't resolved: a name with a dot counts as public, unless it has a local suffix.
     """
     if url is None or not url.startswith("http://"):
         return url
@@ -69,6 +69,6 @@ def no_public_http(url: str | None) -> str | None:
 
 
 def parted(text: str) -> tuple[str, int]:
-    """Return address and port of a text; an empty address and 0 if it is invalid."""
+    """Split a string into address and port; return an empty address and 0 if it is invalid."""
     found = re.fullmatch(r"(?:\[([0-9a-f:]+)\]|([0-9.]+)):([0-9]{1,5})", text, re.ASCII | re.IGNORECASE)
     return (found[1] or found[2], int(found[3])) if found else ("", 0)

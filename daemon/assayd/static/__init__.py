@@ -1,1 +1,1 @@
-"""Source text to findings, for any kind: pure functions."""
+"""Static checks of source text, for any kind: pure functions that return findings."""

@@ -1,4 +1,4 @@
-"""Reads the files that a command line names: as one text, as texts, or as what a payload holds."""
+"""Reads the files of a command line as one text, several texts, or payload members."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from assayd.errors import RequestError
 from assayd.ports.command_line import STDIN, FileOptions
 
 SUFFIXES = frozenset({".py", ".md", ".txt"})
-"""A file is Python, or an answer as the model gave it."""
+"""Suffixes of a Python file or a model's raw answer."""
 
 
 def only_text(files: Mapping[str, bytes], *, what: str, also: frozenset[str] = frozenset()) -> str:
@@ -18,8 +18,8 @@ def only_text(files: Mapping[str, bytes], *, what: str, also: frozenset[str] = f
 
     Args:
         files: content by name.
-        what: what it is to be, e.g. ``an extractor``.
-        also: suffixes that are accepted in addition to `SUFFIXES`.
+        what: the expected file for the message, e.g. ``an extractor``.
+        also: additional accepted suffixes.
 
     Raises: RequestError ``request.files``, with the file at fault.
     """
@@ -35,7 +35,7 @@ def only_text(files: Mapping[str, bytes], *, what: str, also: frozenset[str] = f
 def code_from_files(
     files: Mapping[str, bytes], options: FileOptions, *, field: str = "code"
 ) -> Mapping[str, object]:
-    """Return a payload of one text in a field, and of `--input` beside it.
+    """Return a payload with the text in one field, and the members of `--input`.
 
     Raises: RequestError ``request.files``, ``request.options``.
     """
@@ -46,7 +46,7 @@ def code_from_files(
 
 
 def text_of(name: str, content: bytes) -> str:
-    """Return the text that a file is. Raises: RequestError ``request.files``."""
+    """Return a file's content as text. Raises: RequestError ``request.files``."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as problem:
@@ -54,7 +54,7 @@ def text_of(name: str, content: bytes) -> str:
 
 
 def payload_of(content: bytes) -> object:
-    """Return the form in which a payload holds a file: text where it is UTF-8."""
+    """Return a file's payload form: a string if it is UTF-8, base64 otherwise."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Files that a submission brings along: text, or bytes in base64."""
+"""Files within a submission: text, or bytes in base64."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Base64Text = Annotated[str, AfterValidator(_base64_text)]
 
 
 class Encoded(BaseModel):
-    """A file whose content is not text."""
+    """A file whose content isn't text."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -32,11 +32,11 @@ FileContent = str | Encoded
 
 
 HEAD_BYTES = 4095
-"""A multiple of 3: so many bytes of base64 are decoded alone."""
+"""Bytes of a file's head; a multiple of 3, so that its base64 can be decoded separately."""
 
 
 def head_of(given: FileContent) -> bytes:
-    """Return the first bytes of a file: `HEAD_BYTES` of them, more of text in other letters."""
+    """Return the first `HEAD_BYTES` bytes of a file, or more if its text isn't ASCII."""
     if isinstance(given, Encoded):
         return base64.b64decode(given.base64[: HEAD_BYTES // 3 * 4])
     return given[:HEAD_BYTES].encode("utf-8")

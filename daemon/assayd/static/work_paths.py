@@ -1,10 +1,10 @@
-r"""Judges the relative paths that a submission names: files to lay out, outputs to collect.
+r"""Checks the relative paths of a submission: files to stage, and outputs to collect.
 
-Both are relative to the work directory, plain and normalised, so that one text names one place:
+Both are relative to the work directory and normalized, so that each place has one spelling:
 
     /etc/passwd, C:\data.csv          path.invalid   not relative
-    ../secret, a/./b, a//b, a/        path.invalid   not normalised
-    a beside a/b                      path.clash     a file cannot be a folder too
+    ../secret, a/./b, a//b, a/        path.invalid   not normalized
+    a with a/b                        path.clash     a file can't be a folder too
     101 files                         path.too_many
 """
 
@@ -18,12 +18,12 @@ from assayd.model.finding import Finding, Rule
 from assayd.model.text_limits import shorten
 
 MOST_PATHS = 100
-"""Files to lay, and outputs to collect. Source: docs/operating/configure.md."""
+"""Maximum files to stage, and outputs to collect. Source: docs/operating/configure.md."""
 _MOST_PARTS = 12
 _MOST_BYTES = 512
 _MOST_NAME_BYTES = 255
 _MOST_COLLECTED_CHARS = 16_384
-"""Of all outputs together, escaped as they travel in the header of one frame."""
+"""Maximum characters of all outputs, as escaped in the header of one frame."""
 
 RULES = (
     Rule(
@@ -37,7 +37,7 @@ RULES = (
 
 
 def check_paths(paths: Collection[str], *, field: str) -> Iterator[Finding]:
-    """Judge the paths of one field of a payload; the finding names the field and the path."""
+    """Yield the findings about the paths of one payload field, which name the field and the path."""
     if len(paths) > MOST_PATHS:
         message = f"{field} names {len(paths)} paths; {MOST_PATHS} are allowed."
         yield _finding("path.too_many", message, "Use fewer paths; combine small files.")
@@ -80,7 +80,7 @@ _PROBLEMS: tuple[tuple[_Judge, str, str], ...] = (
         f"Use names of at most {_MOST_NAME_BYTES} bytes.",
     ),
 )
-"""What can be wrong with a path, in the order in which it is asked: whether, what, and what to do."""
+"""Possible faults of a path, in checking order: test, message, suggestion."""
 
 
 def _clashes(paths: Collection[str], field: str) -> Iterator[Finding]:

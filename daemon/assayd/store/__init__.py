@@ -1,1 +1,1 @@
-"""What outlives the daemon: attempts in a database, bundles in a directory; and events on their way there."""
+"""Durable storage: attempts and their events in a database, bundles in a directory."""

@@ -1,4 +1,4 @@
-"""The open database as the stores use it: one thread that writes, and a few that read."""
+"""Access to the open database for the stores: one writing thread and a few reading threads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ InsertList = Callable[[Connection, Sequence[Values]], None]
 
 
 class DatabaseAccess:
-    """Threads on a database. What is asked for together is written together."""
+    """Runs changes and queries in the threads of a database. Concurrent changes share a transaction."""
 
     def __init__(self, database: OpenDatabase) -> None:
         self._database = database
@@ -34,16 +34,16 @@ class DatabaseAccess:
         self._writer.start()
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
         self.messages_added = asyncio.Event()
-        """Set when a message to a webhook was committed; the sender clears it."""
+        """Set when a webhook message was committed; the webhook sender clears it."""
         self.on_message: Callable[[Connection], object] = lambda _: None
-        """Called in the transaction that writes a message to a webhook: another process may send it."""
+        """Called in the transaction that writes a webhook message, because another process may send it."""
 
     async def write(self, apply: Change[T], *, durable: bool = True) -> T:
-        """Run a change in a transaction, as `Writer.write` does."""
+        """Run a change in a transaction. Args, result and errors: see `Writer.write`."""
         return await self._writer.write(apply, durable=durable)
 
     async def read(self, fetch: Callable[[Connection], T]) -> T:
-        """Run a query in a thread that reads. Raises: StoreError."""
+        """Run a query in a reading thread. Raises: StoreError."""
 
         def query() -> T:
             with self._database.reading.connect() as connection:
@@ -57,11 +57,11 @@ class DatabaseAccess:
 
     @property
     def is_shared(self) -> bool:
-        """Return whether other processes may write to this database, too."""
+        """Return whether other processes may also write to this database."""
         return self._dialect != "sqlite"
 
     async def make(self, tables: Sequence[Table]) -> None:
-        """Make those of these tables that are missing, with their indexes. Raises: StoreError."""
+        """Create the missing tables among these, with their indexes. Raises: StoreError."""
         missing = await self.read(
             lambda connection: [each for each in tables if not inspect(connection).has_table(each.name)]
         )
@@ -76,9 +76,9 @@ class DatabaseAccess:
             await self.write(create)
 
     def insert_or_nothing(self, table: Table) -> Executable:
-        """Return the insert that leaves a row with the same key as it is; each dialect has its own.
+        """Return the insert statement of this dialect that skips rows whose key already exists.
 
-        Its result's `rowcount` says whether the row is new; not every driver keeps that unasked.
+        The `rowcount` of the result says whether the row is new. Some drivers preserve it only on request.
         """
         if self._dialect == "postgresql":
             statement: Executable = postgresql.insert(table).on_conflict_do_nothing()
@@ -87,7 +87,7 @@ class DatabaseAccess:
         return statement.execution_options(preserve_rowcount=True)
 
     def insert_list_or_nothing(self, table: Table) -> InsertList:
-        """Return what inserts rows as `insert_or_nothing` does; on a server by one statement for all."""
+        """Return a function that inserts rows as `insert_or_nothing` does, on a server with one statement."""
         if self._dialect != "postgresql":
             each = self.insert_or_nothing(table)
             return lambda connection, values: connection.execute(each, values).close()
@@ -97,7 +97,7 @@ class DatabaseAccess:
         ).close()
 
     async def close(self) -> None:
-        """Finish what is being written and close. Safe to call twice."""
+        """Finish pending writes and close. Safe to call twice."""
         await self._writer.close()
         self._readers.shutdown()
         self._database.close()
@@ -105,11 +105,11 @@ class DatabaseAccess:
 
 @asynccontextmanager
 async def open_access(state_dir: Path, database_url: str | None = None) -> AsyncIterator[DatabaseAccess]:
-    """Open the database, bring it up to date, and close it at the end.
+    """Open the database, migrate its schema, and close the database on exit.
 
     Raises:
         ConfigError: ``store.url``.
-        StoreError: the database is damaged, newer than this program, or cannot be written.
+        StoreError: the database is damaged, newer than this program, or not writable.
     """
     access = DatabaseAccess(await asyncio.to_thread(open_database, state_dir, database_url))
     try:

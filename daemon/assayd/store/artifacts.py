@@ -1,8 +1,9 @@
-"""Bundles as directories: written under a temporary name, made durable, renamed, read-only.
+"""Bundles as directories: written under a temporary name, flushed, renamed, and made read-only.
 
     <root>/<category>/<platform>/<created>_<attempt id>[.run2]/
 
-Decides names and content of a bundle. The daemon chooses the names; they are checked here all the same.
+This module decides the names and the contents of bundles. The daemon chooses the parts of a name, but this
+module checks them anyway.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from assayd.store.unsynced import MOST_BYTES, UnsyncedBundles
 T = TypeVar("T")
 MANIFEST = "manifest.json"
 PIECE_BYTES = 256 * 2**10
-"""How much of a file is read at a time for a download."""
+"""Bytes of a file per read during a download."""
 
 DIGEST_CHARS = 32
 OTHERS_S = 86_400.0
-"""For how long another's unfinished work is left alone."""
+"""Age in seconds below which another process's unfinished bundles aren't removed."""
 _TEMPORARY = ".tmp-"
 _FOLDER = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _ID = re.compile(r"[0-9A-Z]{26}")
@@ -51,23 +52,28 @@ class FileArtifactStore:
         self._unsynced = unsynced
 
     async def write(self, bundle: Bundle) -> Written:
-        """Write a bundle, durably; where its contents are kept with the verdict, that makes them durable.
+        """Write a bundle durably.
+
+        A bundle whose contents are stored with its verdict becomes durable with the verdict.
 
         Raises:
-            StoreError: ``artifact.name``, or that the disk failed.
+            StoreError: ``artifact.name`` for an invalid name; another code if the disk fails.
         """
         return await asyncio.to_thread(self._write, bundle)
 
     def path(self, location: str) -> Path:
-        """Return the folder of a bundle, whether it is there or not."""
+        """Return the folder of a bundle, even if it doesn't exist.
+
+        Raises: StoreError ``artifact.missing``.
+        """
         return self._root.absolute().joinpath(*location_parts(location))
 
     async def read(self, location: str, name: str) -> bytes:
-        """Return one file of a bundle. Raises: StoreError ``artifact.missing``."""
+        """Return the content of one file of a bundle. Raises: StoreError ``artifact.missing``."""
         return await self._of_file(location, name, folders.read_file)
 
     async def pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
-        """Return one file of a bundle in pieces: who takes it may be slow. Raises: as `read`."""
+        """Yield one file of a bundle in pieces, for slow readers. Raises: as `read`."""
         start = 0
         while piece := await self._of_file(
             location, name, partial(folders.read_file, start=start, most=PIECE_BYTES)
@@ -76,7 +82,7 @@ class FileArtifactStore:
             start += len(piece)
 
     async def tar(self, location: str) -> AsyncIterator[bytes]:
-        """Return a bundle as a tar stream, one file after the other."""
+        """Yield a bundle as a tar stream."""
         within = location_parts(location)
         names = await asyncio.to_thread(self._in_bundle, within, folders.list_files, "")
         for name in names:
@@ -89,19 +95,19 @@ class FileArtifactStore:
         yield bytes(2 * tarfile.BLOCKSIZE)
 
     async def remove(self, location: str) -> None:
-        """Remove a bundle; one that is gone is fine."""
+        """Remove a bundle if it exists."""
         await asyncio.to_thread(self._remove, location_parts(location))
 
     async def doubles(self) -> Sequence[str]:
-        """Name the first bundle of every attempt that has two."""
+        """Return the location of the first bundle of each attempt that has two."""
         return await asyncio.to_thread(self._doubles)
 
     async def sweep(self) -> int:
-        """Remove what an interrupted write has left; return how many."""
+        """Remove the folders of interrupted writes and removals; return their number."""
         return await asyncio.to_thread(self._sweep)
 
     async def free_bytes(self) -> int:
-        """Return how much room is left."""
+        """Return the free bytes of the file system. Raises: StoreError if the folder isn't writable."""
         return await asyncio.to_thread(self._free_bytes)
 
     def _write(self, bundle: Bundle) -> Written:
@@ -119,7 +125,7 @@ class FileArtifactStore:
         return Written(location=f"{category}/{platform}/{name}", artifacts=artifacts)
 
     def _write_folder(self, parent: int, temporary: str, bundle: Bundle, files: dict[str, bytes]) -> str:
-        """Write the files, and settle them under the first of the bundle's names that is free."""
+        """Write the files into a temporary folder and rename it to the first free name of the bundle."""
         os.mkdir(temporary, 0o700, dir_fd=parent)
         try:
             durable = self._unsynced is None or sum(map(len, files.values())) > MOST_BYTES
@@ -134,7 +140,7 @@ class FileArtifactStore:
             raise
 
     def repair(self, location: str, files: Mapping[str, bytes]) -> bool:
-        """Write a bundle again, durably, unless its files are these. Tell whether that was needed. Blocks.
+        """Replace a bundle durably if its files differ from `files`; return whether they did. Blocks.
 
         Raises: StoreError.
         """
@@ -184,7 +190,7 @@ class FileArtifactStore:
         with translated("removing a bundle"):
             try:
                 with folders.opened(self._root, category, platform) as parent:
-                    # A removal that is interrupted leaves what the sweep takes away.
+                    # If the removal is interrupted, `sweep` removes this temporary folder.
                     os.rename(name, temporary, src_dir_fd=parent, dst_dir_fd=parent)
                     folders.remove(parent, temporary)
             except FileNotFoundError:
@@ -217,10 +223,11 @@ class FileArtifactStore:
 
 
 def _settle(parent: int, temporary: str, bundle: Bundle, *, durable: bool) -> str:
-    """Rename; a first run whose name is taken was interrupted before its verdict, and this is the second.
+    """Rename the temporary folder of a bundle to its final name, and return that name.
 
-    So was one whose both names are taken, twice: without a verdict neither bundle counts, and the later
-    one makes room.
+    If the name of a first run is taken, that run was interrupted before its verdict, so the bundle gets the
+    name of the second run. If both names are taken, two runs were interrupted: neither has a verdict, so the
+    new bundle replaces the later one.
     """
     stem = f"{stamp(bundle.created_at)}_{bundle.attempt_id}"
     first, second = stem + _suffix(bundle.run_number), stem + SECOND_RUN
@@ -245,18 +252,27 @@ def _settled(parent: int, temporary: str, name: str, *, durable: bool) -> bool:
 
 
 def bundle_folder(bundle: Bundle) -> tuple[str, str]:
-    """Return the two folders that a bundle belongs to. Raises: StoreError ``artifact.name``."""
+    """Return the category folder and the platform folder of a bundle.
+
+    Raises: StoreError ``artifact.name``.
+    """
     return _folder_name(bundle.category), _folder_name(bundle.platform)
 
 
 def bundle_name(bundle: Bundle, manifest: bytes) -> str:
-    """Return the name of a bundle that others write, too. Raises: StoreError ``artifact.name``."""
+    """Return a bundle name that stays unique if several hosts write this bundle.
+
+    Raises: StoreError ``artifact.name``.
+    """
     digest = hashlib.sha256(manifest).hexdigest()[:DIGEST_CHARS]
     return f"{stamp(bundle.created_at)}_{_attempt_id(bundle)}-{digest}{_suffix(bundle.run_number)}"
 
 
 def bundle_contents(bundle: Bundle) -> tuple[dict[str, bytes], tuple[Artifact, ...]]:
-    """Return all files with their manifest, and the description of each."""
+    """Return all files of a bundle including its manifest, and the description of each file.
+
+    Raises: StoreError ``artifact.name``.
+    """
     for name in bundle.files:
         if folders.parts(name) is None or name == MANIFEST:
             raise StoreError("artifact.name", f"{name!r} isn't a valid artifact name")
@@ -295,7 +311,10 @@ def _suffix(run_number: int) -> str:
 
 
 def location_parts(location: str) -> tuple[str, ...]:
-    """Split a bundle's location. Raises: StoreError ``artifact.missing`` when it cannot be one."""
+    """Split a bundle's location into its three parts.
+
+    Raises: StoreError ``artifact.missing`` if it is malformed.
+    """
     parts = tuple(location.split("/"))
     fits = len(parts) == 3 and all(map(_FOLDER.fullmatch, parts[:2])) and _BUNDLE.fullmatch(parts[2])
     if not fits:
@@ -304,12 +323,12 @@ def location_parts(location: str) -> tuple[str, ...]:
 
 
 def missing(location: str, name: str) -> StoreError:
-    """Return the error for a file that is not there."""
+    """Return the error for a missing artifact."""
     return StoreError("artifact.missing", f"artifact {location}/{name} doesn't exist".rstrip("/"))
 
 
 def tar_header(name: str, size: int) -> bytes:
-    """Return what comes before a file in a tar stream."""
+    """Return the tar header of a file."""
     header = tarfile.TarInfo(name)
     header.size, header.mode = size, 0o444
     return header.tobuf(tarfile.PAX_FORMAT)

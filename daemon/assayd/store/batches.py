@@ -1,8 +1,8 @@
 """Batches and their items in a database.
 
-An item is (batch, line, input digest): sending a line again changes nothing. The id of an item's attempt is
-decided with the line, so that starting it twice gives one attempt, whatever happens in between. Whether an
-item has its verdict is asked of `verdicts`; it is not kept twice.
+An item is identified by batch, line number and input digest, so sending a line again changes nothing. The
+attempt id of an item is chosen when its line is recorded, so that a repeated start never creates a second
+attempt. The table `verdicts` alone says whether an item has a verdict.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _NO_VERDICT = and_(_ITEM.error_code.is_(None), verdicts.c.attempt_id.is_(None))
 _BY_NAME = select(batches).where(batches.c.uid == bindparam("by_uid"), batches.c.name == bindparam("by_name"))
 _BY_ID = select(batches).where(_THIS)
 _LOCKED = _BY_ID.with_for_update()
-"""A batch isn't ended while lines are added to it, in any process."""
+"""The row lock that prevents the end of a batch while any process adds lines."""
 _UNFINISHED_OF = select(func.count()).where(batches.c.uid == bindparam("by_uid"), _UNENDED)
 _GO_ON = update(batches).where(_THIS)
 _KNOWN = select(_ITEM.line, _ITEM.input_digest, _ITEM.submission, _ITEM.present).where(
@@ -106,7 +106,7 @@ _TROUBLED = (
     )
     .distinct()
 )
-"""Attempts of items with the verdict `error`; malformed lines have none."""
+"""Attempts of items whose verdict is `error`. Malformed lines have no attempt."""
 _RUN_AGAIN = (
     update(batch_items)
     .where(_ITEM.batch_id == bindparam("batch"), _ITEM.attempt_id == bindparam("old"))
@@ -117,7 +117,7 @@ _NEW_ITEMS = insert(batch_items)
 
 
 class DatabaseBatchStore:
-    """Batches and their items, in SQLite or PostgreSQL."""
+    """Stores batches and their items in SQLite or PostgreSQL."""
 
     def __init__(self, access: DatabaseAccess) -> None:
         self._access = access
@@ -125,9 +125,9 @@ class DatabaseBatchStore:
         self._outbox = Outbox(access)
 
     async def open(self, batch: Batch, *, most_unfinished: int) -> Batch:
-        """Record a new batch, or return the one of that user and name, set to go on.
+        """Record a new batch, or reopen the existing batch of the same user and name.
 
-        Raises: RequestError ``quota.full``, when the user has so many unfinished ones.
+        Raises: RequestError ``quota.full``, if the user already has `most_unfinished` unfinished batches.
         """
 
         def apply(connection: Connection) -> Batch:
@@ -151,9 +151,9 @@ class DatabaseBatchStore:
         return await self._access.write(apply)
 
     async def add(self, batch_id: str, lines: Sequence[Line]) -> ReceivedLines:
-        """Record lines that are not there yet; one with another input replaces the line of its number.
+        """Record new lines. A line with a known number but another input replaces the earlier line.
 
-        Raises: RequestError ``batch.removed``, when there is no such batch any more.
+        Raises: RequestError ``batch.removed``, if the batch no longer exists.
         """
         digests = {line.number: _digest(line.document) for line in lines}
 
@@ -203,9 +203,11 @@ class DatabaseBatchStore:
             connection.execute(_NEW_ITEMS, items)
 
     async def run_errors_again(self, batch_id: str, new_id: Callable[[], str]) -> int:
-        """Give items with the verdict `error` new attempts; return how many attempts. Malformed lines stay.
+        """Assign new attempts to the items with the verdict `error`; return the number of new attempts.
 
-        Raises: RequestError ``batch.cancelled``; ``batch.removed``, if the batch was removed.
+        Malformed lines keep their error.
+
+        Raises: RequestError ``batch.cancelled``; ``batch.removed``, if the batch no longer exists.
         """
 
         def apply(connection: Connection) -> int:
@@ -225,11 +227,11 @@ class DatabaseBatchStore:
         return await self._access.write(apply)
 
     async def complete(self, batch_id: str) -> None:
-        """Record that a sender has reached the end of its lines."""
+        """Record that all lines of a batch have arrived."""
         await self._set(batch_id, complete=1)
 
     async def cancel(self, batch_id: str, at: datetime) -> None:
-        """Record that nothing more of a batch is to be started."""
+        """Cancel a batch: no more of its items start."""
         unended = update(batches).where(_THIS, _UNENDED)
         await self._end(batch_id, unended.values(cancelled_at=to_micros(at)), at)
 
@@ -240,16 +242,16 @@ class DatabaseBatchStore:
         )
 
     async def finish(self, batch_id: str, at: datetime) -> bool:
-        """Record the end of a complete batch, once; False when an item has no verdict."""
+        """Record the end of a complete batch. Return False if an item has no verdict yet."""
         waits = select(_ITEM.line).select_from(_JOINED).where(_OF_BATCH, _NO_VERDICT).exists()
         unfinished = batches.c.finished_at.is_(None)
         statement = update(batches).where(_THIS, unfinished, batches.c.complete == 1, ~waits)
         return await self._end(batch_id, statement.values(finished_at=to_micros(at)), at)
 
     async def _end(self, batch_id: str, statement: Update, at: datetime) -> bool:
-        """End a batch, and have that told, in one transaction; False when it does not end.
+        """End a batch and queue its webhook message in one transaction.
 
-        Whoever ends it again finds it finished, and nothing is told a second time.
+        Return whether the batch is finished. If the batch was already finished, no second message is queued.
         """
 
         def apply(connection: Connection) -> bool:
@@ -273,11 +275,11 @@ class DatabaseBatchStore:
         await self._access.write(lambda connection: connection.execute(statement, at).close())
 
     async def get(self, batch_id: str) -> Batch | None:
-        """Return a batch by its id; None where there is none."""
+        """Return the batch with this id, or None."""
         return await self._one(_BY_ID, {"batch": batch_id})
 
     async def find(self, uid: int, name: str) -> Batch | None:
-        """Return a batch by its user and name; None where there is none."""
+        """Return the batch of this user and name, or None."""
         return await self._one(_BY_NAME, {"by_uid": uid, "by_name": name})
 
     async def _one(self, statement: Statement, wanted: dict[str, object]) -> Batch | None:
@@ -285,7 +287,7 @@ class DatabaseBatchStore:
         return _read_batch(found[0]) if found else None
 
     async def list(self, *, uid: int | None, cursor: str | None, limit: int) -> BatchPage:
-        """List batches, newest first. Raises: RequestError ``invalid`` for a cursor that is not one."""
+        """Return a page of batches, newest first. Raises: RequestError ``invalid`` for a malformed cursor."""
         statement = select(batches).order_by(batches.c.created_at.desc(), batches.c.id.desc())
         if uid is not None:
             statement = statement.where(batches.c.uid == uid)
@@ -297,28 +299,28 @@ class DatabaseBatchStore:
         return BatchPage(batches=shown, next_cursor=more)
 
     async def tally(self, batch_id: str) -> Tally:
-        """Count what the items came to."""
+        """Count the items of a batch by result."""
         return await self._access.read(lambda connection: _tally(connection, batch_id))
 
     async def items(self, batch_id: str, *, after: int, limit: int) -> Sequence[Item]:
-        """Return items in line order, from beyond a line; a line that was replaced is left out."""
+        """Return up to `limit` items after the line `after`, in line order, without replaced lines."""
         wanted = {"batch": batch_id, "after": after}
         return [_read_item(row) for row in await self._rows(_ITEMS.limit(limit), wanted)]
 
     async def waiting(self, batch_id: str, *, after: int, limit: int) -> Sequence[Waiting]:
-        """Return items without a verdict in line order, from beyond a line."""
+        """Return up to `limit` items without a verdict after the line `after`, in line order."""
         wanted = {"batch": batch_id, "after": after}
         return [Waiting(**row) for row in await self._rows(_WAITING.limit(limit), wanted)]
 
     async def document(self, submission: str) -> bytes:
-        """Return a submission by its digest. Raises: StoreError ``submission.missing``."""
+        """Return the submission with this digest. Raises: StoreError ``submission.missing``."""
         found = await self._rows(_DOCUMENT, {"wanted": submission})
         if not found:
             raise StoreError("submission.missing", "the submission of an item no longer exists")
         return bytes(found[0]["document"])
 
     async def unfinished(self) -> Sequence[Batch]:
-        """Return every batch that is neither finished nor cancelled."""
+        """Return all batches that are neither finished nor cancelled."""
         return [_read_batch(row) for row in await self._rows(select(batches).where(_UNENDED))]
 
     async def backlog(self) -> int:
@@ -332,22 +334,22 @@ class DatabaseBatchStore:
         return await self._access.read(lambda connection: int(connection.execute(statement).scalar_one()))
 
     async def expire(self, before: datetime, *, unless: frozenset[str]) -> None:
-        """Forget batches that were opened before a time, have ended, and of whose attempts none is left.
+        """Delete old batches that have ended and whose attempts are all deleted.
 
         Args:
-            before: that time.
-            unless: batches that stay.
+            before: only batches opened before this time.
+            unless: ids of batches to keep.
         """
         await self._access.write(lambda connection: expiry.remove_bare_batches(connection, before, unless))
 
     async def silent(self, before: datetime) -> Sequence[Batch]:
-        """Return the batches that were opened before a time and not sent to their end."""
+        """Return the unfinished batches opened before a time whose lines haven't all arrived."""
         open_ones = select(batches).where(_UNENDED, batches.c.complete == 0)
         old = open_ones.where(batches.c.created_at < to_micros(before))
         return [_read_batch(row) for row in await self._rows(old)]
 
     async def cancelled(self, batch_ids: Sequence[str]) -> frozenset[str]:
-        """Return which of these batches were cancelled."""
+        """Return the ids of the cancelled batches among these."""
         chosen = batches.c.id.in_(list(batch_ids))
         statement = select(batches.c.id).where(chosen, batches.c.cancelled_at.is_not(None))
         return frozenset(row["id"] for row in await self._rows(statement))

@@ -1,7 +1,7 @@
-"""Open the database: right durability, sound content, current schema.
+"""Opens the database: durability, integrity check, schema migration.
 
-Two engines on one database: one connection that writes and a few that read (SQLite in WAL mode lets them
-go on side by side). A database that is damaged or newer than this program is refused and left as it is.
+A database has two engines: one connection that writes, and a few that read (in SQLite's WAL mode, readers
+don't block the writer). A database that is damaged or newer than this program is rejected and not modified.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 HEAD = "0015"
-"""The newest revision in `migrations`; a test holds the two together."""
+"""The newest revision in `migrations`; a test compares them."""
 
 BACKENDS = ("sqlite", "postgresql")
 READERS = 2
 FILE = "assayd.db"
 
-# Every commit is on disk before it is answered (FULL): in WAL mode NORMAL would lose the last verdicts
-# when the power fails, https://sqlite.org/pragma.html#pragma_synchronous
+# FULL: every commit is on disk before its request is answered. In WAL mode, NORMAL would lose the last
+# verdicts in a power failure, https://sqlite.org/pragma.html#pragma_synchronous
 _PRAGMAS = (
     "PRAGMA journal_mode=WAL",
     "PRAGMA synchronous=FULL",
@@ -57,13 +57,13 @@ _PRAGMAS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenDatabase:
-    """An open database: an engine for the one writer, and one for the readers."""
+    """An open database: one engine for the writer, one for the readers."""
 
     writing: Engine
     reading: Engine
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close all connections."""
         self.reading.dispose()
         self.writing.dispose()
 
@@ -71,16 +71,16 @@ class OpenDatabase:
 def open_database(
     state_dir: Path, url: str | None = None, patience: ServerPatience | None = None
 ) -> OpenDatabase:
-    """Open the database and bring its schema up to date. Blocks.
+    """Open the database and migrate its schema. Blocks.
 
     Args:
-        state_dir: where the SQLite file is, when there is no `url`.
+        state_dir: the folder of the SQLite file, used if `url` is None.
         url: SQLAlchemy URL of another database.
-        patience: how long its server is waited for.
+        patience: how long to wait for a database server that is away.
 
     Raises:
-        ConfigError: ``store.url``, for a URL that is not one or whose driver is missing.
-        StoreError: ``store.corrupt``, ``store.newer``, or that it cannot be read or written.
+        ConfigError: ``store.url``, for a malformed URL or a missing driver.
+        StoreError: ``store.corrupt``, ``store.newer``, or a code for a failed read or write.
     """
     parsed = _parse(url) if url is not None else None
     if parsed is not None and parsed.get_backend_name() != "sqlite":
@@ -94,7 +94,7 @@ def open_database(
 
 
 def _examine(path: Path) -> None:
-    """Refuse a damaged file before anything is written to it."""
+    """Reject a damaged file before anything is written to it."""
     connection = sqlite3.connect(path)
     try:
         answer = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
@@ -121,16 +121,17 @@ def _open_sqlite(path: Path) -> OpenDatabase:
         isolation_level="AUTOCOMMIT",
     )
     event.listen(writing, "connect", _prepare_writer)
-    # Take the write lock at once: a transaction that reads first and then writes could be refused.
+    # Take the write lock at once: SQLite can reject the first write of a transaction that began as a reader.
     event.listen(writing, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     event.listen(reading, "connect", _prepare_reader)
     return OpenDatabase(writing=writing, reading=reading)
 
 
 class WritingConnection:
-    """The connection of the one writer, kept between transactions.
+    """The writer's connection, kept between transactions.
 
-    To fetch it each time costs as much as a statement. After a failure it is given back, and fetched anew.
+    Checking out a connection costs as much as a statement. After a failure, the connection is closed and
+    replaced.
     """
 
     def __init__(self, engine: Engine, patience: ServerPatience | None = None) -> None:
@@ -141,11 +142,11 @@ class WritingConnection:
         self._waits: bool | None = None
 
     def run(self, apply: Callable[[Connection], T], *, durable: bool) -> T:
-        """Run a change in a transaction whose commit waits for the disk, or does not.
+        """Run a change in a transaction. `durable` says whether the commit waits for the disk.
 
-        A server's always waits: its death is not that of the machines whose containers are on record there.
-        While it is away it is waited for, and the change is made again, also when only the answer to its
-        commit was lost.
+        On a database server, every commit is durable, because the server can fail while the containers on
+        record keep running on other machines. While the server is away, this waits for it and then repeats
+        the change, even if only the answer to the commit was lost.
         """
 
         def transact() -> T:
@@ -155,7 +156,7 @@ class WritingConnection:
         return transact() if self._is_sqlite else self._patience.see_through(transact)
 
     def run_together(self, statements: Sequence[OneStatement[Any]]) -> list[Any]:
-        """Run changes of a server, of one statement each, in one transaction, as `run` does."""
+        """Run several one-statement changes in one transaction on a server, with the retries of `run`."""
 
         def transact() -> list[Any]:
             with self._kept() as connection:
@@ -182,21 +183,24 @@ class WritingConnection:
             raise
 
     def _wait(self, connection: Connection, *, durable: bool) -> None:
-        """Set whether commits wait: between transactions only. One that does flushes those before it, too."""
+        """Set whether commits wait for the disk.
+
+        Call between transactions; a durable commit also flushes earlier ones.
+        """
         raw = connection.connection.dbapi_connection
         if self._is_sqlite and raw is not None and self._waits is not durable:
             _execute(raw, (f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}",))
             self._waits = durable
 
     def close(self) -> None:
-        """Give the connection back. Safe to call twice."""
+        """Return the connection to its pool. Safe to call twice."""
         if self._open is not None:
             self._open.close()
         self._open = self._waits = None
 
 
 def _prepare_writer(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
-    connection.isolation_level = None  # the driver begins nothing by itself
+    connection.isolation_level = None  # keeps the driver from beginning transactions by itself
     _execute(connection, _PRAGMAS)
 
 
@@ -212,7 +216,7 @@ def _execute(connection: DBAPIConnection, statements: Sequence[str]) -> None:
 
 
 def _parse(url: str) -> URL:
-    """Read a database URL and see that its driver is there."""
+    """Parse a database URL and check its driver. Raises: ConfigError ``store.url``."""
     try:
         parsed = make_url(url)
         parsed.get_dialect().import_dbapi()
@@ -231,7 +235,7 @@ def _open_server(url: URL) -> OpenDatabase:
 
 
 def _migrated(database: OpenDatabase, patience: ServerPatience | None = None) -> OpenDatabase:
-    """Bring the schema up to date; the database is closed again when that fails."""
+    """Migrate the schema and return the database; close the database if the migration fails."""
     try:
         with translated("opening the database"):
             if database.writing.dialect.name == "sqlite":
@@ -246,7 +250,7 @@ def _migrated(database: OpenDatabase, patience: ServerPatience | None = None) ->
 
 
 def _migrate_server(engine: Engine) -> None:
-    """Bring the schema of a server up to date, where it is not: one program at a time."""
+    """Migrate the schema of a database server if needed. Only one process at a time can do so."""
     with engine.connect() as connection:
         check_server(connection)
         connection.rollback()
@@ -260,14 +264,14 @@ def _migrate(connection: Connection) -> None:
     if is_empty:
         _make_anew(connection)
     elif revision != HEAD:
-        # Only then: Alembic takes half a second to import.
+        # Imported only if needed: Alembic's import takes half a second.
         from assayd.store.migrations import upgrade
 
         upgrade(connection, revision, HEAD)
 
 
 def _make_anew(connection: Connection) -> None:
-    """Make the tables as all revisions together would; those of kinds are made by whoever keeps records."""
+    """Create the tables of the newest revision. The recorders of kinds create their own tables."""
     with connection.begin():
         tables.metadata.create_all(connection, checkfirst=False)
         connection.exec_driver_sql(
@@ -277,7 +281,7 @@ def _make_anew(connection: Connection) -> None:
 
 
 def _revision(connection: Connection) -> tuple[str | None, bool]:
-    """Return the revision of the schema, None where it has none, and whether there are no tables at all."""
+    """Return the schema's revision (None if it has none), and whether the database has no tables."""
     with connection.begin():
         there = inspect(connection).get_table_names()
         if "alembic_version" not in there:

@@ -1,8 +1,8 @@
-"""Which finished attempts may go, oldest first, and what goes with them.
+"""Decides which finished attempts can be deleted (oldest first), and which rows are deleted with them.
 
-While a batch is unfinished, or somebody sends to it, its attempts stay: without its verdict a line would be
-run again. Their bundles may go. Once an attempt goes, the list of lines of its batch goes with it; the other
-attempts stay until it is their turn.
+Attempts of a batch that is unfinished or still receives lines are kept, because a line without a verdict
+would run again. Only their bundles can be deleted. With the first attempt of a batch, the batch's list of
+lines is deleted too; its other attempts stay until retention reaches them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from assayd.store.listing import Condition, Statement
 from assayd.store.tables import attempts, batch_items, batches, library_entries, submissions, verdicts
 
 ROW_BYTES = 4096
-"""Counted for the record of a finished attempt, in addition to its submission."""
+"""Estimated bytes of a finished attempt's rows, in addition to its submission."""
 _USAGE = (
     select(
         attempts.c.uid,
@@ -31,7 +31,7 @@ _USAGE = (
     .group_by(attempts.c.uid)
 )
 _JUDGED = select(verdicts.c.attempt_id)
-_WAITING = union(  # what is equal is on the disk once
+_WAITING = union(  # UNION counts equal submissions once, because they are stored once.
     select(attempts.c.uid, attempts.c.submission).where(
         ~_JUDGED.where(verdicts.c.attempt_id == attempts.c.id).exists()
     ),
@@ -67,17 +67,18 @@ _STRIP = (
     update(verdicts).where(verdicts.c.attempt_id.in_(_IDS)).values(bundle=None, artifacts="[]", disk_bytes=0)
 )
 _APPROVED = select(library_entries.c.name).where(library_entries.c.attempt_id == attempts.c.id).exists()
-"""What the library has stays; its bundle goes after all others."""
+"""Approved attempts are kept; their bundles are deleted last."""
 _USED = select(attempts.c.id, attempts.c.submission, attempts.c.batch_id).where(attempts.c.id.in_(_IDS))
 _LISTED = select(batch_items.c.submission).where(batch_items.c.batch_id.in_(_BATCHES)).distinct()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredUsage:
-    """What a user holds: finished attempts, what their bundles and rows take on disk, and what waits.
+    """A user's stored data: finished attempts and their bytes, and the bytes that wait for a verdict.
 
-    `document_bytes` are of submissions without a verdict, lines of cancelled batches included; what is equal
-    counts once. `row_bytes` are of finished attempts: their submissions, and about what is on record of them.
+    `document_bytes` counts submissions without a verdict, including lines of cancelled batches; equal
+    submissions count once. `row_bytes` counts the submissions of finished attempts and an estimate of their
+    other rows.
     """
 
     attempts: int = 0
@@ -87,16 +88,16 @@ class StoredUsage:
 
     @property
     def held_bytes(self) -> int:
-        """Return what finished attempts take: bundles and rows."""
+        """Return the bytes of finished attempts: bundles and rows."""
         return self.disk_bytes + self.row_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removable:
-    """Which finished attempts may go. None: whenever accepted, whoever sent them.
+    """A query for finished attempts that can be deleted. None means any time or any user.
 
-    `uploads` are batches that somebody is sending to. `bundled`: those with a bundle, also when an unfinished
-    batch needs their verdict. `approved`: those that the library has, and no others.
+    `uploads` are batches that are still receiving lines. `bundled` selects attempts with a bundle, even if an
+    unfinished batch needs their verdict. `approved` selects only attempts that the library holds.
     """
 
     before: datetime | None = None
@@ -109,7 +110,7 @@ class Removable:
 
 
 def usage(connection: Connection) -> dict[int, StoredUsage]:
-    """Return what each user holds, by uid."""
+    """Return the stored data of each user, by uid."""
     finished = {
         uid: (count, int(size), int(texts) + count * ROW_BYTES)
         for uid, count, size, texts in connection.execute(_USAGE)
@@ -125,7 +126,7 @@ def usage(connection: Connection) -> dict[int, StoredUsage]:
 
 
 def row_bytes(connection: Connection, attempt_ids: Sequence[str]) -> dict[str, int]:
-    """Return about what is on record of attempts, by id."""
+    """Return the estimated bytes of the rows of attempts, by attempt id."""
     found = connection.execute(_SIZES, {"ids": list(attempt_ids)})
     return {attempt_id: size + ROW_BYTES for attempt_id, size in found}
 
@@ -152,7 +153,7 @@ def removable(attempt: Statement, wanted: Removable) -> Statement:
 
 
 def _needed(wanted: Removable) -> Condition:
-    """Return whether a batch needs the verdict of an attempt."""
+    """Return the condition that a batch still needs an attempt's verdict."""
     unfinished: list[Condition] = [batches.c.finished_at.is_(None), batches.c.cancelled_at.is_(None)]
     if wanted.before is not None:
         limit = rows.to_micros(wanted.before)
@@ -162,18 +163,18 @@ def _needed(wanted: Removable) -> Condition:
 
 
 def strip(connection: Connection, attempt_ids: Sequence[str]) -> None:
-    """Record that the bundles of attempts are gone."""
+    """Record that the bundles of attempts were deleted."""
     connection.execute(_STRIP, {"ids": list(attempt_ids)})
     connection.execute(_FORGET_BUNDLES, {"ids": list(attempt_ids)})
 
 
 def remove(connection: Connection, attempt_ids: Sequence[str], unless: frozenset[str]) -> None:
-    """Forget attempts, the batches that they were in, and submissions that nothing refers to.
+    """Delete attempts, the batches that contained them, and unreferenced submissions.
 
     Args:
-        connection: in a transaction.
-        attempt_ids: which.
-        unless: batches whose attempts stay.
+        connection: a connection inside a transaction.
+        attempt_ids: the attempts to delete.
+        unless: batches whose attempts are kept.
     """
     found = connection.execute(_USED, {"ids": list(attempt_ids)}).all()
     used = [row for row in found if row.batch_id not in unless]
@@ -184,7 +185,7 @@ def remove(connection: Connection, attempt_ids: Sequence[str], unless: frozenset
 
 
 def remove_bare_batches(connection: Connection, before: datetime, unless: frozenset[str]) -> None:
-    """Forget batches that are old, have ended, and have no attempts: all of their lines were malformed."""
+    """Delete old batches that have ended without attempts, because all of their lines were malformed."""
     over = or_(
         batches.c.finished_at.is_not(None), batches.c.cancelled_at.is_not(None), batches.c.complete == 0
     )
@@ -194,7 +195,7 @@ def remove_bare_batches(connection: Connection, before: datetime, unless: frozen
 
 
 def remove_batches(connection: Connection, batch_ids: Sequence[str]) -> None:
-    """Forget batches with their lines, but not the attempts that these became."""
+    """Delete batches with their lines, but keep their attempts."""
     ids = list(batch_ids)
     if ids:
         digests = list(connection.execute(_LISTED, {"batches": ids}).scalars())

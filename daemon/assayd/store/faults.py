@@ -1,4 +1,4 @@
-"""Turn failures of database and file system into StoreError, with a code that says what to do."""
+"""Translates database and file-system failures into StoreError with a code that suggests the remedy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ _SQLITE_CODES = {
     sqlite3.SQLITE_CORRUPT: "store.corrupt",
     sqlite3.SQLITE_NOTADB: "store.corrupt",
 }
-# Those of a server, or of a class of them, https://www.postgresql.org/docs/current/errcodes-appendix.html
+# PostgreSQL's error codes, or the class of a code,
+# https://www.postgresql.org/docs/current/errcodes-appendix.html
 _SERVER_CODES = {
     "08": "store.unreachable",
     "28": "store.unwritable",
@@ -63,10 +64,10 @@ _RETRYABLE = {"store.full", "store.busy", "store.failed", "store.unreachable"}
 
 @contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Raise StoreError for what the database or the file system raises in the body.
+    """Translate database and file-system errors of the body into StoreError.
 
     Args:
-        what: what was being done, e.g. ``writing the database``.
+        what: the operation for the message, e.g. ``writing the database``.
     """
     try:
         yield
@@ -97,7 +98,7 @@ def _server_code(problem: SQLAlchemyError | sqlite3.Error) -> str:
 
 
 def unusable(path: Path, code: str, message: str) -> StoreError:
-    """Return the StoreError for a database that must not be used as it is."""
+    """Return the StoreError for a database that must not be used in its present state."""
     return StoreError(code, f"{path}: {message}; {_REMEDY[code]}")
 
 

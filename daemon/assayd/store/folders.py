@@ -1,4 +1,7 @@
-"""Files and folders by descriptor: one component at a time, no link followed, new means new. Blocks."""
+"""File operations relative to directory descriptors.
+
+They follow no link and overwrite no existing file. Blocks.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ _OLD_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def parts(name: str) -> tuple[str, ...] | None:
-    """Split a relative name at its slashes; None when it is not one that stays where it belongs."""
+    """Split a relative path at its slashes.
+
+    Return None for an unsafe path, such as one that leaves its folder.
+    """
     found = tuple(name.split("/"))
     try:
         long = any(len(os.fsencode(part)) > 255 for part in found)
@@ -28,7 +34,7 @@ def parts(name: str) -> tuple[str, ...] | None:
 
 @contextmanager
 def opened(folder: int | Path, *names: str) -> Iterator[int]:
-    """Open a folder, by names below one that is open, and close it again."""
+    """Open a folder by a path below an open folder, and close it on exit."""
     with ExitStack() as stack:
         if isinstance(folder, Path):
             folder = os.open(folder, _FOLDER)
@@ -40,17 +46,17 @@ def opened(folder: int | Path, *names: str) -> Iterator[int]:
 
 
 def ensure(folder: int, name: str) -> None:
-    """Make a folder within one, unless it is there; a new one is durable."""
+    """Create a subfolder durably if it doesn't exist."""
     with suppress(FileExistsError):
         os.mkdir(name, 0o700, dir_fd=folder)
         os.fsync(folder)
 
 
 def write_files(folder: int, files: Mapping[str, bytes], *, durable: bool = True) -> None:
-    """Write files into a new folder, read-only and usually durably. Names must have passed `parts`.
+    """Write read-only files into a new folder. Names must have passed `parts`.
 
-    All are written before the first is flushed: a journaling file system commits them together with it, and
-    finds little to do for the others.
+    All files are written before the first is flushed: a journaling file system then commits them together,
+    and the later flushes have little to do.
     """
     with ExitStack() as stack:
         folders: dict[tuple[str, ...], int] = {(): folder}
@@ -61,7 +67,7 @@ def write_files(folder: int, files: Mapping[str, bytes], *, durable: bool = True
             handle = os.open(last, _NEW_FILE, 0o400, dir_fd=parent)
             stack.callback(os.close, handle)
             write_all(handle, content)
-            if durable:  # starts writing to the disk without waiting for it
+            if durable:  # starts writeback without waiting for it
                 os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
             handles.append(handle)
         for inner in folders.values():
@@ -71,10 +77,10 @@ def write_files(folder: int, files: Mapping[str, bytes], *, durable: bool = True
 
 
 def settle(parent: int, temporary: str, name: str, *, durable: bool = True) -> None:
-    """Rename a written folder to its final name, usually durably.
+    """Rename a temporary folder to its final name.
 
     Raises:
-        OSError: ENOTEMPTY or EEXIST, when there is a folder of that name.
+        OSError: ENOTEMPTY or EEXIST, if the name is taken.
     """
     os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
     if durable:
@@ -82,7 +88,7 @@ def settle(parent: int, temporary: str, name: str, *, durable: bool = True) -> N
 
 
 def read_file(folder: int, name: Sequence[str], *, start: int = 0, most: int = -1) -> bytes:
-    """Return the content of a regular file below a folder, or so many bytes of it from a place on."""
+    """Return up to `most` bytes (-1: all) of a regular file below a folder, starting at offset `start`."""
     with opened(folder, *name[:-1]) as parent:
         handle = os.open(name[-1], _OLD_FILE, dir_fd=parent)
         with os.fdopen(handle, "rb", buffering=0) as file:
@@ -91,13 +97,13 @@ def read_file(folder: int, name: Sequence[str], *, start: int = 0, most: int = -
 
 
 def file_size(folder: int, name: Sequence[str]) -> int:
-    """Return how many bytes a file below a folder has."""
+    """Return the size in bytes of a file below a folder."""
     with opened(folder, *name[:-1]) as parent:
         return os.stat(name[-1], dir_fd=parent, follow_symlinks=False).st_size
 
 
 def list_files(folder: int) -> list[str]:
-    """Name every file below a folder, sorted."""
+    """Return the paths of all files below a folder, sorted."""
     found: list[str] = []
     for top, _, names, _ in os.fwalk(".", dir_fd=folder):
         found += [os.path.normpath(os.path.join(top, name)) for name in names]  # noqa: PTH118 - no path yet
@@ -105,7 +111,7 @@ def list_files(folder: int) -> list[str]:
 
 
 def remove(parent: int, name: str) -> None:
-    """Remove a folder with all in it; one that is gone is fine."""
+    """Remove a folder and its contents, if it exists."""
     with suppress(FileNotFoundError):
         for _, _, _, folder in os.fwalk(name, dir_fd=parent):
             os.fchmod(folder, 0o700)
@@ -122,7 +128,7 @@ def _folder_for(names: tuple[str, ...], folders: dict[tuple[str, ...], int], sta
 
 
 def write_all(handle: int, content: bytes) -> None:
-    """Write bytes to a file that is open."""
+    """Write all bytes to an open file."""
     view = memoryview(content)
     while view:
         view = view[os.write(handle, view) :]

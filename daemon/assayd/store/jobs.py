@@ -1,8 +1,8 @@
 """Attempts, runs, verdicts and events in a database.
 
-Decides what is durable when: an accept and a verdict are each on disk before they are answered; a lease
-survives the daemon, not the machine, whose containers go with it. The
-statements are made once and take plain values, since making one costs as much as running it.
+Acceptances and verdicts are on disk before they are answered. A lease
+survives the end of the daemon but not a power failure, which ends the containers too. Statements are built
+once and take plain values, because building one costs as much as running it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from assayd.store.recorder import JobRows, PlainJobRows, Recorder, Written, keep
 from assayd.store.unsynced import UNSYNCED, UnsyncedBundles
 
 LARGE_BYTES = 64 * 2**10
-"""A larger submission is looked up before it is written."""
+"""Size in bytes above which the store looks for an equal submission before it writes one."""
 BUNDLES = "artifacts"
-"""The folder of the bundles below the state directory."""
+"""Folder of the bundles, relative to the state directory."""
 
 _RUNS = (
     select(func.coalesce(func.max(tables.runs.c.run_number), 0))
@@ -47,7 +47,7 @@ _NODE = (
     )
     .scalar_subquery()
 )
-"""The node that a verdict is from; a run on a single host names the daemon's generation."""
+"""The node that produced a verdict. A run on a single host records the daemon's generation instead."""
 _ATTEMPT = select(
     tables.attempts,
     *(column for column in tables.verdicts.c if column.name not in {"attempt_id", "run_number"}),
@@ -108,7 +108,7 @@ _BY_KEY = select(tables.attempts.c.id).where(
 
 
 class DatabaseJobStore:
-    """Attempts, runs, verdicts and events on SQLite or PostgreSQL."""
+    """Stores attempts, runs, verdicts and events in SQLite or PostgreSQL."""
 
     def __init__(
         self,
@@ -127,12 +127,13 @@ class DatabaseJobStore:
     async def accept(
         self, attempt: Attempt, document: bytes, *, idempotency_key: str | None = None
     ) -> Accepted:
-        """Record a new attempt with its submission, or return the one that was recorded first.
+        """Record a new attempt with its submission, or return the attempt that was recorded first.
 
-        The same id, or the same key from the same user, with an equal submission means the same attempt.
+        An attempt with the same id, or with the same key from the same user, is the same attempt if its
+        submission is equal.
 
-        Raises: RequestError ``conflict``, if the submission differs; ``not_found``, if the id is another
-        user's.
+        Raises: RequestError ``conflict``, if the submission differs; ``not_found``, if the id belongs to
+        another user.
         """
         digest = hashlib.sha256(document).hexdigest()
         values = rows.attempt_values(attempt, digest, idempotency_key)
@@ -141,7 +142,7 @@ class DatabaseJobStore:
         ]
 
         def apply(connection: Connection) -> Accepted:
-            # What is large is not written, to be rolled back, for an id that is on record.
+            # Look up the id first, so that a large submission isn't written only to be rolled back.
             earlier = None
             if len(document) > LARGE_BYTES:
                 earlier = _earlier(connection, attempt, digest, idempotency_key)
@@ -161,7 +162,7 @@ class DatabaseJobStore:
         return await self.access.write(apply)
 
     async def lease(self, run: Run) -> None:
-        """Record which container a run gets, so that the next daemon knows."""
+        """Record the container of a run, so that the next daemon process knows of it."""
         values = rows.run_values(run)
 
         def apply(connection: Connection) -> None:
@@ -174,7 +175,7 @@ class DatabaseJobStore:
         await self.access.write(apply, durable=False)
 
     async def withdraw(self, attempt_id: str, run_number: int) -> None:
-        """Forget a run that came to no end because the daemon stopped in order."""
+        """Delete a run that has no result because the daemon shut down cleanly."""
         await self.access.write(
             lambda connection: connection.execute(_NO_RUN, {"wanted": attempt_id, "run": run_number})
         )
@@ -188,12 +189,12 @@ class DatabaseJobStore:
         *,
         held_by: str | None = None,
     ) -> bool:
-        """Record the verdict with the events of the way there; False when there is a verdict already.
+        """Record a verdict and the attempt's events. Return False if the attempt already has a verdict.
 
-        `cases` and `refusals` are for kinds that keep records of them. `held_by` is the node that brings the
-        verdict; that node must still hold the run.
+        `cases` and `refusals` are for the recorders of kinds. `held_by` is the node that reports the verdict;
+        it must still hold the run.
 
-        Raises: RequestError ``run.foreign``, if the run isn't.
+        Raises: RequestError ``run.foreign``, if the node no longer holds the run.
         """
         verdict = rows.verdict_values(attempt)
         message = message_of_attempt(attempt)
@@ -213,10 +214,11 @@ class DatabaseJobStore:
             is_again, tried = tried, True
             if held_by is not None:
                 _require_held(connection, verdict, held_by)
-            happened = [rows.event_values(event) for event in events]  # here, in the writer's thread
+            # Serialized here, in the writer's thread, to keep it out of the event loop.
+            happened = [rows.event_values(event) for event in events]
             if not self._rows.finish(connection, attempt, verdict, happened):
                 found = connection.execute(_VERDICT, {"wanted": attempt.id}).mappings().first()
-                # So if the answer to its commit was lost.
+                # An equal verdict means that only the answer to the commit was lost.
                 return is_again and found is not None and dict(found) == verdict
             if keep_bundle is not None:
                 keep_bundle(connection)
@@ -232,7 +234,7 @@ class DatabaseJobStore:
         return first
 
     async def remove(self, attempt_ids: Sequence[str], *, unless: frozenset[str] = frozenset()) -> None:
-        """Forget attempts with all that is on record of them, and submissions that nothing refers to."""
+        """Delete attempts with all of their rows, and unreferenced submissions."""
 
         def apply(connection: Connection) -> None:
             expiry.remove(connection, attempt_ids, unless)
@@ -242,25 +244,25 @@ class DatabaseJobStore:
         await self.access.write(apply)
 
     async def row_bytes(self, attempt_ids: Sequence[str]) -> Mapping[str, int]:
-        """Return about what is on record of attempts, their submissions included, by id."""
+        """Return the estimated bytes of the rows and submissions of attempts, by attempt id."""
         return await self.access.read(lambda connection: expiry.row_bytes(connection, attempt_ids))
 
     async def strip(self, attempt_ids: Sequence[str]) -> None:
-        """Record that the bundles of attempts are gone; their verdicts stay."""
+        """Record that the bundles of attempts were deleted; their verdicts stay."""
         await self.access.write(lambda connection: expiry.strip(connection, attempt_ids))
 
     async def get(self, attempt_id: str) -> Attempt | None:
-        """Return an attempt by its id; None where there is none."""
+        """Return the attempt with this id, or None."""
         return await self.access.read(lambda connection: get_attempt(connection, attempt_id))
 
     async def many(self, attempt_ids: Iterable[str]) -> Mapping[str, Attempt]:
-        """Look attempts up, by id; those that are not there are left out."""
+        """Return the existing attempts among these, by id."""
         ids = list(attempt_ids)
         found = await self.access.read(lambda connection: _attempts(connection, _MANY, {"ids": ids}))
         return {attempt.id: attempt for attempt in found}
 
     async def by_key(self, uid: int, idempotency_key: str) -> Attempt | None:
-        """Return the attempt that a user has made with a key; None where there is none."""
+        """Return the attempt that a user created with this idempotency key, or None."""
 
         def fetch(connection: Connection) -> Attempt | None:
             wanted = {"by_uid": uid, "by_key": idempotency_key}
@@ -270,7 +272,7 @@ class DatabaseJobStore:
         return await self.access.read(fetch)
 
     async def document(self, attempt_id: str) -> bytes:
-        """Return the submission as it was accepted.
+        """Return the submission exactly as it was accepted.
 
         Raises:
             StoreError: ``attempt.missing``.
@@ -283,22 +285,23 @@ class DatabaseJobStore:
         return bytes(found)
 
     async def list(self, query: Query) -> Page:
-        """List attempts, newest first.
+        """Return a page of attempts, newest first.
 
-        States between queued and finished are not on record: a query for one of them returns all unfinished
-        attempts. Raises: RequestError ``invalid`` for a cursor that is not one.
+        States between queued and finished aren't stored, so a query for one of them returns all unfinished
+        attempts. Raises: RequestError ``invalid`` for a malformed cursor.
         """
         statement = listing(_ATTEMPT, query)
         found = await self.access.read(lambda connection: _attempts(connection, statement))
         return page(found, query)
 
     async def summary(self, query: Query, bucket_s: int) -> Summary:
-        """Count what finished attempts came to, by spans of so many seconds."""
-        async with self._counting:  # it walks all that fits: whoever asks often leaves the other readers free
+        """Count finished attempts by result, in buckets of `bucket_s` seconds."""
+        # One count at a time: it reads every matching row, and frequent callers must not occupy all readers.
+        async with self._counting:
             return await self.access.read(lambda connection: summary(connection, query, bucket_s))
 
     async def events(self, attempt_id: str, *, after: int = 0) -> Sequence[Event]:
-        """Return the recorded events of an attempt after the one with that sequence number."""
+        """Return an attempt's recorded events whose sequence number exceeds `after`."""
         wanted = {"wanted": attempt_id, "after": after}
         return await self.access.read(
             lambda connection: [
@@ -307,11 +310,11 @@ class DatabaseJobStore:
         )
 
     async def unfinished(self) -> Sequence[Attempt]:
-        """Return every attempt without a verdict, oldest first."""
+        """Return all attempts without a verdict, oldest first."""
         return await self.access.read(lambda connection: _attempts(connection, _UNFINISHED))
 
     async def removable(self, wanted: Removable) -> Sequence[Attempt]:
-        """Return finished attempts that nothing unfinished needs, oldest first."""
+        """Return the finished attempts that can be deleted, oldest first."""
         statement = expiry.removable(_ATTEMPT, wanted)
         return await self.access.read(lambda connection: _attempts(connection, statement))
 
@@ -319,7 +322,7 @@ class DatabaseJobStore:
         return [recorder for recorder in self._recorders if recorder.kind == subject.kind]
 
     async def usage(self) -> Mapping[int, StoredUsage]:
-        """Return what each user holds, by uid."""
+        """Return the stored data of each user, by uid."""
         return await self.access.read(expiry.usage)
 
 
@@ -330,11 +333,11 @@ async def open_jobs(
     recorders: Sequence[Recorder] = (),
     job_rows: JobRows | None = None,
 ) -> AsyncIterator[DatabaseJobStore]:
-    """Open the database, bring it up to date, and close it at the end.
+    """Open the database, migrate its schema, and close the database on exit.
 
     Raises:
         ConfigError: ``store.url``.
-        StoreError: the database is damaged, newer than this program, or cannot be written.
+        StoreError: the database is damaged, newer than this program, or not writable.
     """
     async with open_access(state_dir, database_url) as access:
         await access.make([UNSYNCED, *(table for recorder in recorders for table in recorder.tables)])
@@ -343,16 +346,16 @@ async def open_jobs(
 
 
 def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt | None:
-    """Return the attempt that the same request has made before; None where there is none.
+    """Return the attempt that an earlier, equal request created, or None.
 
     Raises:
-        RequestError: ``conflict``, when the id or the key was used for another submission; ``not_found``,
-            when the id is another user's.
+        RequestError: ``conflict``, if the id or key was used for another submission; ``not_found``, if the id
+            belongs to another user.
     """
     same = {"wanted": attempt.id, "by_uid": attempt.peer.uid, "by_key": key}
     found = connection.execute(_SAME_REQUEST, same).all()
     if any(row.uid != attempt.peer.uid for row in found):
-        # The same answer as for GET, so that a user can't find out which ids or payloads another user sent.
+        # The same answer as GET gives, so that users can't find out the ids or payloads of other users.
         raise RequestError("not_found", f"attempt {attempt.id} doesn't exist")
     if len(found) > 1 or any(row.submission != digest for row in found):
         what = "id" if any(row.id == attempt.id for row in found) else "idempotency key"
@@ -361,7 +364,7 @@ def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | N
 
 
 def _recorded(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt:
-    """Return the attempt whose id or key was found on record. Raises: as `_earlier`; StoreError."""
+    """Return the stored attempt with the same id or key. Raises: as `_earlier`; StoreError."""
     earlier = _earlier(connection, attempt, digest, key)
     if earlier is None:
         message = "the attempt with this id or key was just deleted; submit again"
@@ -370,7 +373,7 @@ def _recorded(connection: Connection, attempt: Attempt, digest: str, key: str | 
 
 
 def _require_held(connection: Connection, verdict: rows.Values, by: str) -> None:
-    """See that a run is somebody's still, until the verdict is in. Raises: RequestError ``run.foreign``."""
+    """Ensure that a node still holds a run that has no verdict. Raises: RequestError ``run.foreign``."""
     wanted = {"by": by, "leased": verdict["started_at"]}
     wanted |= {"wanted": verdict["attempt_id"], "run": verdict["run_number"]}
     if connection.execute(_HELD_RUN, wanted).first() is None:
@@ -389,12 +392,12 @@ def _foreign(verdict: rows.Values, by: str) -> RequestError:
 
 
 def _is_same(earlier: Attempt, attempt: Attempt) -> bool:
-    """Return whether it is the very attempt that is being recorded: a change may be made twice."""
+    """Return whether both are the same recorded attempt, because a change may be applied twice."""
     return (earlier.id, earlier.created_at, earlier.peer) == (attempt.id, attempt.created_at, attempt.peer)
 
 
 def get_attempt(connection: Connection, attempt_id: str) -> Attempt | None:
-    """Look an attempt up."""
+    """Return the attempt with this id, or None."""
     row = connection.execute(_BY_ID, {"wanted": attempt_id}).mappings().first()
     return None if row is None else rows.read_attempt(row)
 

@@ -1,6 +1,6 @@
-"""The library in a database: what was approved, by user and name.
+"""The library in a database: approved submissions, by user and name.
 
-An entry is never changed, only removed. What the entries of a user keep from being removed is bounded.
+An entry is never changed, only removed. The bytes that the entries of a user keep from deletion are limited.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Statement = Select[Any]
 Room = Callable[[], Awaitable[int]]
 
 CHAIN = 100
-"""Attempts of a chain that are recorded at most, the newest."""
+"""Attempts of a chain to record: the newest of them."""
 ENTRY_BYTES = 16 * 2**10
-"""Counted for the rows of an entry, its attempt and its events, in addition to documents and files."""
+"""Estimated bytes of the rows of an entry, its attempt and its events, in addition to documents and files."""
 MIB = 2**20
 _WHOLE = (
     select(library_entries, submissions.c.document)
@@ -52,19 +52,19 @@ _ATTEMPTS_BYTES = (
 
 
 class DatabaseLibrary:
-    """What was approved, by user and name, in SQLite or PostgreSQL.
+    """Stores approved submissions by user and name, in SQLite or PostgreSQL.
 
-    If several entries are returned, they come without their documents.
+    Methods that return several entries return them without their documents.
     """
 
     def __init__(self, access: DatabaseAccess, clock: Clock, *, most_bytes: int, room: Room) -> None:
-        """Keep a library.
+        """Create a library.
 
         Args:
             access: the database.
-            clock: says when something is approved.
-            most_bytes: what the entries of one user may keep.
-            room: returns how many bytes are left; no user may keep more than that.
+            clock: the source of approval times.
+            most_bytes: bytes that the entries of one user may keep.
+            room: returns the free bytes, which also limit what a user may keep.
         """
         self._access = access
         self._clock = clock
@@ -72,7 +72,7 @@ class DatabaseLibrary:
         self._room = room
 
     async def approve(self, attempt: Attempt, name: str, approved_by: int) -> LibraryEntry:
-        """Put a validated attempt under a name, as its next version; the same again changes nothing.
+        """Approve a validated attempt as the next version of a name. Approving it again changes nothing.
 
         Raises: RequestError ``library.not_validated``, ``library.report_only``, ``library.distrusted``,
         ``quota.library``.
@@ -102,7 +102,7 @@ class DatabaseLibrary:
         return await self._access.write(apply)
 
     async def list(self, *, uid: int | None, after: str | None, limit: int) -> Sequence[LibraryEntry]:
-        """Return the newest version of each name, by name."""
+        """Return the newest version of each name, sorted by name."""
         newest = (
             select(
                 library_entries.c.uid,
@@ -129,14 +129,14 @@ class DatabaseLibrary:
         return await self._entries(_named(_ENTRY, uid, name))
 
     async def entry(self, uid: int, name: str, version: int) -> LibraryEntry | None:
-        """Return one version of a name with its document; None where there is none."""
+        """Return one version of a name with its document, or None."""
         found = await self._entries(_named(_WHOLE, uid, name).where(library_entries.c.version == version))
         return found[0] if found else None
 
     async def remove(self, uid: int, name: str, version: int | None = None) -> Sequence[LibraryEntry]:
-        """Remove one version of a name, or all of them; return what was removed, newest first.
+        """Remove one version or all versions of a name; return the removed entries, newest first.
 
-        The attempts stay until retention removes them.
+        Their attempts stay until retention deletes them.
         """
         found = [each for each in await self.history(uid, name) if version in {None, each.version}]
         mine = and_(library_entries.c.uid == uid, library_entries.c.name == name)
@@ -147,12 +147,12 @@ class DatabaseLibrary:
         return found
 
     async def of_attempts(self, attempt_ids: Sequence[str]) -> Sequence[LibraryEntry]:
-        """Return the entries that these attempts are."""
+        """Return the library entries of these attempts."""
         wanted = _ENTRY.where(library_entries.c.attempt_id.in_(list(attempt_ids)))
         return await self._entries(wanted.order_by(library_entries.c.approved_at))
 
     def _require_within(self, held_bytes: int, most_bytes: int) -> None:
-        """See that the entries of a user keep no more than they may. Raises: RequestError."""
+        """Ensure that the entries of a user stay within the limit. Raises: RequestError."""
         if held_bytes <= most_bytes:
             return
         limit = f"limits.library_mb_per_uid ({self._most_bytes // MIB})"
@@ -176,7 +176,7 @@ def _named(entries: Statement, uid: int, name: str) -> Statement:
 
 
 def _held_bytes(connection: Connection, uid: int) -> int:
-    """Return what the entries of a user keep: rows, and documents and files of the attempts."""
+    """Return the bytes that the entries of a user keep: rows, and documents and files of their attempts."""
     mine: ColumnElement[bool] = library_entries.c.uid == uid
     approved = select(library_entries.c.attempt_id).where(mine)
     files = connection.execute(_ATTEMPTS_BYTES.where(attempts.c.id.in_(approved))).scalar_one()
@@ -205,7 +205,7 @@ def _values(
 
 
 def _chain(connection: Connection, attempt: Attempt) -> list[str]:
-    """Return the attempts that led to one, and itself, oldest first."""
+    """Return the ids of an attempt and of the attempts that led to it, oldest first."""
     chain, parent = [attempt.id], attempt.parent_id
     while parent is not None and parent not in chain and len(chain) < CHAIN:
         chain.append(parent)

@@ -1,4 +1,4 @@
-"""Which attempts a listing shows, where its next page begins, and what a summary counts of them."""
+"""Builds the queries for pages of attempts, their cursors, and summaries."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ MOST_LISTED = 500
 
 
 def listing(attempt: Statement, query: Query) -> Statement:
-    """Return the statement for one page and one attempt more, newest first.
+    """Return the statement for one page of attempts plus one more, newest first.
 
     Args:
-        attempt: selects attempts, joined with their verdicts.
-        query: what is wanted.
+        attempt: selects attempts joined with their verdicts.
+        query: the filters, the cursor and the limit.
 
     Raises:
-        RequestError: ``invalid``, for a cursor that no page gave.
+        RequestError: ``invalid``, for a malformed cursor.
     """
     return (
         attempt.where(*conditions(query))
@@ -40,7 +40,7 @@ def listing(attempt: Statement, query: Query) -> Statement:
 
 
 def page(found: Sequence[Attempt], query: Query) -> Page:
-    """Cut what `listing` found to a page."""
+    """Return a page of at most `query.limit` attempts, with a cursor if more were found."""
     limit = _limit(query)
     shown = tuple(found[:limit])
     return Page(attempts=shown, next_cursor=_cursor(shown[-1]) if len(found) > limit else None)
@@ -51,13 +51,13 @@ def _limit(query: Query) -> int:
 
 
 def conditions(query: Query) -> list[Condition]:
-    """Return what a query wants of attempts that are joined with their verdicts.
+    """Return the conditions of a query on attempts joined with their verdicts.
 
-    Raises: RequestError ``invalid``, for a cursor that no page gave.
+    Raises: RequestError ``invalid``, for a malformed cursor.
     """
     conditions = [_has_label(name, value) for name, value in query.labels]
     if query.id_prefix is not None:
-        # A range, which the primary key finds; "a" is beyond every letter of a ULID.
+        # A range, so that the primary key's index is used; "a" sorts after every letter of a ULID.
         conditions += [attempts.c.id >= query.id_prefix, attempts.c.id < query.id_prefix + "a"]
     if query.state is not None:
         finished = verdicts.c.attempt_id.is_not(None)
@@ -75,7 +75,8 @@ def conditions(query: Query) -> list[Condition]:
     if query.distrusted is not None:
         marked = verdicts.c.distrusted_at.is_not(None)
         conditions.append(marked if query.distrusted else ~marked)
-    if query.rule is not None:  # in a list that is JSON text; the newest attempts are walked for it
+    # The rules are a JSON list in a text column, so this scans the newest attempts.
+    if query.rule is not None:
         conditions.append(verdicts.c.rules.contains(f'"{query.rule}"', autoescape=True))
     if query.since is not None:
         conditions.append(attempts.c.created_at >= to_micros(query.since))
@@ -85,13 +86,17 @@ def conditions(query: Query) -> list[Condition]:
 
 
 def from_node(node: str | ColumnElement[str]) -> Condition:
-    """Return whether a verdict is from a node of a cluster; a run on a single host names a generation."""
+    """Return the condition that a verdict is from a node.
+
+    A run on a single host records a generation instead.
+    """
     same = (runs.c.attempt_id == verdicts.c.attempt_id) & (runs.c.run_number == verdicts.c.run_number)
     return select(runs.c.daemon_id).where(same, runs.c.daemon_id == node, runs.c.generation == "").exists()
 
 
 def _has_label(name: str, value: str) -> Condition:
-    # Correlated, so that the newest attempts are walked until the page is full; with IN all would be sorted.
+    # Correlated, so that the scan of the newest attempts ends when the page is full; IN would sort all of
+    # them.
     same = labels.c.attempt_id == attempts.c.id
     return select(labels.c.name).where(same, labels.c.name == name, labels.c.value == value).exists()
 
@@ -104,20 +109,20 @@ def _beyond(cursor: str) -> Condition:
     micros, dot, attempt_id = cursor.partition(".")
     if not (dot and micros.isascii() and micros.isdigit() and len(micros) <= 18):
         raise RequestError("invalid", "invalid cursor; pass the `next_cursor` of a page", field="cursor")
-    # As one value, which the indexes find; with OR, a server walks all pages before this one.
+    # A row comparison, which uses the indexes. With OR, a server would scan all pages before this one.
     return tuple_(attempts.c.created_at, attempts.c.id) < tuple_(int(micros), attempt_id)
 
 
 MOST_COUNTS = 10_000
 MOST_RULE_LISTS = 5_000
-"""Distinct lists of rules that are counted, those of the most attempts first: code chooses them."""
+"""Distinct rule lists to count, the most frequent first: untrusted code chooses them."""
 MOST_RULES = 100
 MOST_SLOWEST = 10
 _FINISHED = attempts.join(verdicts, verdicts.c.attempt_id == attempts.c.id)
 
 
 def summary(connection: Connection, query: Query, bucket_s: int) -> Summary:
-    """Count the finished attempts that a query wants, by when they were created."""
+    """Count the finished attempts that match a query, by creation time."""
     wanted = conditions(query)
     return Summary(
         counts=_counts(connection, wanted, bucket_s),

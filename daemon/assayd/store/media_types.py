@@ -1,7 +1,8 @@
-"""Of what type a file of a bundle is, by its name and, for pictures, by how it begins.
+"""Decides the media type of a bundle's file from its name and, for pictures, from its first bytes.
 
-A picture is one only where both agree, so that what code calls ``plot.png`` and is none goes as bytes. The
-type helps who fetches a file; nothing of ours shows a picture by it, and who does takes it for hostile.
+A file is a picture only if both agree, so an arbitrary file named ``plot.png`` is served as bytes. The type
+is for download clients: no page of assayd displays a picture by it, and clients that do must treat the
+content as hostile.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _PICTURES = {
     ".pdf": ("application/pdf", (b"%PDF-",)),
     ".png": ("image/png", (b"\x89PNG\r\n\x1a\n",)),
 }
-"""Not SVG: it is a program to who shows it."""
+"""Without SVG, which can contain scripts."""
 
 
 def media_type(name: str, content: bytes) -> str:
@@ -36,6 +37,6 @@ def media_type(name: str, content: bytes) -> str:
 
 
 def _suffix_of(name: str) -> str:
-    """Return the end of a file's name from its last point on; a name that only begins with one has none."""
+    """Return a file name's suffix, with its dot; a name like ``.profile`` has none."""
     stem, point, ending = name.rpartition("/")[2].rpartition(".")
     return point + ending if stem else ""

@@ -1,7 +1,7 @@
-"""A change that is one statement of PostgreSQL: those that wait are sent together, and answered together.
+"""Changes that are one PostgreSQL statement: pending ones are sent and answered in one round trip.
 
-A statement by way of SQLAlchemy costs several times what the server's driver takes for it, and each BEGIN,
-statement and COMMIT is a wait of its own. So the text is made once, and a group is one wait.
+SQLAlchemy's overhead for a statement is several times the driver's, and BEGIN, the statement and COMMIT each
+cost a round trip. So the SQL text is built once, and a group of changes takes one round trip.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ _DIALECT = PGDialect_psycopg()  # type: ignore[no-untyped-call]
 
 
 class StatementText:
-    """A statement as the driver takes it, made once; its values are those that the driver takes, too."""
+    """A statement in the driver's form, built once, with types that the driver adapts directly."""
 
     def __init__(self, statement: SelectBase) -> None:
         compiled = statement.compile(dialect=_DIALECT)
         self.sql = str(compiled)
-        # Of literals in the statement; what is bound is given anew each time.
+        # Only the literals of the statement; bound values differ at each execution.
         binds = {name: compiled.binds[name] for name in compiled.params}
         self._exact = [each.name for each in statement.selected_columns if isinstance(each.type, ExactText)]
         self._fixed = {name: bind.value for name, bind in binds.items() if not bind.required}
 
     def bound(self, values: Mapping[str, object]) -> dict[str, object]:
-        """Return all values of one execution."""
+        """Return all parameters of one execution."""
         return {**self._fixed, **values}
 
     def row(self, found: Row | None) -> Row | None:
-        """Return a row with its texts as they were before they were written."""
+        """Return a row with its strings decoded from the form of `tables.written`."""
         if found is None:
             return None
         texts = {name: found[name] for name in self._exact if found[name] is not None}
@@ -48,10 +48,10 @@ class StatementText:
 
 
 class OneStatement(Generic[T]):
-    """A change of one statement, which returns at most one row; `read` says what it came to.
+    """A change of one statement that returns at most one row; `read` converts the row into the result.
 
-    `read` is not to raise: its neighbours' statements are committed, too. `tried` is how often it was made: a
-    second time when it is not known whether the first was committed.
+    `read` must not raise, because the statements of other changes are committed with it. `tried` counts
+    executions: a second one happens if the outcome of the first commit is unknown.
     """
 
     def __init__(
@@ -64,20 +64,21 @@ class OneStatement(Generic[T]):
         self._read = read
 
     def __call__(self, connection: Connection) -> T:
-        """Make the change in a transaction with others."""
+        """Apply the change in a transaction with others."""
         self.tried += 1
         row = connection.exec_driver_sql(self.sql, self.values).one_or_none()
         return self.read(None if row is None else row._asdict())
 
     def read(self, row: Row | None) -> T:
-        """Return what it came to."""
+        """Return the result of the change from its row."""
         return self._read(self._text.row(row))
 
 
 def run_together(connection: Connection, statements: Sequence[OneStatement[Any]]) -> list[Any]:
-    """Run statements in one transaction, by one wait for the server; return what each came to.
+    """Run statements in one transaction and one round trip to the server; return their results in order.
 
-    The connection is in no transaction. Raises: DBAPIError; the connection is then to be given back.
+    The connection must not be in a transaction. Raises: DBAPIError; the caller must then discard the
+    connection.
     """
     import psycopg
 
@@ -92,7 +93,7 @@ def run_together(connection: Connection, statements: Sequence[OneStatement[Any]]
 
 
 def in_transactions(connection: Connection) -> None:
-    """Have the driver begin transactions by itself again."""
+    """Let the driver begin transactions implicitly again."""
     raw: Any = connection.connection.dbapi_connection
     if raw.autocommit:
         raw.autocommit = False
@@ -106,7 +107,7 @@ def _fetched(raw: psycopg.Connection, statements: Sequence[OneStatement[Any]]) -
         raw.autocommit = True
     for statement in statements:
         statement.tried += 1
-    if len(statements) == 1:  # is a transaction by itself
+    if len(statements) == 1:  # A single statement is its own transaction.
         [alone] = statements
         return [raw.cursor(row_factory=dict_row).execute(alone.sql, alone.values).fetchone()]
     with raw.pipeline():
@@ -116,13 +117,13 @@ def _fetched(raw: psycopg.Connection, statements: Sequence[OneStatement[Any]]) -
             for statement in statements
         ]
         commit = raw.execute("COMMIT")
-    if commit.statusmessage != "COMMIT":  # what a server answers that has rolled back
+    if commit.statusmessage != "COMMIT":  # The server's answer to COMMIT if it rolled back.
         raise InFailedSqlTransaction(f"COMMIT returned {commit.statusmessage}")
     return [cursor.fetchone() for cursor in cursors]
 
 
 def _as_sqlalchemy(problem: psycopg.Error, *, lost: bool) -> DBAPIError:
-    """Return an error of the driver as SQLAlchemy tells it, without the values."""
+    """Return a driver error as SQLAlchemy reports it, without the parameter values."""
     import psycopg
 
     error = DBAPIError.instance(

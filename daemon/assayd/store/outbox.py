@@ -1,6 +1,6 @@
-"""Messages to webhooks in the database: written in the transaction of what they tell, gone when delivered.
+"""Webhook messages in the database: written in the transaction of their event, deleted after delivery.
 
-What a message says is decided when it is written, so that it tells of that moment whenever it arrives.
+The content is fixed when the message is written, so a late delivery still describes that moment.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _UNDELIVERED = select(func.count(), func.min(_MESSAGE.created_at)).where(_MESSAG
 
 
 def message_of_attempt(attempt: Attempt) -> Values | None:
-    """Return the row that tells of a verdict; None where nobody asked for it."""
+    """Return the message row for a verdict, or None if the attempt has no webhook."""
     if attempt.webhook is None or attempt.finished_at is None:
         return None
     body = attempt_message(attempt, attempt.finished_at)
@@ -46,7 +46,7 @@ def message_of_attempt(attempt: Attempt) -> Values | None:
 
 
 def message_of_batch(batch: Batch, tally: Tally, at: datetime) -> Values | None:
-    """Return the row that tells of the end of a batch; None where nobody asked for it."""
+    """Return the message row for the end of a batch, or None if the batch has no webhook."""
     if batch.webhook is None:
         return None
     return message_row(
@@ -55,7 +55,7 @@ def message_of_batch(batch: Batch, tally: Tally, at: datetime) -> Values | None:
 
 
 def message_row(subject: str, uid: int, url: str, at: datetime, body: object) -> Values:
-    """Return the row of a message. Its id is subject and time, so that no end is sent under two ids."""
+    """Return the row of a message. Its id is subject and time, so that one end never gets two ids."""
     micros = to_micros(at)
     return {
         "id": f"{subject}_{micros}",
@@ -70,24 +70,24 @@ def message_row(subject: str, uid: int, url: str, at: datetime, body: object) ->
 
 
 class Outbox:
-    """Keeps messages until they are delivered, in SQLite or PostgreSQL, and takes new ones."""
+    """Stores webhook messages until their delivery, in SQLite or PostgreSQL."""
 
     def __init__(self, access: DatabaseAccess) -> None:
         self._access = access
         self._add = access.insert_or_nothing(webhook_messages)
 
     def add(self, connection: Connection, row: Values | None) -> None:
-        """Add a message to the transaction of what it tells, if there is one; `announce` after the commit."""
+        """Add a message (if any) to the transaction of its event. Call `announce` after the commit."""
         if row is not None:
             connection.execute(self._add, row)
             self._access.on_message(connection)
 
     def announce(self) -> None:
-        """Wake who sends, now that a message may be on record."""
+        """Wake the webhook sender, because messages may have been committed."""
         self._access.messages_added.set()
 
     async def due(self, now: datetime, *, each: int) -> Sequence[WebhookMessage]:
-        """Return what is to be sent now: of every user and origin the first so many."""
+        """Return the messages due at `now`: the first `each` of every user and origin."""
         at = {"now": to_micros(now)}
 
         def fetch(connection: Connection) -> list[WebhookMessage]:
@@ -100,24 +100,24 @@ class Outbox:
         return await self._access.read(fetch)
 
     async def next_try(self, after: datetime) -> datetime | None:
-        """Return when the next message is due after a time; None when there is none."""
+        """Return when the next message after a time is due, or None."""
         at = {"now": to_micros(after)}
         return await self._access.read(
             lambda connection: read_moment(connection.execute(_NEXT, at).scalar_one())
         )
 
     async def postpone(self, message_id: str, *, tries: int, until: datetime) -> None:
-        """Record that a try has failed, and when the next is due."""
+        """Record a failed delivery and the time of the next one."""
         statement = update(webhook_messages).where(_THIS)
         later = statement.values(tries=tries, next_try_at=to_micros(until))
         await self._write(later, message_id)
 
     async def remove(self, message_id: str) -> None:
-        """Forget a message: it was delivered, or given up."""
+        """Delete a message after its delivery or its last failed delivery."""
         await self._write(delete(webhook_messages).where(_THIS), message_id)
 
     async def _write(self, statement: Any, message_id: str) -> None:
-        # What a loss of power forgets of this is sent once more.
+        # If a power failure undoes this deletion, the message is sent once more.
         await self._access.write(
             lambda connection: connection.execute(statement, {"message": message_id}).close(), durable=False
         )
@@ -129,7 +129,7 @@ class Outbox:
         )
 
     async def undelivered(self) -> Undelivered:
-        """Count the messages whose tries have failed so far."""
+        """Count the messages with failed deliveries."""
         count, oldest = await self._access.read(lambda connection: connection.execute(_UNDELIVERED).one())
         return Undelivered(count=count, oldest=read_moment(oldest))
 

@@ -1,9 +1,10 @@
-"""How a kind keeps tables of its own: a recorder, which the job store asks inside the attempts' transactions.
+"""Recorders: how a kind maintains its own tables inside the transactions of attempts.
 
-Its tables are made where they are missing. They may refer to `tables.attempts` by its columns.
+The job store calls a recorder in each of these transactions and creates missing tables. They can reference
+columns of `tables.attempts`.
 
-What a recorder writes is there exactly when the attempt's own rows are. It is not as important as they are:
-what it cannot write is tried once more, then logged, and the attempt goes on.
+The rows of a recorder commit together with the attempt's rows. They matter less: a failing recorder is tried
+once more, then the failure is logged, and the attempt continues.
 """
 
 from __future__ import annotations
@@ -31,28 +32,28 @@ TRIES = 2
 
 
 class Recorder(Protocol):
-    """Records of one kind. Each method writes through the connection and commits nothing."""
+    """Maintains the records of one kind. Each method writes through the connection and doesn't commit."""
 
     @property
     def kind(self) -> str:
-        """The kind of attempts that it keeps records of."""
+        """The kind whose attempts are recorded."""
         ...
 
     @property
     def tables(self) -> Sequence[Table]:
-        """Its tables, each after those that it refers to."""
+        """The recorder's tables, each after the tables that it references."""
         ...
 
     def records(self, access: DatabaseAccess) -> object:
-        """Return what reads the tables: the kind's own routes are given it, and see `Completing`."""
+        """Return the object that reads the tables: the kind's routes receive it; see also `Completing`."""
         ...
 
     def accepted(self, connection: Connection, attempt: Attempt, document: bytes) -> None:
-        """Note a new attempt, with its submission as canonical JSON."""
+        """Record a new attempt. `document` is its submission as canonical JSON."""
         ...
 
     def leased(self, connection: Connection, run: Run) -> None:
-        """Note that an attempt gets a container."""
+        """Record the lease of a container."""
         ...
 
     def finished(
@@ -63,75 +64,78 @@ class Recorder(Protocol):
         events: Sequence[Event],
         refusals: Sequence[str],
     ) -> None:
-        """Note a verdict, with the cases that were run and the events on the way there.
+        """Record a verdict with the executed cases and the attempt's events.
 
-        `refusals` are the messages of the errors for which nothing was run.
+        `refusals` are the messages of the errors that prevented the run.
         """
         ...
 
     def removed(self, connection: Connection) -> None:
-        """Forget what belonged to attempts that are gone."""
+        """Delete the records of deleted attempts."""
         ...
 
 
 class Written(StrEnum):
-    """What became of a verdict that somebody brought of a run."""
+    """The result of recording a verdict that a node reports for a run."""
 
     FIRST = "first"
-    """It is on record."""
+    """The verdict was recorded."""
     LATER = "later"
-    """There was a verdict before."""
+    """The attempt already had a verdict."""
     FOREIGN = "foreign"
-    """The run is not theirs any more."""
+    """The node no longer holds the run."""
 
 
 class JobRows(Protocol):
-    """How the rows of an attempt are written, with what else belongs into their transactions."""
+    """Writes the rows of an attempt, and whatever else belongs in the same transactions."""
 
     def accepting(self, attempt: Attempt, row: Values, document: bytes) -> OneStatement[bool] | None:
-        """Return what writes a new attempt, where one statement does; False: `accept` says why not."""
+        """Return the one-statement change that records a new attempt, or None if one statement can't.
+
+        If the change returns False, `accept` finds out why.
+        """
         ...
 
     def finishing(
         self, attempt: Attempt, verdict: Values, events: Sequence[Values], held_by: str
     ) -> OneStatement[Written] | None:
-        """Return what writes the verdict of a run that is somebody's, where one statement does."""
+        """Return the one-statement change that records a verdict of a node's run, or None if one can't."""
         ...
 
     def accept(self, connection: Connection, attempt: Attempt, row: Values, document: bytes) -> bool:
-        """Write a new attempt and its submission; False where its id or its key is on record."""
+        """Insert a new attempt and its submission. Return False if its id or its key exists."""
         ...
 
     def finish(
         self, connection: Connection, attempt: Attempt, verdict: Values, events: Sequence[Values]
     ) -> bool:
-        """Write a verdict and the events of the way there; False where there is a verdict."""
+        """Insert a verdict and the attempt's events. Return False if the attempt already has a verdict."""
         ...
 
 
 @runtime_checkable
 class Completing(Protocol):
-    """Records of a kind from which its submissions may be completed."""
+    """Records of a kind that can complete its submissions."""
 
     async def complete(self, submission: Submission, uid: int) -> Mapping[str, object] | None:
-        """Return the payload that a user's submission stands for; None for one that says all itself.
+        """Return the full payload that a user's submission refers to, or None if it is complete.
 
-        Raises: RequestError, e.g. for records that are somebody else's; StoreError.
+        Raises: RequestError, e.g. for records of another user; StoreError.
         """
         ...
 
 
 @runtime_checkable
 class Naming(Protocol):
-    """Records of a kind that say what an attempt belongs to."""
+    """Records of a kind that know the groups of an attempt, such as its pipeline."""
 
     async def belongs_to(self, attempt_id: str) -> Mapping[str, str]:
-        """Return the ids of what an attempt belongs to, by what they are of; none for one without records."""
+        """Return the ids of the groups of an attempt, by type of group; empty if it has no records."""
         ...
 
 
 def keep(connection: Connection, step: str, write: Callable[[], None]) -> None:
-    """Write records without putting at risk what the transaction is for."""
+    """Run a recorder's step without putting the transaction at risk."""
     for number in range(1, TRIES + 1):
         try:
             with connection.begin_nested():
@@ -143,7 +147,7 @@ def keep(connection: Connection, step: str, write: Callable[[], None]) -> None:
 
 
 class PlainJobRows:
-    """Implements `recorder.JobRows` by a statement for each table."""
+    """Implements `recorder.JobRows` with one statement per table."""
 
     def __init__(self, access: DatabaseAccess) -> None:
         self._new_submission = access.insert_or_nothing(tables.submissions)
@@ -152,15 +156,15 @@ class PlainJobRows:
         self._new_events = access.insert_list_or_nothing(tables.events)
 
     def accepting(self, attempt: Attempt, row: rows.Values, document: bytes) -> None:
-        """Return None: each table has its own statement."""
+        """Return None: each table needs its own statement."""
 
     def finishing(
         self, attempt: Attempt, verdict: rows.Values, events: Sequence[rows.Values], held_by: str
     ) -> None:
-        """Return None, as `accepting`."""
+        """Return None, for the reason given in `accepting`."""
 
     def accept(self, connection: Connection, attempt: Attempt, row: rows.Values, document: bytes) -> bool:
-        """Write a new attempt and its submission; False where its id or its key is on record."""
+        """Insert a new attempt and its submission. Return False if its id or its key exists."""
         connection.execute(self._new_submission, {"digest": row["submission"], "document": document})
         return connection.execute(self._new_attempt, row).rowcount == 1
 
@@ -171,7 +175,7 @@ class PlainJobRows:
         verdict: rows.Values,
         events: Sequence[rows.Values],
     ) -> bool:
-        """Write a verdict and the events of the way there; False where there is a verdict."""
+        """Insert a verdict and the attempt's events. Return False if the attempt already has a verdict."""
         if connection.execute(self._new_verdict, verdict).rowcount != 1:
             return False
         if events:

@@ -1,4 +1,4 @@
-"""Between rows of the tables and the model's values."""
+"""Converts between table rows and the model's values."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=
 
 
 def to_micros(moment: datetime) -> int:
-    """Return a time as whole microseconds since 1970."""
+    """Return a time as integer microseconds since 1970."""
     return (moment - _EPOCH) // _MICROSECOND
 
 
 def from_micros(value: int) -> datetime:
-    """Return the time that `to_micros` was given."""
+    """Return the time of a `to_micros` value."""
     return _EPOCH + value * _MICROSECOND
 
 
 def attempt_values(attempt: Attempt, submission: str, key: str | None) -> Values:
-    """Return the row of an attempt as it is accepted, by column; `submission` is its digest."""
+    """Return a new attempt's row as values by column; `submission` is the digest of its submission."""
     return {
         "id": attempt.id,
         "submission": submission,
@@ -58,7 +58,7 @@ def attempt_values(attempt: Attempt, submission: str, key: str | None) -> Values
 
 
 def verdict_values(attempt: Attempt) -> Values:
-    """Return the row of a finished attempt's verdict, by column."""
+    """Return a verdict's row as values by column."""
     assert attempt.verdict is not None, "only a finished attempt has a verdict"  # noqa: S101 - a caller's bug
     return {
         "attempt_id": attempt.id,
@@ -84,7 +84,7 @@ def verdict_values(attempt: Attempt) -> Values:
 
 
 def run_values(run: Run) -> Values:
-    """Return the row of a run, by column."""
+    """Return a run's row as values by column."""
     return {
         "attempt_id": run.attempt_id,
         "run_number": run.run_number,
@@ -97,7 +97,7 @@ def run_values(run: Run) -> Values:
 
 
 def event_values(event: Event) -> Values:
-    """Return the row of an event, by column; its body as JSON."""
+    """Return an event's row as values by column; the body is JSON."""
     return {
         "attempt_id": event.attempt_id,
         "run_number": event.run_number,
@@ -109,7 +109,7 @@ def event_values(event: Event) -> Values:
 
 
 def read_event(row: Mapping[Any, Any]) -> Event:
-    """Return the event of a row, or of what `event_values` gave."""
+    """Return the event of a row, or of a result of `event_values`."""
     return Event(
         attempt_id=row["attempt_id"],
         run_number=row["run_number"],
@@ -121,9 +121,9 @@ def read_event(row: Mapping[Any, Any]) -> Event:
 
 
 def read_attempt(row: Mapping[Any, Any]) -> Attempt:
-    """Return the attempt of a row of attempts, joined with its verdict (if any) and its count of runs.
+    """Return the attempt of a row joined with its verdict (if any) and its count of runs.
 
-    States between accepted and finished are not on record: one that was leased reads as running.
+    States between accepted and finished aren't stored: a leased attempt reads as running.
     """
     finished = row["verdict"] is not None
     unfinished_state = State.RUNNING if row["runs"] else State.QUEUED
@@ -171,7 +171,7 @@ def _with_verdict(attempt: Attempt, row: Mapping[Any, Any]) -> Attempt:
 
 
 def read_moment(value: object) -> datetime | None:
-    """Return the time (UTC) that a column has in microseconds since 1970; None for NULL."""
+    """Return the UTC time of a column with microseconds since 1970; None for NULL."""
     return None if value is None else from_micros(cast("int", value))
 
 

@@ -1,7 +1,7 @@
-"""PostgreSQL: how its server is reached, what is tried again and for how long, and what it must be like.
+"""PostgreSQL connections: timeouts, retries, and the required server settings.
 
-A server restarts, and others write beside us. What was lost on the way is asked for again: every change finds
-out what of it is on record already, so that a commit whose answer was lost is not made twice.
+A server can restart, and other processes write to the same database. A change that may be lost is repeated.
+Every change first checks which of its rows exist, so that a commit whose answer was lost isn't applied twice.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PATIENCE_S = 15.0
-"""How long a server may be away, restarting, before what needs it fails."""
+"""Seconds that a restarting server may be away before operations fail."""
 PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
-"""Between tries to reach it; the last is repeated."""
+"""Seconds between connection attempts; the last value repeats."""
 CROSSED_TRIES = 4
-"""How often a change is made that others' changes crossed."""
+"""Maximum tries of a change that conflicts with concurrent changes."""
 
-# Two changes crossed: the later sees what the earlier has done when it is made again.
+# Serialization failures: when repeated, the later change sees the effects of the earlier one.
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _CROSSED = {"40001", "40P01", "23503", "23505"}
 _AWAY = ("08", "57P")
 _LOCK = 0x617373617964
-"""The key of the advisory lock under which tables are made and changed."""
+"""The advisory lock that protects the creation and alteration of tables."""
 
-# A server that hangs, or a link that was cut, is noticed; one that waits for us lets go of our locks.
+# Detect a hung server or a broken link, and let the server release our locks if it loses this client.
 _CONNECT = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
@@ -68,13 +68,13 @@ _OPTIONS = "-c lock_timeout=10s -c statement_timeout=30s -c idle_in_transaction_
 
 
 def writing_engine(url: URL) -> Engine:
-    """Return an engine of one connection that writes."""
+    """Return an engine with one writing connection."""
     connect_args = {**_CONNECT, "options": _OPTIONS}
     return _exact(create_engine(url, pool_size=1, max_overflow=0, connect_args=connect_args))
 
 
 def reading_engine(url: URL, connections: int) -> Engine:
-    """Return an engine of a few connections that only read, each statement by itself."""
+    """Return an engine with a few read-only connections in autocommit mode."""
     options = f"{_OPTIONS} -c default_transaction_read_only=on"
     engine = create_engine(
         url,
@@ -87,7 +87,7 @@ def reading_engine(url: URL, connections: int) -> Engine:
 
 
 def _exact(engine: Engine) -> Engine:
-    """Have every text sent as `written`: whatever somebody asks for is looked for, and not an error."""
+    """Encode every string parameter with `written`, so that any string can be searched for."""
     from psycopg.types.string import StrDumperUnknown
 
     class WrittenDumper(StrDumperUnknown):
@@ -102,7 +102,10 @@ def _exact(engine: Engine) -> Engine:
 
 
 class ServerPatience:
-    """Tries again while the server is away. Threads share one: once it is away for long, nobody waits."""
+    """Retries while the server is away.
+
+    Threads share one instance: after a long absence, none of them waits.
+    """
 
     def __init__(
         self,
@@ -121,7 +124,7 @@ class ServerPatience:
         )
 
     def see_through(self, act: Callable[[], T]) -> T:
-        """Return what an act comes to. Raises: what it raised last, when the server stays away."""
+        """Return the result of `act`, repeated while the server is away. Raises: the last error of `act`."""
         result = self._retrying(act)
         self._away_since = None
         return result
@@ -133,7 +136,7 @@ class ServerPatience:
 
 
 def is_away(problem: BaseException) -> bool:
-    """Return whether a server was not reached, or was lost."""
+    """Return whether the error means that the server is unreachable or the connection was lost."""
     if not isinstance(problem, DBAPIError):
         return False
     state = getattr(problem.orig, "sqlstate", None)
@@ -142,31 +145,31 @@ def is_away(problem: BaseException) -> bool:
 
 
 def has_crossed(problem: BaseException) -> bool:
-    """Return whether a change failed only because of another that was made at the same time."""
+    """Return whether a change failed only because of a concurrent change."""
     return isinstance(problem, DBAPIError) and getattr(problem.orig, "sqlstate", None) in _CROSSED
 
 
 def listed_rows(table: Table) -> TableValuedAlias:
-    """Return the rows that the JSON text `listed` has, with the columns of a table."""
+    """Return the rows of the JSON parameter `listed`, with the columns of a table."""
     listed = func.json_to_recordset(cast(bindparam("listed", type_=Text), JSON))
     named = listed.table_valued(*(column(each.name, each.type) for each in table.c), name="listed")
     return named.render_derived(with_types=True)
 
 
 def insert_listed(table: Table) -> Executable:
-    """Return the insert of the rows in the JSON text `listed`; those with a key on record are left out."""
+    """Return the statement that inserts the rows of the JSON parameter `listed` and skips existing keys."""
     names = [each.name for each in table.c]
     return postgresql.insert(table).from_select(names, select(*listed_rows(table).c)).on_conflict_do_nothing()
 
 
 def one_at_a_time(connection: Connection) -> None:
-    """Make this transaction wait for all others that make tables."""
+    """Make this transaction wait until no other transaction creates tables."""
     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
 
 
 @contextmanager
 def changing_tables(connection: Connection) -> Iterator[None]:
-    """Keep others of this database from making or changing tables; for as long as that takes."""
+    """Hold the lock that keeps other processes from creating or altering tables in this database."""
     connection.exec_driver_sql("SET statement_timeout TO 0")
     connection.exec_driver_sql("SET lock_timeout TO 0")
     connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _LOCK})
@@ -177,11 +180,13 @@ def changing_tables(connection: Connection) -> Iterator[None]:
         connection.rollback()
         connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": _LOCK})
         connection.commit()
-        connection.invalidate()  # the next one has its time limits again
+        connection.invalidate()  # The next connection has the usual timeouts again.
 
 
 def check_server(connection: Connection) -> None:
-    """See that text is kept and sorted as it is written: lists and prefixes go by the order of its bytes.
+    """Ensure that the server stores and sorts strings by bytes.
+
+    Listings and prefix searches depend on this order.
 
     Raises: StoreError ``store.collation``.
     """

@@ -1,7 +1,7 @@
-"""The tables, in types that SQLite and PostgreSQL both have.
+"""The tables, with types that both SQLite and PostgreSQL have.
 
-Times are microseconds since 1970 (UTC), JSON is text that we write ourselves: what is read is what was
-written, whatever the database.
+Times are microseconds since 1970 (UTC). JSON is stored as text that this program serializes, so that both
+databases return it unchanged.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ _WRITTEN = str.maketrans({"\0": f"{_MARK}0", _MARK: f"{_MARK}1"})
 
 
 def written(text: str) -> str:
-    """Return a text as it is sent to a server, as value or to be compared: NUL as two other characters."""
+    """Encode a string for a server, as a value or for a comparison: NUL becomes two other characters."""
     return text.translate(_WRITTEN) if "\0" in text or _MARK in text else text
 
 
 def was_written(text: str) -> str:
-    """Return the text that was given to `written`."""
+    """Decode a string that `written` encoded."""
     if _MARK not in text:
         return text
     return _MARKED.sub(lambda found: "\0" if found[1] == "0" else _MARK, text)
 
 
 class ExactText(TypeDecorator[str]):
-    """Text that may hold any character, and is read as it was before `written`."""
+    """A string column that can hold any character; it applies `written` and `was_written`."""
 
     impl = Text
     cache_ok = True
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
-        """Return the text of what was written."""
+        """Decode a stored string."""
         return value if value is None or dialect.name == "sqlite" else was_written(value)
 
 
@@ -112,7 +112,7 @@ labels = Table(
     Column("value", String(128), nullable=False),
     Index("ix_labels_name", "name", "value", "attempt_id"),
 )
-"""The labels of `attempts` again, to find attempts by."""
+"""The labels of `attempts` again, for searches."""
 
 runs = Table(
     "runs",
@@ -127,7 +127,7 @@ runs = Table(
     CheckConstraint("run_number BETWEEN 1 AND 2", name="run_number"),
     Index("ix_runs_daemon_id", "daemon_id", "leased_at"),
 )
-"""Which container each run got, written before anything submitted enters it."""
+"""The container of each run, recorded before any submitted code enters it."""
 
 verdicts = Table(
     "verdicts",
@@ -150,7 +150,7 @@ verdicts = Table(
     Column("disk_bytes", BigInteger, nullable=False, server_default="0"),
     Column("distrusted_at", BigInteger),
 )
-"""How each attempt ended. The attempt is the primary key: one verdict, whatever run it is of."""
+"""The verdict of each attempt. The attempt is the primary key: one verdict, regardless of the run."""
 
 repairs = Table(
     "repairs",
@@ -201,7 +201,7 @@ repair_fixes = Table(
     Column("problem", ExactText),
     Column("form", String(16), nullable=False, server_default="code"),
 )
-"""One row per fix: the failure, the change and its reason, and the result."""
+"""One row per fix: the failure, the change with its reason, and the result."""
 
 repair_steps = Table(
     "repair_steps",
@@ -215,7 +215,7 @@ repair_steps = Table(
     Column("answer", ExactText, nullable=False),
     Column("reply", Text, nullable=False),
 )
-"""Raw answers of providers with their prompts; `reply` is the parsed answer, as JSON."""
+"""Raw answers of providers with their prompts; `reply` is the parsed answer as JSON."""
 
 generations = Table(
     "generations",
@@ -242,7 +242,7 @@ generations = Table(
     Column("webhook", Text),
     Index("ix_generations_uid", "uid", "started_at", "id"),
 )
-"""Requests in words; `context`, `labels`, `grants` and `drafts` are JSON."""
+"""Generations; `context`, `labels`, `grants` and `drafts` are JSON."""
 
 generation_steps = Table(
     "generation_steps",
@@ -256,7 +256,7 @@ generation_steps = Table(
     Column("answer", ExactText, nullable=False),
     Column("reply", Text, nullable=False),
 )
-"""As `repair_steps`, of the answers to the words themselves."""
+"""The steps of generations, with the columns of `repair_steps`."""
 
 library_entries = Table(
     "library_entries",
@@ -274,7 +274,7 @@ library_entries = Table(
     Column("bundle", Text),
     Index(None, "attempt_id"),
 )
-"""Approved attempts; attempt and bundle stay as long as the entry. `chain` is JSON."""
+"""Approved attempts. Attempt and bundle are kept as long as the entry. `chain` is JSON."""
 
 events = Table(
     "events",
@@ -286,7 +286,7 @@ events = Table(
     Column("at", BigInteger, nullable=False),
     Column("body", Text, nullable=False),
 )
-"""What happened on the way, apart from output."""
+"""Events of attempts, without output."""
 
 batches = Table(
     "batches",
@@ -324,7 +324,7 @@ batch_items = Table(
     Index(None, "attempt_id"),
     Index("ix_batch_items_run_key", "batch_id", "run_key"),
 )
-"""The lines of batches. `attempt_id` is given with the line, before there is such an attempt."""
+"""The lines of batches. `attempt_id` is chosen with the line, before the attempt exists."""
 
 workflows = Table(
     "workflows",
@@ -377,4 +377,4 @@ webhook_messages = Table(
     Index("ix_webhook_messages_uid", "uid", "origin", "next_try_at"),
     Index(None, "next_try_at"),
 )
-"""Messages that wait for delivery to webhooks. A row outlives its attempt, and goes when it is delivered."""
+"""Webhook messages that wait for delivery. A row outlives its attempt and is deleted after delivery."""

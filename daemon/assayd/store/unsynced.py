@@ -1,8 +1,8 @@
-"""Bundles that the disk may not have yet: their contents stand beside the verdict, in its own transaction.
+"""Bundles that may be missing on disk: their contents are stored in the transaction of the verdict.
 
-So a verdict and its bundle are one durable write. The folder is written without waiting for the disk; after a
-loss of power it is compared at start, and written again where it lacks anything. From time to time the file
-system is flushed once for all, and the contents go.
+So verdict and bundle need one durable write. The folder is written without waiting for the disk. After a
+power failure, each such folder is compared at start and rewritten if it differs. The file system is flushed
+at intervals for all bundles at once; then the stored contents are deleted.
 """
 
 from __future__ import annotations
@@ -48,11 +48,13 @@ UNSYNCED = Table(
     Column("contents", LargeBinary, nullable=False),
 )
 MOST_BYTES = 128 * 2**10
-"""Larger bundles are flushed by themselves: writing their contents twice would take longer, and room."""
+"""Size in bytes above which a bundle is flushed on its own, because writing its contents twice would take
+longer and need more space.
+"""
 SETTLE_S = 15.0
-"""How often the file system is flushed, and contents that it has are dropped."""
+"""Seconds between flushes of the file system, after which stored contents are deleted."""
 MOST_UNSETTLED = 8 * 2**20
-"""So many bytes of contents are worth a separate flush, so that the database stays small."""
+"""Bytes of stored contents that trigger an early flush, so that the database stays small."""
 _MOST_KEPT = 1024
 _LENGTHS = struct.Struct(">II")
 _ADD = insert(UNSYNCED)
@@ -64,11 +66,11 @@ _OF_VERDICTS = (
 _IDS = select(UNSYNCED.c.attempt_id)
 
 Repair = Callable[[str, Mapping[str, bytes]], bool]
-"""Write a bundle again, durably, unless it is as it should be; tell whether that was needed."""
+"""Replace a bundle durably if it differs from these files; return whether it did."""
 
 
 class UnsyncedBundles:
-    """Contents between the writing of a bundle's folder and the flush of its file system."""
+    """Stores the contents of bundles between the writing of a folder and the flush of its file system."""
 
     def __init__(self, access: DatabaseAccess, root: Path) -> None:
         self._access = access
@@ -79,12 +81,12 @@ class UnsyncedBundles:
 
     def keep(self, location: str, files: Mapping[str, bytes]) -> None:
         """Hold the contents of a bundle until its verdict is recorded."""
-        while len(self._kept) >= _MOST_KEPT:  # of attempts that came to no verdict
+        while len(self._kept) >= _MOST_KEPT:  # The oldest belong to attempts that never got a verdict.
             del self._kept[next(iter(self._kept))]
         self._kept[location] = pack(files)
 
     def recorder(self, attempt: Attempt) -> Callable[[Connection], None]:
-        """Return what adds the contents of an attempt's bundle to the transaction of its verdict."""
+        """Return the function that stores a bundle's contents in the transaction of its verdict."""
         contents = self._kept.pop(attempt.bundle, None) if attempt.bundle is not None else None
         if contents is None:
             return lambda _: None
@@ -100,7 +102,7 @@ class UnsyncedBundles:
         return lambda connection: _add(connection, values)
 
     async def repair(self, repair: Repair) -> int:
-        """Write again what a loss of power took of bundles that count; return how many.
+        """Rewrite bundles with a verdict that a power failure damaged; return their number.
 
         Raises: StoreError.
         """
@@ -114,7 +116,7 @@ class UnsyncedBundles:
         return again
 
     async def settle(self) -> None:
-        """Flush the bundles' file system, and drop the contents that it has then. Raises: StoreError."""
+        """Flush the file system of the bundles, then delete the stored contents. Raises: StoreError."""
         ids = await self._access.read(lambda connection: list(connection.execute(_IDS).scalars()))
         if not ids:
             return
@@ -124,7 +126,7 @@ class UnsyncedBundles:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Settle again and again while the body runs."""
+        """Settle at intervals while the body runs."""
         async with task_group() as tasks:
             settling = tasks.create_task(self._settling(), name="settle-bundles")
             try:
@@ -140,7 +142,8 @@ class UnsyncedBundles:
             try:
                 await self.settle()
             except StoreError as trouble:
-                log.error("bundles.not_settled", code=trouble.code)  # their contents stay where they are
+                # The contents stay in the database until the next flush.
+                log.error("bundles.not_settled", code=trouble.code)
 
     def _flush(self) -> None:
         with translated("flushing the bundles"):
@@ -152,7 +155,7 @@ class UnsyncedBundles:
 
 
 def flush_file_system(descriptor: int) -> None:
-    """Write all that a file system holds to its disk (``syncfs(2)``). Raises: OSError."""
+    """Flush a file system to its disk (``syncfs(2)``). Raises: OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syncfs(descriptor) != 0:
         number = ctypes.get_errno()
@@ -160,7 +163,7 @@ def flush_file_system(descriptor: int) -> None:
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:
-    """Return files as one text: lengths of name and content, name, content, one after the other."""
+    """Serialize files: for each, the lengths of name and content, the name, the content."""
     parts: list[bytes] = []
     for name, content in files.items():
         encoded = name.encode()
@@ -169,7 +172,7 @@ def pack(files: Mapping[str, bytes]) -> bytes:
 
 
 def unpack(contents: bytes) -> dict[str, bytes]:
-    """Return the files that were packed."""
+    """Return the files that `pack` serialized."""
     files, at = {}, 0
     while at < len(contents):
         name, size = _LENGTHS.unpack_from(contents, at)

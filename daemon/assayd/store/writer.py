@@ -1,8 +1,7 @@
-"""One thread that writes, and commits once for all that waits.
+"""One writing thread that commits all pending writes together.
 
-A commit costs a disk flush, whatever is in it, so what is asked for while one is under way goes into the
-next one together. A write that fails does not fail its neighbours: the group is rolled back, and each is
-done alone.
+A commit costs one disk flush, regardless of its size, so writes that arrive during a commit share the next
+one. A failing write doesn't fail the others: its group is rolled back, and each write is repeated alone.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ T = TypeVar("T")
 Change = Callable[[Connection], T]
 
 MOST_AT_ONCE = 256
-"""Writes in one transaction; with more, the first would wait for long."""
+"""Maximum writes per transaction; with more, the first would wait too long."""
 
 
 @dataclass(slots=True, eq=False)
 class _Write:
-    """A change that is asked for.
+    """A pending change.
 
-    It may be applied twice: after a roll-back, or after a commit whose answer was lost. So it looks for what
-    is on record of it already.
+    It may be applied twice: after a rollback, or after a commit whose answer was lost. So each change first
+    checks which of its rows exist.
     """
 
     apply: Change[object]
@@ -54,20 +53,20 @@ class Writer:
         self._closed = False
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the thread."""
         self._thread.start()
 
     async def write(self, apply: Change[T], *, durable: bool = True) -> T:
-        """Run a change in a transaction; returns when it is durable.
+        """Run a change in a transaction; return its result after the commit.
 
-        One that need not be `durable` survives the end of this process, but not that of the machine, unless a
-        durable one is written with it or after it.
+        A change with ``durable=False`` survives the end of this process. It survives a power failure only if
+        a durable change was committed with it or after it.
 
-        A caller that is cancelled meanwhile does not learn whether the change was made.
+        A cancelled caller doesn't learn whether the change was applied.
 
         Raises:
-            StoreError: the change or its commit failed; nothing of it is recorded.
-            AssaydError: what `apply` itself raised.
+            StoreError: the change or its commit failed, and nothing was recorded.
+            AssaydError: any error that `apply` raised.
         """
         if self._closed:
             raise StoreError("store.closed", "the database is closed")
@@ -76,7 +75,7 @@ class Writer:
         return cast("T", await asyncio.wrap_future(write.done))
 
     async def close(self) -> None:
-        """Finish what was asked for, then end the thread. Safe to call twice."""
+        """Finish pending writes, then end the thread. Safe to call twice."""
         if not self._closed:
             self._closed = True
             self._queue.put(None)
@@ -87,12 +86,12 @@ class Writer:
             wanted = [write for write in group if write.done.set_running_or_notify_cancel()]
             if wanted:
                 self._commit(wanted)
-            # The next may be long in coming, and what was written may be large.
+            # Release large values now, because the next write may come much later.
             del group, wanted
         self._connection.close()
 
     def _next_group(self) -> list[_Write]:
-        """Wait for a write, and take what waits with it; empty at the end."""
+        """Wait for a write and return it with all other pending writes; empty at shutdown."""
         group: list[_Write] = []
         write = self._queue.get()
         while write is not None and len(group) < MOST_AT_ONCE:
@@ -124,7 +123,10 @@ class Writer:
         )
 
     def _go_on(self, group: Sequence[_Write], problem: Exception, tries: int) -> None:
-        """Do several one by one, and again what others crossed; fail the rest, and all without a server."""
+        """Repeat the changes of a failed group one by one.
+
+        Retry conflicts; fail the rest, or all if the server is away.
+        """
         if is_away(problem) or (len(group) == 1 and not (has_crossed(problem) and tries < CROSSED_TRIES)):
             for write in group:
                 write.done.set_exception(_translated(problem))

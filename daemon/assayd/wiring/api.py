@@ -1,4 +1,4 @@
-"""Builds the API on the parts."""
+"""Builds the API from the parts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ApiConfigs:
 
 
 def configure_api(settings: Settings, parts: Assembly) -> ApiConfigs:
-    """Return the servers on these parts."""
+    """Return the configuration of the servers."""
     access, limits = access_of(settings), settings.limits
     app = application(parts, access)
     places = Places(limits.connections)
@@ -44,7 +44,7 @@ def configure_api(settings: Settings, parts: Assembly) -> ApiConfigs:
 
 
 def application(parts: Assembly, access: SocketAccess, routers: Sequence[APIRouter] = ()) -> FastAPI:
-    """Return the application on these parts; `routers` are added to the daemon's own."""
+    """Return the API application; `routers` are added to the daemon's own."""
     return create_app(
         parts.service,
         parts.batches,
@@ -63,7 +63,7 @@ def application(parts: Assembly, access: SocketAccess, routers: Sequence[APIRout
 
 
 def access_of(settings: Settings) -> SocketAccess:
-    """Return who may connect, and who sees everything."""
+    """Return the users that can connect, and those that see everything."""
     group = settings.access.operators_group
     return SocketAccess(
         uids=frozenset(settings.access.uids),

@@ -1,4 +1,4 @@
-"""Finds the wing that signs verdicts, `assayd_attestation`, if the operator has configured a key."""
+"""Loads the wing that signs verdicts, `assayd_attestation`, if the operator configured a key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PACKAGES = ("assayd_attestation", "cryptography")
 
 
 def open_attester(settings: AttestationSettings, *, daemon_id: str, clock: Clock) -> Attester | None:
-    """Return what signs verdicts; None if no key is configured.
+    """Return the attester, or None if no key is configured.
 
     Raises: ConfigError ``attestation.missing``, ``attestation.key``.
     """

@@ -1,4 +1,4 @@
-"""Opens the audit log, which notes start and stop of the daemon."""
+"""Opens the audit log, which records start and stop of the daemon."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assayd.wiring.basics import Basics
 
 
 def open_audit(settings: Settings, basics: Basics, stack: AsyncExitStack) -> AuditLog:
-    """Open the audit log until the stack is closed. Raises: ConfigError ``state.unusable``."""
+    """Open the audit log until the stack closes. Raises: ConfigError ``state.unusable``."""
     folder = settings.state_dir / FOLDER
     try:
         audit = AuditLog(folder)
@@ -26,7 +26,7 @@ def open_audit(settings: Settings, basics: Basics, stack: AsyncExitStack) -> Aud
         "daemon.started",
         actor=daemon,
         subject=__version__,
-        settings=sorted(settings.origins),  # values may be secrets
+        settings=sorted(settings.origins),  # Only names, because values may be secrets.
         settings_sha256=digest(settings.model_dump_json().encode()),
         policies=basics.policies.digests(),
     )

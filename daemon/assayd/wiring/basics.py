@@ -1,4 +1,4 @@
-"""The parts that are there before those that work with them, and what is brought in the place of some."""
+"""The basic parts, which others need, and the overrides of parts."""
 
 from __future__ import annotations
 
@@ -35,27 +35,26 @@ T = TypeVar("T")
 
 
 class Wrap(Protocol):
-    """Puts something around a part."""
+    """Wraps a part."""
 
     def __call__(self, part: T, /) -> T:
-        """Return the part, or something in its place that passes its calls on."""
+        """Return the part, or a wrapper that forwards calls to it."""
         ...
 
 
 def unwrapped(part: T) -> T:
-    """Return the part as it is."""
+    """Return the part unchanged."""
     return part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartOverrides:
-    """What is brought in the place of parts that the settings mean; None leaves the daemon's own.
+    """Replacements for parts; None keeps the daemon's own part.
 
-    `execution` is where attempts run, and `artifacts` where bundles lie: what a gateway exchanges.
-    `database_bytes` is what submissions that wait may take of a database that is elsewhere.
-    `wrap` gets the job store, the artifact store, the analyst and the sandbox, as attempts use them.
-    `loop_share` is the part of the event loop's time for a user who isn't alone.
-    `leads` is whether this process cleans up and sends to webhooks; of several on one database, one does.
+    `execution` runs attempts and `artifacts` stores bundles: a gateway replaces both. `database_bytes` limits
+    the waiting submissions in an external database. `wrap` receives the job store, the artifact store, the
+    analyst and the sandbox. `loop_share` is the share of the event loop's time for a user who isn't alone.
+    `leads` returns whether this process cleans up and sends webhooks; of several on one database, one does.
     """
 
     limits: DaemonLimits | None = None
@@ -74,9 +73,9 @@ class PartOverrides:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basics:
-    """What is there before the parts that work with it. `stopping` is set once nothing more is started.
+    """The basic parts. `stopping` is set once no new work starts.
 
-    `records` are those that kinds keep, by kind.
+    `records` are the record stores of kinds, by kind.
     """
 
     settings: Settings
@@ -107,4 +106,4 @@ class Basics:
 
 
 BuildExecution = Callable[[Basics, AsyncExitStack], Awaitable[Execution]]
-"""Builds the place where attempts run; running parts are entered into the stack."""
+"""Builds the execution of attempts; running parts are entered into the stack."""

@@ -1,4 +1,4 @@
-"""Builds every part from the settings and joins them; nothing here decides anything at run time."""
+"""Builds and connects all parts from the settings; it decides nothing at run time."""
 
 from __future__ import annotations
 
@@ -100,8 +100,8 @@ OWN = PartOverrides()
 
 
 async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverrides = OWN) -> Assembly:
-    """Build every part; each that has a life of its own is entered into the stack."""
-    # First: what is started after this has no keys in its environment.
+    """Build all parts; running ones are entered into the stack."""
+    # First, so that processes started later have no keys in their environment.
     receivers = read_receivers(settings.webhooks.receivers)
     wing = await open_chains(settings, stack)
     basics = await _basics(settings, overrides, wing, receivers, stack)
@@ -175,7 +175,7 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
 def _build_trials(
     basics: Basics, execution: Execution, admission: Admission, service: DaemonService
 ) -> PolicyTrials | None:
-    """Return what tries profiles; None where other hosts judge attempts."""
+    """Return the trials of profiles; None if other hosts run the attempts."""
     if execution.selftest is None:
         return None
     return PolicyTrials(
@@ -199,7 +199,7 @@ async def _basics(
     clock, ids, metrics = overrides.clock or SystemClock(), Ulids(), Metrics()
     limits = overrides.limits or limits_from(settings)
     identity = identify(settings.state_dir, ids)
-    # First: the last to end, with the spans of all others.
+    # First, so that it ends last, with the spans of all other parts.
     tracing = open_tracing(settings.tracing, stack, metrics, daemon_id=identity.daemon_id)
     kinds = registry.load(settings.validators) if overrides.kinds is None else overrides.kinds
     policies = load_profiles(settings)
@@ -262,7 +262,7 @@ async def _basics(
 async def _open_artifacts(
     state_dir: Path, jobs: DatabaseJobStore, stack: AsyncExitStack
 ) -> FileArtifactStore:
-    """Open the folder of the bundles, and write again what a loss of power took of it."""
+    """Open the folder of bundles, and repair those that a power failure damaged."""
     artifacts = FileArtifactStore(state_dir / BUNDLES, jobs.unsynced)
     await artifacts.sweep()
     if jobs.unsynced is not None:
@@ -374,7 +374,7 @@ def _build_batches(
 
 
 async def _watch(basics: Basics, scheduler: Scheduler, stack: AsyncExitStack) -> None:
-    """Let gauges show the values of the moment at which they are read, or of the last count."""
+    """Make gauges show current values when they are read, or the last count."""
     metrics = basics.metrics
     for state in set(State) - {State.FINISHED}:
         metrics.under_way.labels(state.value).set_function(partial(_count, scheduler, state))

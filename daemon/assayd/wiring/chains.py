@@ -1,7 +1,7 @@
-"""Finds the wing of repairs and generations, `assayd_chains`, if it is installed.
+"""Loads the wing of repairs and generations, `assayd_chains`, if it is installed.
 
-The wing opens its providers before any other part is built, joins the store next, and begins when attempts
-can be submitted. Without it the daemon starts, and refuses what belongs to it.
+The wing opens its providers before any other part is built, then joins the store, and begins once attempts
+can be submitted. Without it, the daemon starts, and rejects requests for the wing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
 
 
 class ChainParts(Protocol):
-    """What the wing needs of the database: requests of submissions, and files for bundles."""
+    """The wing's parts that use the database: requests by submissions, and files for bundles."""
 
     requests: RepairRequests
     attachments: BundleAttachments
@@ -47,7 +47,7 @@ class ChainParts(Protocol):
         scheduler: Scheduler,
         documents: ReadDocuments,
     ) -> Chains:
-        """Build the chains, which are carried on as long as the stack is open."""
+        """Build the chains, which continue as long as the stack is open."""
         ...
 
 
@@ -57,12 +57,12 @@ class ChainWing(Protocol):
     routers: Sequence[APIRouter]
 
     def join(self, access: DatabaseAccess, jobs: DatabaseJobStore, *, clock: Clock, ids: Ids) -> ChainParts:
-        """Build what works on the database alone."""
+        """Build the parts that need only the database."""
         ...
 
 
 class _NoWing:
-    """Implements `ChainWing` and `ChainParts` where the package is missing."""
+    """Implements `ChainWing` and `ChainParts` if the package is missing."""
 
     routers: Sequence[APIRouter] = ()
     requests: RepairRequests = NoChains()
@@ -84,7 +84,7 @@ class _NoWing:
 
 
 async def open_chains(settings: Settings, stack: AsyncExitStack) -> ChainWing:
-    """Open the wing, whose providers take their keys out of the environment.
+    """Open the wing, whose providers remove their keys from the environment.
 
     Raises: ConfigError ``repair.key``, ``repair.extra``.
     """

@@ -1,4 +1,4 @@
-"""What `assayd --check-config` checks beyond the form of each setting."""
+"""The checks of `assayd --check-config` beyond the format of each setting."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from assayd.wiring.profiles import load_profiles, without_policy
 
 
 def check_settings(settings: Settings) -> None:
-    """See that a daemon can start with these settings, and serve every kind.
+    """Ensure that a daemon can start with these settings and serve every kind.
 
-    Raises: ConfigError, also with the problems of policy files.
+    Raises: ConfigError, also for problems in policy files.
     """
     kinds = registry.load(settings.validators)
     policies = load_profiles(settings)
@@ -29,10 +29,10 @@ def check_settings(settings: Settings) -> None:
 
 
 def _require_folder(state_dir: Path) -> None:
-    """See that the state directory is one, or can be made by this user. Raises: ConfigError."""
+    """Ensure that the state directory exists or can be created by this user. Raises: ConfigError."""
     there = next(each for each in (state_dir, *state_dir.parents) if os.path.lexists(each))
     is_folder = os.path.isdir(there)  # noqa: PTH112  (Path.is_dir() may raise)
-    # One that exists may be the daemon's, and this another user who checks the settings.
+    # An existing one may belong to the daemon's user, while another user checks the settings.
     if is_folder and (there == state_dir or _is_writable(there)):
         return
     why = f"{there} isn't a folder that this user may write to"

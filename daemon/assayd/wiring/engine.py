@@ -1,4 +1,4 @@
-"""Which container engine is used, and why; decided once, when the daemon starts."""
+"""Selects the container engine, once, when the daemon starts."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _ASKED_WITHIN_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenEngine:
-    """An engine, its kind, the reason in a few words, and what else could be had here.
+    """An engine, its kind, a short reason for the choice, and the alternative.
 
-    `challenger` makes the engine that was not taken; None where there is no other.
+    `challenger` creates the alternative engine; None if there is no other.
     """
 
     engine: Engine
@@ -42,11 +42,7 @@ class ChosenEngine:
 
 
 async def choose_engine(settings: Settings) -> ChosenEngine:
-    """Return the engine that the settings mean.
-
-    ``auto`` takes Docker where it is named or answers, else an OCI runtime where this host has what that
-    needs, else Docker, which is waited for.
-    """
+    """Return the engine that the settings select."""
     wanted = settings.engine
     if wanted.kind == "oci":
         return ChosenEngine(engine=_oci(settings), kind="oci", reason="set by engine.kind")
@@ -69,7 +65,7 @@ async def choose_engine(settings: Settings) -> ChosenEngine:
 
 
 async def _docker_of_several(docker: Engine, reason: str, settings: Settings) -> ChosenEngine:
-    """Return Docker, which is there, and say so where this host would do without it."""
+    """Return Docker, with a note if this host could also run containers without it."""
     chosen = ChosenEngine(engine=docker, kind="docker", reason=reason)
     try:
         host = await asyncio.to_thread(find_host)
@@ -81,7 +77,7 @@ async def _docker_of_several(docker: Engine, reason: str, settings: Settings) ->
 
 
 def isolation_check_of(engine: Engine) -> IsolationCheck:
-    """Return the isolation check for an engine, which stops cloning containers where a leak was seen."""
+    """Return an engine's isolation check, which stops cloning after a leak."""
 
     async def check(sandbox: Sandbox) -> Sequence[str]:
         if not isinstance(engine, OciEngine) or not engine.clones:
@@ -90,7 +86,7 @@ def isolation_check_of(engine: Engine) -> IsolationCheck:
             leaks = await check_isolation(sandbox)
         except EngineError:
             if not engine.distrusted:
-                raise  # a container that cannot be had leaks nothing
+                raise  # An unavailable container leaks nothing.
             leaks = [engine.distrusted]
         if not leaks:
             return []
@@ -104,7 +100,7 @@ def isolation_check_of(engine: Engine) -> IsolationCheck:
 
 
 def _docker(settings: Settings) -> Engine:
-    # Only then: its library takes a twentieth of the daemon's start.
+    # Imported only if needed: its library takes a twentieth of the daemon's start.
     from assayd.engines.docker import DockerEngine
 
     wanted = settings.engine
@@ -112,7 +108,7 @@ def _docker(settings: Settings) -> Engine:
 
 
 def images_dir(settings: Settings) -> Path:
-    """Return the folder in which an OCI runtime's images are unpacked."""
+    """Return the folder of an OCI runtime's unpacked images."""
     return (settings.engine.images_dir or settings.state_dir / "images").absolute()
 
 

@@ -1,8 +1,8 @@
-"""Measures what containers would cost without Docker, where Docker was chosen and this host could do without.
+"""Measures the cost of containers without Docker, if Docker was selected but isn't required.
 
-Decides what is compared and how it is said. The other engine counts only where the isolation check holds on
-it. What was measured is kept in the state directory: the next start says it at once, and measures again when
-one of the two has another version.
+It decides what to compare and how to word the result. The other engine counts only if it passes the isolation
+check. The result is stored in the state directory: the next start reports it immediately, and measures again
+only if either engine has another version.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 FILE = "engine_comparison.json"
 SAMPLES = 5
-"""Containers made and removed on each engine, in turns; the median counts."""
+"""Containers to create and remove on each engine, alternately; the median counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +40,12 @@ class Contender:
 
 
 Challenge = Callable[[AsyncExitStack], Awaitable[Contender]]
-"""Opens the engine that was not chosen, for as long as the stack is."""
+"""Opens the alternative engine until the stack closes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineComparison:
-    """Compares the engine that was chosen with a challenger, by containers for one run spec."""
+    """Compares the selected engine with the alternative, by containers for one run spec."""
 
     chosen: Contender
     challenge: Challenge
@@ -58,7 +58,7 @@ class EngineComparison:
     build: str
 
     async def run(self) -> str:
-        """Return what an operator is to know of the challenger, measured now or earlier."""
+        """Return the note for operators about the alternative, from a new or stored measurement."""
         async with AsyncExitStack() as stack:
             try:
                 challenger = await self.challenge(stack)
@@ -104,7 +104,7 @@ async def _version(engine: Engine) -> str:
 
 
 def read_comparison(file: Path, between: Sequence[str] = ()) -> str:
-    """Return what was measured, between these two where they are given; empty when nothing was."""
+    """Return the stored result (for these two engines, if given), or an empty string."""
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))
         return str(kept["sentence"]) if list(between) in ([], kept["between"]) else ""

@@ -1,4 +1,4 @@
-"""Builds what attempts are run with on this host: engine, pool, reaper, sandbox."""
+"""Builds the parts that run attempts on this host: engine, pool, reaper, sandbox."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from assayd.wiring.limits import DaemonLimits, demand_from
 
 
 async def local_execution(basics: Basics, stack: AsyncExitStack) -> Execution:
-    """Build the sandbox with its engine and all that attempts are run with."""
+    """Build the sandbox, its engine, and the other parts that run attempts."""
     overrides, settings = basics.overrides, basics.settings
     readiness = cast("ReadinessSupervisor | None", overrides.readiness) or await build_readiness(
         settings,
@@ -103,7 +103,7 @@ async def local_execution(basics: Basics, stack: AsyncExitStack) -> Execution:
 log = structlog.get_logger()
 
 COMPARED_AFTER_S = 30.0
-"""How long a daemon has been ready before it compares engines: its pool has been filled by then."""
+"""Seconds for which the daemon is ready before it compares engines, so that its pool is filled."""
 ENGINE_VARIABLES = ("ASSAYD_ENGINE__", "DOCKER_HOST")
 KIND, IMAGES_DIR = "ASSAYD_ENGINE__KIND", "ASSAYD_ENGINE__IMAGES_DIR"
 GUEST = Path(assayd.guest.__file__).parent
@@ -121,7 +121,7 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
     metrics: Metrics,
     stack: AsyncExitStack,
 ) -> ReadinessSupervisor:
-    """Build the sandbox with its engine and its pool; leaving the stack empties it and sweeps once more."""
+    """Build the sandbox with its engine and pool; closing the stack empties the pool and sweeps again."""
     chosen = await choose_engine(settings)
     log.info("engine.chosen", kind=chosen.kind, reason=chosen.reason, note=chosen.note)
     engine = measured(chosen.engine, metrics, clock)
@@ -146,11 +146,11 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
     )
     readiness.engine_note = chosen.note
     readiness.images_named = policies.images
-    # A file of settings is read by the command too; the daemon's variables are not in every shell.
+    # The command reads settings files too, but a shell may lack the daemon's variables.
     variables = {name: value for name, value in os.environ.items() if name.startswith(ENGINE_VARIABLES)}
     readiness.build_command = build_command(variables)
     if settings.engine.kind == "oci":
-        readiness.engine_remedy = ""  # the message names the missing part
+        readiness.engine_remedy = ""  # The message names the missing part.
     if chosen.challenger is not None and usual:
         comparison = EngineComparison(
             chosen=Contender(engine=chosen.engine, sandbox=sandbox),
@@ -168,7 +168,7 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
 
 
 def build_command(variables: Mapping[str, str]) -> str:
-    """Return the command that builds images with some variables, for any shell."""
+    """Return the shell command that builds images with these variables."""
     words = [f"{name}={shlex.quote(value)}" for name, value in sorted(variables.items())]
     return " ".join([*words, "assay images build"])
 
@@ -188,7 +188,7 @@ async def _challenge(
     make_sandbox: Callable[[Engine, Pool], Sandbox],
     stack: AsyncExitStack,
 ) -> Contender:
-    """Open the engine that was not chosen, with a pool that keeps nothing."""
+    """Open the alternative engine, with a pool that keeps no idle containers."""
     engine = make()
     stack.push_async_callback(engine.close)
     pool = make_pool(engine=engine, limits=PoolLimits(), demand=Demand(base=0, unused=0, most=0))
@@ -198,7 +198,7 @@ async def _challenge(
 
 @asynccontextmanager
 async def _comparing(comparison: EngineComparison, readiness: ReadinessSupervisor) -> AsyncIterator[None]:
-    """Compare the engines once the daemon has been ready for a while, beside the body."""
+    """Compare the engines during the body, once the daemon has been ready for a while."""
 
     async def compare() -> None:
         await readiness.sandbox.usable.wait()
@@ -214,7 +214,7 @@ async def _comparing(comparison: EngineComparison, readiness: ReadinessSuperviso
 
 
 async def _last_sweep(reaper: Reaper) -> None:
-    """See, after the pool is empty, that nothing of ours is left."""
+    """Check, after the pool is empty, that no container of this daemon remains."""
     try:
         await reaper.sweep(patient=False)
     except EngineError as problem:
@@ -222,7 +222,7 @@ async def _last_sweep(reaper: Reaper) -> None:
 
 
 def _usual_runs(kinds: Mapping[str, Kind], policies: PolicySet, limits: DaemonLimits) -> Sequence[RunSpec]:
-    """Plan a sample of every kind under its default policy: what the pool keeps containers for."""
+    """Plan a sample of every kind under its default policy: the pool keeps containers for these."""
     runs = []
     for validator in kinds.values():
         policy = policies.get(validator.default_policy)

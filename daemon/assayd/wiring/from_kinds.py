@@ -1,4 +1,4 @@
-"""What kinds bring for parts of the daemon that they do not import: recorders, routes."""
+"""Finds the recorders and routes of kinds, which the daemon doesn't import directly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from assayd.store.recorder import Recorder
 
 
 def recorders_of(kinds: Mapping[str, Kind]) -> tuple[Recorder, ...]:
-    """Return the recorders of all kinds that have one. Raises: ConfigError ``validator.broken``."""
+    """Return the recorders of all kinds. Raises: ConfigError ``validator.broken``."""
     recorders = [
         cast("Recorder", resolve(validator.recorder)) for validator in kinds.values() if validator.recorder
     ]
@@ -22,7 +22,7 @@ def recorders_of(kinds: Mapping[str, Kind]) -> tuple[Recorder, ...]:
 
 
 def routers_of(kinds: Mapping[str, Kind]) -> tuple[APIRouter, ...]:
-    """Return the routes of all kinds that have some. Raises: ConfigError ``validator.broken``."""
+    """Return the routes of all kinds. Raises: ConfigError ``validator.broken``."""
     return tuple(_router(validator.routes) for validator in kinds.values() if validator.routes)
 
 

@@ -1,9 +1,8 @@
-"""The identity by which a daemon knows its containers: bound to the state directory, not only to its content.
+"""The identity by which a daemon recognizes its containers, bound to the place of its state directory.
 
-A copy of a state directory that is started beside the original must not take the original's containers for
-leftovers of its own. So the file names the directory that it was written for, by device and inode; one that
-was copied from elsewhere is replaced, and what carries the identity of before is left alone. Whose copy it is
-stays in the file until somebody acknowledges it.
+A copied state directory, started next to the original, must not treat the original's containers as its own
+leftovers. So the file records the directory's device and inode; a copy gets a new identity, and containers of
+the former one are left alone. The file names the original until an operator acknowledges the copy.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """A daemon's id, and the id that a copied state directory came with, else None."""
+    """A daemon's id, and the former id of a copied state directory, or None."""
 
     daemon_id: str
     copied_from: str | None = None
 
 
 def identify(state_dir: Path, ids: Ulids) -> Identity:
-    """Return the identity of a state directory; one is made at its first use, and for a copy of another.
+    """Return the identity of a state directory, created at the first use and for a copy.
 
-    Raises: ConfigError ``state.unusable``, when the file cannot be read or written.
+    Raises: ConfigError ``state.unusable``, if the file can't be read or written.
     """
     path = state_dir / FILE
     try:
@@ -43,7 +42,7 @@ def identify(state_dir: Path, ids: Ulids) -> Identity:
             former = known[2] if len(known) > 2 else None
             identity = Identity(daemon_id=known[0], copied_from=former)
         else:
-            # Written before places were recorded: it is taken for this directory's own.
+            # An identity without a recorded place, from an earlier version, is kept.
             own = known[0] if len(known) == 1 else ids.new()
             identity = Identity(daemon_id=own, copied_from=known[0] if len(known) > 1 else None)
             _write(path, identity, place)
@@ -60,7 +59,7 @@ def identify(state_dir: Path, ids: Ulids) -> Identity:
 
 
 def acknowledge_copy(state_dir: Path) -> str | None:
-    """Say no more whose copy a state directory is; give whose it was, None when it was nobody's.
+    """Remove the note that a state directory is a copy. Return the original's id, or None.
 
     Raises: ConfigError ``state.unusable``.
     """

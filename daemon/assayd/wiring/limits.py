@@ -1,4 +1,4 @@
-"""The limits of all parts, as the settings set them."""
+"""Derives the limits of all parts from the settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MIB = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonLimits:
-    """The limits of each part. `attempt` has an attempt's caps, without what its policy limits."""
+    """The limits of each part. `attempt` has an attempt's caps, without the limits of its policy."""
 
     queue: QueueLimits
     keep: Keep
@@ -36,7 +36,7 @@ class DaemonLimits:
 
 
 def limits_from(settings: Settings) -> DaemonLimits:
-    """Return the limits that settings mean, in bytes where settings name megabytes."""
+    """Return the limits from the settings, in bytes rather than megabytes."""
     limits, caps, keep, analysis = settings.limits, settings.caps, settings.retention, settings.analysis
     payload = PayloadCaps(
         source_bytes=caps.source_bytes,
@@ -80,7 +80,7 @@ def limits_from(settings: Settings) -> DaemonLimits:
 
 
 def demand_from(settings: Settings, *, quick: bool) -> Demand:
-    """Return how many containers are kept ready. Args: `quick` as in `ports.engine.Capabilities`."""
+    """Return the pool's demand settings. Args: quick: see `ports.engine.Capabilities`."""
     pool = settings.pool
     if not pool.enabled:
         return Demand(base=0, unused=0, most=0)

@@ -1,4 +1,4 @@
-"""Finds the wing of traces, `assayd_tracing`, if the operator has configured a collector."""
+"""Loads the wing of tracing, `assayd_tracing`, if the operator configured a collector."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from assayd.ports.tracing import NO_TRACING, Tracing
 from assayd.settings.model import TracingSettings
 
 NEEDED = ("assayd_tracing", "opentelemetry", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
-"""Each after those that it is in."""
+"""Required packages; each follows its parent packages."""
 
 
 def open_tracing(
     settings: TracingSettings, stack: AsyncExitStack, metrics: Metrics, *, daemon_id: str
 ) -> Tracing:
-    """Return the tracing, until the stack ends; it is imported only if a collector is configured.
+    """Return the tracing until the stack closes; imported only if a collector is configured.
 
     Raises: ConfigError ``tracing.missing``, ``tracing.endpoint``, ``tracing.headers``.
     """

@@ -1,4 +1,4 @@
-"""Builds what tells webhooks."""
+"""Builds the webhook sender."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOOK_UPS = 8
 
 
 def read_receivers(wanted: Mapping[str, WebhookReceiver]) -> Sequence[Receiver]:
-    """Return the listed receivers; their secrets are taken out of the environment, as providers' keys are.
+    """Return the listed receivers; their secrets are removed from the environment, like providers' keys.
 
     Raises: ConfigError ``webhooks.key``.
     """
@@ -52,7 +52,7 @@ def _receiver(name: str, wanted: WebhookReceiver) -> Receiver:
 
 
 def limits_from(settings: WebhookSettings) -> WebhookLimits:
-    """Return the limits that settings mean."""
+    """Return the limits from the settings."""
     return WebhookLimits(
         timeout_s=settings.timeout_s,
         retry_for=timedelta(seconds=settings.retry_for_s),
@@ -69,7 +69,7 @@ def build_sender(
     metrics: Metrics,
     leads: Leads,
 ) -> Sender:
-    """Return what sends to these receivers."""
+    """Return the sender for these receivers."""
     return Sender(
         receivers,
         store=Outbox(access),

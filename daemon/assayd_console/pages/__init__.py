@@ -1,1 +1,1 @@
-"""The pages: each module has the routes of one subject, what it asks of the daemon, and what it shows."""
+"""The pages: each module has the routes of one subject, its requests to the daemon, and its output."""

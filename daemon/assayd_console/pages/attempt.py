@@ -1,4 +1,4 @@
-"""One attempt: followed while it runs, with all that is known of it afterwards, and what can be done."""
+"""The page of one attempt: live progress, then its results, and the available actions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MIB = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
-    """One figure of a run. `share` is of the limit, at most 1."""
+    """One resource of a run. `share` is its share of the limit, at most 1."""
 
     name: str
     shown: str
@@ -34,12 +34,12 @@ class Used:
 
     @property
     def near(self) -> bool:
-        """Return whether it came close to its limit."""
+        """Return whether the usage came close to the limit."""
         return self.share >= 0.9
 
 
 def used(attempt: Document) -> Iterator[Used]:
-    """Return what an attempt's run used; nothing for one that was not run."""
+    """Yield the resource usage of an attempt's run; nothing if it didn't run."""
     run, report = attempt["execution"], attempt["report"]
     if run is None or report is None:
         return
@@ -65,17 +65,17 @@ def _used(name: str, amount: float, limit: float, write: Callable[[float], str])
 
 
 TAIL_CHARS = 16_000
-"""Of the output of an attempt that runs."""
+"""Maximum characters of a running attempt's output."""
 SOURCE_BYTES = 4 * 2**20
-"""A larger submission is only offered as a file."""
+"""Bytes above which a submission is only offered as a file."""
 MOST_CASES = 200
 MOST_TEXTS = 20
-"""Of a submission, those with findings first; the others are in that file."""
+"""Maximum texts of a submission to show, those with findings first; its file has all of them."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AttemptCourse:
-    """How far an attempt is, by its events."""
+    """The progress of an attempt, from its events."""
 
     state: str
     stages: dict[str, Document] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class AttemptCourse:
     output: dict[str, str] = field(default_factory=lambda: {"stdout": "", "stderr": ""})
 
     def note(self, event: StreamEvent) -> None:
-        """Take in what has happened."""
+        """Update the progress from an event."""
         match event.kind:
             case "state":
                 self.state = event.body["state"]
@@ -96,7 +96,7 @@ class AttemptCourse:
 
 
 async def show_attempt(request: Request) -> Response:
-    """Show an attempt, whether or not it is finished."""
+    """Show an attempt, finished or not."""
     daemon: ConsoleDaemon = request.app.state.daemon
     attempt = await daemon.ask(requests.attempt(request.path_params["id"]))
     course = None if attempt["state"] == "finished" else AttemptCourse(state=attempt["state"])
@@ -105,7 +105,7 @@ async def show_attempt(request: Request) -> Response:
 
 
 async def follow_attempt(request: Request) -> Response:
-    """Send what happens to an attempt, and at its end all that came of it."""
+    """Send the progress of an attempt and, at its end, all results."""
     daemon: ConsoleDaemon = request.app.state.daemon
     attempt_id = request.path_params["id"]
 
@@ -125,7 +125,7 @@ async def follow_attempt(request: Request) -> Response:
 
 
 async def download(request: Request) -> Response:
-    """Hand out one file of a bundle, or all as a tar archive, never to be shown by the browser."""
+    """Send one file of a bundle, or all as a tar archive, as a download that browsers never display."""
     daemon: ConsoleDaemon = request.app.state.daemon
     attempt_id, name = request.path_params["id"], request.path_params.get("name")
     asked = requests.bundle(attempt_id) if name is None else requests.artifact(attempt_id, name)
@@ -133,14 +133,14 @@ async def download(request: Request) -> Response:
 
 
 async def download_retry_context(request: Request) -> Response:
-    """Hand out the retry context as it is, to be kept or copied."""
+    """Send the retry context as a download."""
     attempt = await request.app.state.daemon.ask(requests.attempt(request.path_params["id"]))
     context = (attempt["report"] or {}).get("retry_context") or ""
     return attachment(context.encode(), f"{attempt['id']}-retry.txt")
 
 
 async def download_source(request: Request) -> Response:
-    """Hand out one text of what was submitted."""
+    """Send one text of the submission as a download."""
     daemon: ConsoleDaemon = request.app.state.daemon
     attempt = await daemon.ask(requests.attempt(request.path_params["id"]))
     texts = texts_of((await submission_of(daemon, attempt)).get("payload") or {})
@@ -151,7 +151,7 @@ async def download_source(request: Request) -> Response:
 
 
 def attachment(content: bytes, name: str) -> Response:
-    """Return bytes as a file to be kept; its name is made of harmless characters."""
+    """Return a download response; its file name has only safe characters."""
     plain = "".join(
         c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in name.rpartition("/")[2]
     )
@@ -163,20 +163,20 @@ def attachment(content: bytes, name: str) -> Response:
 
 
 async def cancel(request: Request) -> Response:
-    """End an attempt."""
+    """Cancel an attempt."""
     attempt_id = request.path_params["id"]
     await request.app.state.daemon.ask(requests.cancel(attempt_id))
     return RedirectResponse(f"/attempts/{attempt_id}", status_code=303)
 
 
 async def replay(request: Request) -> Response:
-    """Submit the same again, and go there."""
+    """Replay an attempt, and redirect to the replay."""
     again = await request.app.state.daemon.ask(requests.replay(request.path_params["id"]))
     return RedirectResponse(f"/attempts/{again['id']}", status_code=303)
 
 
 async def repair(request: Request) -> Response:
-    """Begin a repair, by safe fixes or a provider that is named."""
+    """Start a repair by safe fixes or by a named provider."""
     form = await read_form(request)
     attempt_id = request.path_params["id"]
     asked = requests.repair(attempt_id, provider=form.get("provider") or None, hint=form.get("hint") or None)
@@ -185,7 +185,7 @@ async def repair(request: Request) -> Response:
 
 
 async def approve(request: Request) -> Response:
-    """Put an attempt into the library under a name."""
+    """Approve an attempt under a name."""
     form = await read_form(request)
     attempt_id = request.path_params["id"]
     entry = await request.app.state.daemon.ask(requests.approve(attempt_id, form.get("name", "")))
@@ -198,11 +198,12 @@ async def approve(request: Request) -> Response:
 
 
 async def _details(daemon: ConsoleDaemon, attempt: Document) -> dict[str, Any]:
-    """Return what the page of a finished attempt shows beside its document."""
+    """Return the data of a finished attempt's page in addition to its document."""
     submission = await submission_of(daemon, attempt)
     findings = (attempt["report"] or {}).get("findings") or []
     texts, elsewhere = sources(submission.get("payload") or {}, findings)
-    texts.sort(key=lambda text: not text.has_findings)  # those without stay in their order
+    # The sort is stable, so texts without findings stay in order.
+    texts.sort(key=lambda text: not text.has_findings)
     return {
         "sent": _sent(attempt),
         "cases": shown_cases(((attempt["report"] or {}).get("runtime_results") or {}).get("cases") or []),
@@ -224,18 +225,18 @@ def shown_cases(cases: list[Document]) -> list[Document]:
 
 
 def _sent(attempt: Document) -> Document | None:
-    """Return the file of a bundle that has the submission; None if the bundle was removed."""
+    """Return the bundle's file with the submission; None if the bundle was removed."""
     return next((each for each in attempt["artifacts"] if each["name"].startswith("submission_")), None)
 
 
 async def submission_of(daemon: ConsoleDaemon, attempt: Document) -> Mapping[str, Document]:
-    """Return the submission from the bundle; empty if that was removed or is too large for a page."""
+    """Return the submission from the bundle; empty if it was removed or is too large for a page."""
     sent = _sent(attempt)
     if sent is None or sent["bytes"] > SOURCE_BYTES:
         return {}
     try:
         content = await daemon.fetch(requests.artifact(attempt["id"], sent["name"]))
-    except ClientError:  # the bundle was removed: the page shows what the record has
+    except ClientError:  # The bundle was removed, so the page shows only the record.
         return {}
     found: Document = json.loads(content)
     return found

@@ -1,4 +1,4 @@
-"""The list of attempts: filters in the address, pages, and a first page that follows what happens."""
+"""The list of attempts: filters in the URL, pages, and a live first page."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ Asked = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """What is wanted, as it was typed; an empty text filters nothing."""
+    """The filters as entered; an empty string means no filter."""
 
     typed: Mapping[str, str]
     cursor: str | None = None
 
     @property
     def any(self) -> bool:
-        """Return whether anything is filtered."""
+        """Return whether any filter is set."""
         return any(self.typed.values())
 
     def asked(self, now: datetime | None = None) -> Asked:
-        """Return what the API is asked with."""
+        """Return the API query for these filters."""
         given: dict[str, str | int | list[str] | None] = {
             name: text for name, text in self.typed.items() if text and name != "label"
         }
@@ -53,13 +53,13 @@ class Filters:
         return given
 
     def address(self, **changes: str | None) -> str:
-        """Return the part of an address that says the same, with some filters changed."""
+        """Return the URL query for these filters, with some of them changed."""
         wanted = {**self.typed, **changes}
         return urlencode([(name, text) for name, text in wanted.items() if text])
 
 
 def read_filters(query: QueryParams) -> Filters:
-    """Return the filters of an address; several labels are joined by blanks, as the field has them."""
+    """Return the filters of a URL; several labels are joined by spaces, as in the input field."""
     typed = {name: " ".join(query.getlist(name)).strip() for name in NAMES}
     return Filters(typed=typed, cursor=query.get("cursor"))
 
@@ -79,7 +79,7 @@ def since(text: str, now: datetime) -> str | None:
 
 
 PAGE = 30
-"""Rows that a screen shows; twice as many take twice as long to appear."""
+"""Rows per page; twice as many would take twice as long to appear."""
 CHANGES = frozenset({"state", "finished"})
 """Events that change a row."""
 
@@ -111,7 +111,7 @@ async def list_attempts(request: Request) -> Response:
 
 
 async def follow_attempts(request: Request) -> Response:
-    """Send the rows of the first page anew when something has changed."""
+    """Send the rows of the first page again after changes."""
     daemon: ConsoleDaemon = request.app.state.daemon
     filters = read_filters(request.query_params)
 

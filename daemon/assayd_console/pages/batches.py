@@ -1,4 +1,4 @@
-"""Batches: how far each is, why its items fail, and what they came to in files of others' forms."""
+"""Batches: progress, reasons of failures, and downloads of results in common formats."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from assayd_console.rendering import fragment, page, picture_file
 PAGE = 20
 ATTEMPTS = 100
 MOST_PAGES = 50
-"""Pages of attempts that are read for a table by task."""
+"""Maximum pages of attempts to read for a table by task."""
 CELLS = 1000
-"""Items of one grid."""
+"""Maximum items of one grid."""
 MOST_BARS = 12
 LOOKED_AT = 5
-"""How many items of each kind of failure are compared."""
+"""Items of each type of failure to compare."""
 
 
 async def list_batches(request: Request) -> Response:
@@ -48,7 +48,7 @@ async def list_batches(request: Request) -> Response:
 
 
 async def show_batch(request: Request) -> Response:
-    """Show one batch; what takes the database a while comes after it."""
+    """Show one batch; slow parts are loaded afterwards."""
     daemon: ConsoleDaemon = request.app.state.daemon
     batch = await daemon.ask(requests.batch(request.path_params["name"]))
     after = request.query_params.get("after", "0")
@@ -64,7 +64,7 @@ async def show_batch(request: Request) -> Response:
 
 
 def _seconds(batch: Document) -> float | None:
-    """Return how long a batch took; None before its end."""
+    """Return the seconds that a batch took; None before its end."""
     if batch["finished_at"] is None:
         return None
     begin, end = (datetime.fromisoformat(batch[name]) for name in ("created_at", "finished_at"))
@@ -72,7 +72,7 @@ def _seconds(batch: Document) -> float | None:
 
 
 async def show_details(request: Request) -> Response:
-    """Show what a batch came to: why items fail, the slowest, a cell per item."""
+    """Show the results of a batch: reasons of failures, the slowest items, a cell per item."""
     batch, first, summary, items = await _details(request)
     return page(
         "_batch_details.html",
@@ -90,7 +90,7 @@ async def show_details(request: Request) -> Response:
 
 
 async def _tasks(daemon: ConsoleDaemon, batch: Document) -> list[Document]:
-    """Return a row per task of an evaluation, the hardest first; none for a batch of other attempts."""
+    """Return a row per task of an evaluation, the hardest first; empty for other batches."""
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     cursor: str | None = None
     for _ in range(MOST_PAGES):
@@ -114,7 +114,7 @@ async def _tasks(daemon: ConsoleDaemon, batch: Document) -> list[Document]:
 
 
 async def download_picture(request: Request) -> Response:
-    """Hand out one picture as a file."""
+    """Send one chart as a file."""
     batch, _, summary, items = await _details(request)
     name = request.path_params["picture"]
     pictures = _pictures(batch, summary, items["items"])
@@ -124,7 +124,7 @@ async def download_picture(request: Request) -> Response:
 
 
 async def _details(request: Request) -> tuple[Document, int, Document, Document]:
-    """Return a batch, the line that its items are shown after, its summary, and those items."""
+    """Return a batch, the line after which its items are shown, its summary, and these items."""
     daemon: ConsoleDaemon = request.app.state.daemon
     batch = await daemon.ask(requests.batch(request.path_params["name"]))
     after = request.query_params.get("after", "0")
@@ -153,9 +153,9 @@ def _cell(item: Document) -> tuple[str, str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedItems:
-    """Failed items of a batch that have rules and cause in common.
+    """Failed items of a batch with the same rules and cause.
 
-    `message` is what the first of them was told, `labels` are those that all have that were looked at.
+    `message` is the message of the first item. `labels` are those that all compared items share.
     """
 
     rules: Sequence[str]
@@ -166,7 +166,7 @@ class FailedItems:
 
 
 def _failures(items: list[Document]) -> list[FailedItems]:
-    """Return the failed items by what they have in common, the most frequent first."""
+    """Return the failed items by rules and cause, the most frequent first."""
     groups: dict[tuple[tuple[str, ...], str], list[Document]] = {}
     for item in items:
         if item["verdict"] in {"failed", "error"} and item["attempt_id"]:
@@ -176,7 +176,7 @@ def _failures(items: list[Document]) -> list[FailedItems]:
 
 
 async def _explained(daemon: ConsoleDaemon, groups: Sequence[FailedItems]) -> Sequence[FailedItems]:
-    """Return groups of failed items with what one of each was told, and with the labels that they share."""
+    """Return groups of failed items, each with the message of one item and the shared labels."""
     return [await _explain(daemon, group) for group in groups]
 
 
@@ -191,13 +191,13 @@ async def _explain(daemon: ConsoleDaemon, group: FailedItems) -> FailedItems:
 
 
 def _spread(items: Sequence[Document], most: int) -> Sequence[Document]:
-    """Return so many items at most, from the beginning, the middle and the end."""
+    """Return at most `most` items, from the beginning, the middle and the end."""
     step = max((len(items) - 1) / max(most - 1, 1), 1)
     return [items[round(place * step)] for place in range(min(most, len(items)))]
 
 
 async def follow_batch(request: Request) -> Response:
-    """Send how far a batch is, up to its end."""
+    """Send the progress of a batch until its end."""
     daemon: ConsoleDaemon = request.app.state.daemon
     name = request.path_params["name"]
 
@@ -220,19 +220,20 @@ async def follow_batch(request: Request) -> Response:
 
 
 async def cancel(request: Request) -> Response:
-    """Start nothing more of a batch."""
+    """Cancel a batch."""
     name = request.path_params["name"]
     await request.app.state.daemon.ask(requests.cancel_batch(name))
     return RedirectResponse(f"/batches/{name}", status_code=303)
 
 
 async def resume(request: Request) -> Response:
-    """Send what is missing of a batch's lines, as they come, and say where the batch is."""
+    """Send the missing lines of a batch, and redirect to its page."""
     if request.headers.get("content-type", "") != "application/x-ndjson":
         raise RequestError("invalid", "send a batch as application/x-ndjson lines")
     daemon: ConsoleDaemon = request.app.state.daemon
     batch = await daemon.ask(requests.batch(request.path_params["name"]))
-    if batch["peer"]["uid"] != os.geteuid():  # a name is its user's: these would be lines of another batch
+    # Batch names are per user: otherwise, the lines would go into another batch.
+    if batch["peer"]["uid"] != os.geteuid():
         raise RequestError(
             "invalid", f"batch {batch['name']} belongs to another user; only its owner can send lines"
         )
@@ -241,7 +242,7 @@ async def resume(request: Request) -> Response:
 
 
 class ResultWriter(Protocol):
-    """What writes items in a form, between a beginning and an end."""
+    """Writes items in a format, with a beginning and an end."""
 
     def __enter__(self) -> Self:
         """Write the beginning."""
@@ -253,16 +254,16 @@ class ResultWriter(Protocol):
 
 
 FORMULA_BEGINS = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
-"""With these, or their fullwidth forms, a spreadsheet takes a cell for a formula."""
+"""Characters, with their fullwidth forms, that make spreadsheets interpret a cell as a formula."""
 
 
 class CsvWriter:
-    """One row per item, for spreadsheets; what one would take for a formula begins with an apostrophe."""
+    """Writes one row per item for spreadsheets; possible formulas get a leading apostrophe."""
 
     HEADS = ("line", "attempt_id", "verdict", "cause", "rules", "took_ms", "labels", "error")
 
     def __init__(self, file: io.StringIO) -> None:
-        self._rows = csv.writer(file, quoting=csv.QUOTE_ALL)  # some programs also part cells at `;`
+        self._rows = csv.writer(file, quoting=csv.QUOTE_ALL)  # Some programs also split cells at `;`.
 
     def __enter__(self) -> Self:
         self._rows.writerow(self.HEADS)
@@ -284,7 +285,7 @@ class CsvWriter:
         self._rows.writerow([_cell_text(cell) for cell in cells])
 
     def __exit__(self, *_: object) -> None:
-        """Leave nothing: there is no end to write."""
+        """Do nothing: the format has no end."""
 
 
 def _cell_text(value: object) -> object:
@@ -292,7 +293,7 @@ def _cell_text(value: object) -> object:
 
 
 async def download(request: Request) -> Response:
-    """Hand out what a batch came to, item by item as the daemon gives them."""
+    """Send the results of a batch, item by item."""
     daemon: ConsoleDaemon = request.app.state.daemon
     name, form = request.path_params["name"], request.path_params["form"]
     batch = await daemon.ask(requests.batch(name))

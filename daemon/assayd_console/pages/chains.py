@@ -1,4 +1,4 @@
-"""Repairs and generations: each a chain of answers, shown as a timeline with what each changed."""
+"""Repairs and generations: chains of answers, shown as timelines with the changes of each answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from assayd_console.sources import ShownSource, sources
 PAGE = 20
 MOST_DIFF_LINES = 400
 WRITE = "write"
-"""The strategy of an answer to the request itself; all others correct the answer before."""
+"""The strategy of the first answer to a request; all others correct the previous answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class DiffLine:
 
 
 def diff_lines(diff: str) -> list[DiffLine]:
-    """Return the lines of a unified diff by what they are; those beyond the first ones are counted."""
+    """Return the lines of a unified diff with their types; lines beyond the limit are only counted."""
     signs = {"+": "added", "-": "removed", "@": "place"}
     lines = [line for line in diff.splitlines() if not line.startswith(("--- ", "+++ "))]
     shown = [DiffLine(sign=signs.get(line[:1], ""), text=line) for line in lines[:MOST_DIFF_LINES]]
@@ -48,7 +48,7 @@ def diff_lines(diff: str) -> list[DiffLine]:
 
 
 def steps_of(chain: Document, last: str | None = None) -> Iterator[dict[str, object]]:
-    """Return the answers of a chain, each with its changes and its failures; `last` has those of the last."""
+    """Yield the answers of a chain, each with its changes and its failure; `last` is the last failure."""
     before = None
     answers = chain["attempts"]
     for answer, following in zip_longest(answers, answers[1:]):
@@ -62,8 +62,8 @@ def steps_of(chain: Document, last: str | None = None) -> Iterator[dict[str, obj
 
 
 def _failure(answer: Document, following: Document | None, last: str | None) -> str | None:
-    """Return why an answer failed, as the record of that answer, the repair after it or `last` says."""
-    if answer["strategy"] == WRITE and answer["original_error"]:  # it was no submission
+    """Return the failure of an answer, from its record, the next repair, or `last`."""
+    if answer["strategy"] == WRITE and answer["original_error"]:  # The answer wasn't a valid submission.
         return str(answer["original_error"])
     if answer["verdict"] != "failed":
         return None
@@ -74,34 +74,34 @@ def _failure(answer: Document, following: Document | None, last: str | None) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownChain:
-    """A chain that an address names, and what asks the daemon about it."""
+    """A chain in a URL, with the requests to the daemon about it."""
 
     sort: str
     id: str
 
     @property
     def name(self) -> str:
-        """Return what it is called on its page."""
+        """Return the chain's title for its page."""
         return f"{'Repair' if self.sort == 'repairs' else 'Generation'} {self.id}"
 
     def state(self) -> ClientRequest[Any]:
-        """Return what asks for all of it."""
+        """Return the request for its state."""
         return requests.repair_state(self.id) if self.sort == "repairs" else requests.generation(self.id)
 
     def events(self) -> ClientRequest[StreamEvent]:
-        """Return what follows it."""
+        """Return the request for its events."""
         return (
             requests.repair_events(self.id) if self.sort == "repairs" else requests.generation_events(self.id)
         )
 
     def step(self, number: int) -> ClientRequest[Any]:
-        """Return what asks for one prompt and its answer."""
+        """Return the request for one prompt and its answer."""
         if self.sort == "repairs":
             return requests.repair_step(self.id, number)
         return requests.generation_step(self.id, number)
 
     def cancel(self) -> ClientRequest[Any]:
-        """Return what ends it."""
+        """Return the request that cancels it."""
         return (
             requests.cancel_repair(self.id) if self.sort == "repairs" else requests.cancel_generation(self.id)
         )
@@ -121,7 +121,7 @@ def _chain(request: Request) -> ShownChain:
 
 
 async def show_chain(request: Request) -> Response:
-    """Show one chain, whether or not it goes on."""
+    """Show one chain, finished or not."""
     return page("chain.html", **await _values(request.app.state.daemon, _chain(request)))
 
 
@@ -142,7 +142,7 @@ async def _values(daemon: ConsoleDaemon, named: ShownChain) -> dict[str, Any]:
 
 
 async def _last_attempt(daemon: ConsoleDaemon, chain: Document) -> Document | None:
-    """Return the attempt of the last answer of a chain that has ended; None if there is none any more."""
+    """Return the attempt of a finished chain's last answer; None if it was removed."""
     if chain["state"] != "finished" or not chain["attempts"] or not chain["attempts"][-1]["attempt_id"]:
         return None
     try:
@@ -152,7 +152,7 @@ async def _last_attempt(daemon: ConsoleDaemon, chain: Document) -> Document | No
 
 
 async def follow_chain(request: Request) -> Response:
-    """Send a chain anew at each step, up to its end."""
+    """Send a chain after each step until its end."""
     daemon: ConsoleDaemon = request.app.state.daemon
     named = _chain(request)
 
@@ -167,21 +167,21 @@ async def follow_chain(request: Request) -> Response:
 
 
 async def show_step(request: Request) -> Response:
-    """Show the prompt of one answer, and the answer, whole."""
+    """Show the complete prompt and answer of one step."""
     named, number = _chain(request), request.path_params["number"]
     step = await request.app.state.daemon.ask(named.step(number))
     return page("step.html", title=f"{named.name}, answer {number}", named=named, step=step)
 
 
 async def cancel(request: Request) -> Response:
-    """End a chain."""
+    """Cancel a chain."""
     named = _chain(request)
     await request.app.state.daemon.ask(named.cancel())
     return RedirectResponse(f"/{named.sort}/{named.id}", status_code=303)
 
 
 async def hint(request: Request) -> Response:
-    """Have another try with a person's hint: of a generation it goes on, of a repair a new one begins."""
+    """Try again with a user's hint: a generation continues, a repair starts again."""
     daemon: ConsoleDaemon = request.app.state.daemon
     named, form = _chain(request), await read_form(request)
     said = form.get("hint", "")
@@ -195,14 +195,14 @@ async def hint(request: Request) -> Response:
 
 
 async def approve(request: Request) -> Response:
-    """Put what a generation came to into the library."""
+    """Approve the result of a generation."""
     named, form = _chain(request), await read_form(request)
     entry = await request.app.state.daemon.ask(requests.approve_generation(named.id, form.get("name", "")))
     return RedirectResponse(f"/library/{entry['name']}", status_code=303)
 
 
 async def accept_fallback(request: Request) -> Response:
-    """Take the rules that a repair offers."""
+    """Accept the rules that a repair offers."""
     named = _chain(request)
     await request.app.state.daemon.ask(requests.accept_fallback(named.id))
     return RedirectResponse(f"/repairs/{named.id}", status_code=303)

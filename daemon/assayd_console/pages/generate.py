@@ -1,4 +1,4 @@
-"""Start a generation: a request in words, and fields for its context, made from the kind's schema."""
+"""Starts generations: a request in words, and fields for its context from the kind's schema."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def show_form(request: Request) -> Response:
 
 
 async def generate(request: Request) -> Response:
-    """Start a generation and go to its page; a refusal is shown at its field."""
+    """Start a generation and redirect to its page; errors are shown at their field."""
     daemon: ConsoleDaemon = request.app.state.daemon
     typed = await read_form(request)
     kind = await kind_named(daemon, typed.get("kind", ""))
@@ -39,7 +39,7 @@ async def generate(request: Request) -> Response:
 
 
 def read_generation(kind: Document, typed: Mapping[str, str]) -> Document:
-    """Return the generation that a form asks for. Raises: RequestError ``invalid``, with the field."""
+    """Return the generation of a form. Raises: RequestError ``invalid``, with the field."""
     return {
         "kind": kind["kind"],
         "intent": typed.get("intent", ""),

@@ -1,4 +1,4 @@
-"""The nodes of a cluster: what each has in hand, why one takes no work; drained for work on its host."""
+"""The nodes of a cluster: their runs, why one takes no work, and draining for maintenance."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ BADGES = {"ready": "ok", "draining": "warn", "not_ready": "fail", "lost": "fail"
 
 
 async def has_nodes(daemon: ConsoleDaemon) -> bool:
-    """Return whether there is a cluster whose nodes may be shown to this user."""
+    """Return whether there is a cluster whose nodes this user can see."""
     try:
         await daemon.ask(requests.nodes())
-    except ClientError:  # a daemon of one host, no operator, or nobody answers yet
+    except ClientError:  # A single-host daemon, no operator rights, or no answer yet.
         return False
     return True
 
@@ -30,14 +30,14 @@ async def list_nodes(request: Request) -> Response:
 
 
 async def drain(request: Request) -> Response:
-    """Have a node take no further work."""
+    """Drain a node: it takes no further runs."""
     await read_form(request)
     await request.app.state.daemon.ask(requests.drain_node(request.path_params["name"]))
     return RedirectResponse("/nodes", status_code=303)
 
 
 async def resume(request: Request) -> Response:
-    """Let a drained node take attempts again."""
+    """Resume a drained node."""
     await read_form(request)
     await request.app.state.daemon.ask(requests.resume_node(request.path_params["name"]))
     return RedirectResponse("/nodes", status_code=303)

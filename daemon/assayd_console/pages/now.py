@@ -1,4 +1,4 @@
-"""What the daemon does now: rates, queue, containers, engine, the last hour; live."""
+"""The daemon's present state: rates, queue, containers, engine, the last hour; live."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ MOST_BARS = 8
 
 
 async def show_now(request: Request) -> Response:
-    """Show the daemon as it is."""
+    """Show the daemon's state."""
     return page("now.html", title="Now", **await _shown(request))
 
 
 async def follow_now(request: Request) -> Response:
-    """Send the page anew every few seconds."""
+    """Send the page again every few seconds."""
 
     async def produce(tell: Tell) -> None:
         while True:
@@ -45,7 +45,7 @@ async def follow_now(request: Request) -> Response:
 
 
 async def _shown(request: Request) -> dict[str, Any]:
-    """Return the daemon's figures, or why there are none and since when."""
+    """Return the daemon's figures, or the reason and start of their absence."""
     pulse: Pulse = request.app.state.pulse
     try:
         return await _values(request, await pulse.look())
@@ -94,7 +94,7 @@ async def _values(request: Request, look: Look) -> dict[str, Any]:
 
 
 def _pools(now: MetricsSample) -> Iterator[tuple[str, str, float]]:
-    """Return image, key and number of the containers that wait."""
+    """Yield image, key and number of the idle containers."""
     for labels, number in now.values.get("assayd_idle_containers", {}).items():
         named = dict(labels)
         yield named.get("image", ""), named["pool_key"], number
@@ -106,7 +106,7 @@ async def _under_way(daemon: ConsoleDaemon) -> list[Document]:
 
 
 def _latencies(seen: Span) -> Iterator[tuple[str, str, str]]:
-    """Return p50 and p95 of each step: since the look before, or where nothing came, since the start."""
+    """Yield p50 and p95 of each step, since the previous sample or, without new data, since the start."""
     start = Span(now=seen.now, before=type(seen.now)(taken_s=0.0), seconds=1.0)
     for step in STEPS:
         of = next(
@@ -126,7 +126,7 @@ def _latencies(seen: Span) -> Iterator[tuple[str, str, str]]:
 
 
 def spans_until(summary: Document, until: datetime, long_s: int) -> list[tuple[str, dict[str, int]]]:
-    """Return the spans of time up to a moment in order, those without attempts included."""
+    """Return the time buckets up to a moment in order, including those without attempts."""
     step_s = summary["bucket_s"]
     known = {bucket["at"][:19]: bucket["verdicts"] for bucket in summary["buckets"]}
     last = int(until.timestamp()) // step_s * step_s
@@ -136,7 +136,7 @@ def spans_until(summary: Document, until: datetime, long_s: int) -> list[tuple[s
 
 
 def count_bars(counts: Document, most: int, address: str = "") -> list[Bar]:
-    """Return the first counts as bars, each with a link: the address and its name. Skips ``completed``."""
+    """Return the first counts as bars, each linked to `address` plus its name. Skips ``completed``."""
     failed = [(name, number) for name, number in counts.items() if name != "completed"]
     return [
         Bar(name=name, number=number, shown=f"{number:,}", href=address and f"{address}{quote(name)}")

@@ -1,4 +1,4 @@
-"""What a profile would change for stored submissions, and what it lacks."""
+"""The effects of a profile on stored submissions, and suggested additions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from assayd_console.daemon import ConsoleDaemon
 from assayd_console.rendering import page
 
 USUAL = "7d"
-"""How far back the page looks by default."""
+"""The default period."""
 
 
 async def review_policy(request: Request) -> Response:
-    """Show the verdicts that a profile would change, and the additions that refused code needs."""
+    """Show the verdicts that a profile would change, and the additions that rejected code needs."""
     daemon: ConsoleDaemon = request.app.state.daemon
     policy = await daemon.ask(requests.policy(request.path_params["name"]))
     typed = {name: request.query_params.get(name, "").strip() for name in ("since", "batch", "label")}
@@ -39,7 +39,7 @@ async def review_policy(request: Request) -> Response:
 
 
 async def _trial(daemon: ConsoleDaemon, name: str, wanted: Document) -> Document:
-    """Return the end of a trial. Raises: RequestError, if the stream breaks off before it."""
+    """Return the result of a trial. Raises: RequestError, if the stream ends without one."""
     last: Any = None
     async for event in daemon.events(requests.try_policy(name, **wanted)):
         last = event

@@ -1,4 +1,4 @@
-"""What is allowed, approved and examined: policies, the library, the daemon's health."""
+"""Policies, the library, and the daemon's health."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RUNS = 10
 """Attempts shown in which an entry was applied to paths."""
 PIPELINE_RUNS, MOST_CHARTS = 30, 12
 TIGHTENED = ("resources.", "imports.", "network.")
-"""What a request may tighten, by how its names begin."""
+"""Prefixes of the values that a request can tighten."""
 
 
 async def list_policies(request: Request) -> Response:
@@ -36,7 +36,7 @@ async def list_policies(request: Request) -> Response:
 
 
 async def show_policy(request: Request) -> Response:
-    """Show one profile, and whether it allows a URL or an import that is asked for."""
+    """Show one profile and, if asked, whether it allows a URL or an import."""
     daemon: ConsoleDaemon = request.app.state.daemon
     policy = await daemon.ask(requests.policy(request.path_params["name"]))
     url, module = (request.query_params.get(name, "").strip() for name in ("url", "module"))
@@ -60,7 +60,7 @@ def _explained(policy: Document, url: str) -> tuple[bool, str]:
 
 
 def explain_import(policy: Document, module: str) -> tuple[bool, str]:
-    """Return whether a profile, as the daemon shows it, allows an import, and say by what."""
+    """Return whether a profile allows an import, and the deciding value."""
     shown = policy["imports"]
     rules = ImportPolicy(
         allowed=frozenset(shown["allowed"]),
@@ -78,14 +78,14 @@ def explain_import(policy: Document, module: str) -> tuple[bool, str]:
 
 
 async def list_library(request: Request) -> Response:
-    """Show what was approved: the newest version of each name."""
+    """Show the library: the newest version of each name."""
     cursor = request.query_params.get("cursor")
     found = await request.app.state.daemon.ask(requests.library(cursor=cursor, limit=PAGE))
     return page("library.html", title="Library", entries=found["entries"], next_cursor=found["next_cursor"])
 
 
 async def show_entry(request: Request) -> Response:
-    """Show one version of a name with its source, and the others."""
+    """Show one version of a name with its source, and its other versions."""
     daemon: ConsoleDaemon = request.app.state.daemon
     name = request.path_params["name"]
     history = (await daemon.ask(requests.library_history(name)))["entries"]
@@ -124,12 +124,12 @@ def _rows_by_run(runs: list[Document]) -> list[tuple[str, Markup]]:
 
 
 async def show_doctor(request: Request) -> Response:
-    """Show what there is to examine; examining takes containers, and so a press of a button."""
+    """Show the available checks. Running them needs containers, so a button starts them."""
     return page("doctor.html", title="Doctor", checks=None)
 
 
 async def examine(request: Request) -> Response:
-    """Have the daemon examine itself, and show what it found."""
+    """Run the health checks, and show their results."""
     await read_form(request)
     found = await request.app.state.daemon.ask(requests.doctor())
     return page("doctor.html", title="Doctor", checks=found["checks"], age_ms=found["age_ms"])

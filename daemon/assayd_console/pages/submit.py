@@ -1,4 +1,4 @@
-"""Submit from a page: the fields of a kind are made from its payload's schema; no kind is known here."""
+"""Submits from a page, with fields from the schema of a kind's payload. It knows no kind itself."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIMITS_AT = "overrides.resources"
 
 
 def read_submission(kind: Document, typed: Mapping[str, str]) -> Document:
-    """Return the submission that a form says. Raises: RequestError ``invalid``, with the field."""
+    """Return the submission of a form. Raises: RequestError ``invalid``, with the field."""
     overrides = read_settings(typed.get("overrides", "").split(), "overrides")
     limits = value_of(LIMITS, typed, LIMITS_AT)
     submission: Document = {
@@ -46,7 +46,7 @@ def _labels(text: str) -> dict[str, str]:
 
 
 async def show_form(request: Request) -> Response:
-    """Show the form of a kind with its example, or with what another attempt had submitted."""
+    """Show the form of a kind with its example, or with the submission of another attempt."""
     daemon: ConsoleDaemon = request.app.state.daemon
     parent = request.query_params.get("parent")
     if parent is None:
@@ -60,7 +60,7 @@ async def show_form(request: Request) -> Response:
 
 
 def _typed_again(kind: Document, attempt_id: str, submission: Mapping[str, Document]) -> dict[str, str]:
-    """Return the form of an attempt that follows another. Raises: RequestError ``too_large``."""
+    """Return the form for a follow-up of an attempt. Raises: RequestError ``too_large``."""
     if not submission:
         raise RequestError(
             "too_large", f"the submission of {attempt_id} was removed, or is too large for a form"
@@ -80,7 +80,7 @@ def _typed_again(kind: Document, attempt_id: str, submission: Mapping[str, Docum
 
 
 async def submit(request: Request) -> Response:
-    """Submit what a form says, and go where its attempt is followed; a refusal is shown at its field."""
+    """Submit a form and redirect to its attempt; errors are shown at their field."""
     daemon: ConsoleDaemon = request.app.state.daemon
     typed = await read_form(request)
     kind = await kind_named(daemon, typed.get("kind", ""))
@@ -112,7 +112,7 @@ async def _form_page(
 
 
 async def kind_named(daemon: ConsoleDaemon, name: str) -> Document:
-    """Return a kind; of a name that no kind has, the first one."""
+    """Return a kind by name; the first kind for an unknown name."""
     kinds = await daemon.kinds()
     return next((kind for kind in kinds if kind["kind"] == name), kinds[0])
 

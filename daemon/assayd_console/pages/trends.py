@@ -1,4 +1,4 @@
-"""Pictures of what came of many attempts: the pass rate over time, failures by rule, latency by step."""
+"""Charts of many attempts: pass rate over time, failures by rule, latency by step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from assayd_console.rendering import page, picture_file
 from assayd_console.shown import took
 
 SPANS = {"1h": (3600, 120), "24h": (86_400, 3600), "7d": (604_800, 21_600), "30d": (2_592_000, 86_400)}
-"""How far back, and how much one column stands for, in seconds."""
+"""Periods, and the seconds per column in each."""
 USUAL = "24h"
 WEEKS = (8, 1, 26, 53)
 """How many weeks of answers can be counted; the first is the default."""
@@ -31,7 +31,7 @@ LIMITS = ("time", "unit time", "memory", "output", "disk", "files")
 
 
 async def show_trends(request: Request) -> Response:
-    """Show the frame; the pictures take the database a while, and come after it."""
+    """Show the page; its charts, which query the database, are loaded afterwards."""
     return page("trends.html", title="Trends", **await _asked(request), spans=list(SPANS))
 
 
@@ -63,7 +63,7 @@ async def show_answers(request: Request) -> Response:
 
 
 async def download(request: Request) -> Response:
-    """Hand out one picture as a file."""
+    """Send one chart as a file."""
     asked = await _asked(request)
     pictures, _ = await _pictures(request.app.state.daemon, asked)
     name = request.path_params["name"]
@@ -140,7 +140,7 @@ def _took_s(seconds: float) -> str:
 def _histogram(
     sample: MetricsSample, name: str, write: Callable[[float], str], **labels: str
 ) -> list[tuple[str, float]]:
-    """Return how many attempts came up to each value, each counted once."""
+    """Return the number of attempts per bucket, from the cumulative counts of a metric."""
     counts = span(sample, None, 1.0).buckets(name, **labels)
     found, below = [], 0.0
     for end, number in sorted(counts.items()):

@@ -1,8 +1,8 @@
-"""Apply what a validated pipeline attempt came to: its database and its changed files.
+"""Applies the result of a validated pipeline attempt: its database and its changed files.
 
-Nothing is changed unless everything still is as it was submitted. What is replaced is kept beside it as a
-backup, and all of it is recorded in the database's journal, so that `rollback` can take it back. A commit
-that was interrupted is completed by running it again: what is done already is left alone.
+It changes nothing unless everything is still as submitted. Replaced content is kept as a backup next to the
+original, and the database's journal records everything, so that `rollback` can undo the commit. Repeating an
+interrupted commit completes it; steps already done are skipped.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Checkpoint = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What an attempt was given and what it came to. `base_database` is None when it began without one."""
+    """An attempt's inputs and results. `base_database` is None if it started without a database."""
 
     attempt_id: str
     base_files: Mapping[str, bytes]
@@ -64,7 +64,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """One file that is to become another; `base` is None when there must be none yet."""
+    """One file to replace; `base` is None if the file must not exist yet."""
 
     name: str
     path: Path
@@ -74,7 +74,7 @@ class _Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What is to be done, and the record of all that the commit is, done already or not."""
+    """The steps to do, and the record of the whole commit, including steps already done."""
 
     connection: sqlite3.Connection | None
     database_due: bool
@@ -83,7 +83,7 @@ class _Plan:
 
 
 def read_result(client: PlainClient, attempt_id: str) -> Result:
-    """Fetch what an attempt was given and came to.
+    """Fetch an attempt's inputs and results.
 
     Raises: RequestError ``commit.refused``; StoreError ``artifact.damaged``.
     """
@@ -123,16 +123,16 @@ def apply(
     *,
     name: str | None = None,
 ) -> list[str]:
-    """Apply a result; return a line for each thing that was done.
+    """Apply a result; return a line for each step done.
 
     Args:
         result: from `read_result`.
         database: the real database.
-        directory: the real folder that the attempt's files came from; needed when some were changed.
-        checkpoint: told of each step, for tests.
-        name: what the pipeline was asked for by, if not by the attempt's id.
+        directory: the real folder of the attempt's files; required if some were changed.
+        checkpoint: called at each step, for tests.
+        name: the library name by which the pipeline was requested, if any.
 
-    Raises: RequestError ``commit.refused``, before anything was changed; StoreError ``commit.failed``.
+    Raises: RequestError ``commit.refused``, before any change; StoreError ``commit.failed``.
     """
     database = database.resolve()
     with _failing(database), _planned(result, database, directory, name) as plan:
@@ -153,7 +153,7 @@ def apply(
 
 
 def foretell(result: Result, database: Path, directory: Path | None) -> list[str]:
-    """Return a line for each thing that `apply` would do, and for each table that would be another.
+    """Return a line for each step that `apply` would do, and for each table that would change.
 
     Raises: RequestError ``commit.refused``; StoreError ``commit.failed``.
     """
@@ -173,7 +173,7 @@ def foretell(result: Result, database: Path, directory: Path | None) -> list[str
 
 @contextmanager
 def _failing(database: Path) -> Iterator[None]:
-    """Translate what SQLite and the file system raise."""
+    """Translate errors of SQLite and the file system."""
     try:
         yield
     except sqlite3.Error as problem:
@@ -185,9 +185,9 @@ def _failing(database: Path) -> Iterator[None]:
 
 @contextmanager
 def _planned(result: Result, database: Path, directory: Path | None, name: str | None) -> Iterator[_Plan]:
-    """Hold the database, and return what is to be done with it and with the files.
+    """Lock the database, and return the steps for it and the files.
 
-    Raises: RequestError ``commit.refused``, when anything is not as it was submitted.
+    Raises: RequestError ``commit.refused``, if anything differs from the submission.
     """
     if result.base_database is None:
         changes = _changes(result, directory)
@@ -233,7 +233,7 @@ def _replaced(result: Result, change: _Change) -> Replaced:
 
 
 def _close_interrupted(plan: _Plan, database: Path) -> None:
-    """Record the end of a commit that a crash kept from doing so."""
+    """Record the end of a commit that a crash prevented from doing so."""
     known = last(read_journal(database), plan.record.attempt_id)
     if known is not None and (known.action, known.state) == (COMMIT, BEGUN):
         with open_journal(database) as journal:
@@ -241,7 +241,7 @@ def _close_interrupted(plan: _Plan, database: Path) -> None:
 
 
 def _changes(result: Result, directory: Path | None) -> list[_Change]:
-    """Return all files that were submitted or changed, each as it was and as it is to be.
+    """Return all submitted or changed files, each with its old and new content.
 
     Raises: RequestError ``commit.refused``.
     """
@@ -260,7 +260,7 @@ def _changes(result: Result, directory: Path | None) -> list[_Change]:
 
 
 def _is_due(change: _Change) -> bool:
-    """Return whether a file is still to be replaced; False when it is as it is to be."""
+    """Return whether a file must still be replaced; False if it already has its new content."""
     current = read(change.path) if change.path.exists() else None
     if current == change.new:
         return False
@@ -273,7 +273,7 @@ def _is_due(change: _Change) -> bool:
 
 
 def _stage(result: Result, due: Sequence[_Change]) -> None:
-    """Write new files and backups beside those that they are to replace."""
+    """Write new files and backups next to the files to replace."""
     for change in due:
         change.path.parent.mkdir(parents=True, exist_ok=True)
         if change.base is not None:
@@ -282,7 +282,7 @@ def _stage(result: Result, due: Sequence[_Change]) -> None:
 
 
 def _place(result: Result, due: Sequence[_Change], checkpoint: Checkpoint) -> list[str]:
-    """Put each file in its place; what was there is in its backup."""
+    """Rename each new file into its place; the backup has the old content."""
     told = []
     for change in due:
         move(beside(change.path, result.attempt_id, "new"), change.path)
@@ -294,7 +294,7 @@ def _place(result: Result, due: Sequence[_Change], checkpoint: Checkpoint) -> li
 
 
 def _is_database_due(result: Result, connection: sqlite3.Connection, database: Path) -> bool:
-    """Return whether the database is still to be replaced; False when it is as it is to be.
+    """Return whether the database must still be replaced; False if it already has its new content.
 
     Raises: RequestError ``commit.refused``.
     """

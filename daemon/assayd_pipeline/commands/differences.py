@@ -1,6 +1,6 @@
-"""What two states of a database differ in, table by table: how many rows are in one and not in the other.
+"""Compares two states of a database by table: the number of rows that only one of them has.
 
-Both may be a stranger's: only plain tables are read, for so long and no longer.
+Both may be untrusted: only plain tables are read, within a time limit.
 """
 
 from __future__ import annotations

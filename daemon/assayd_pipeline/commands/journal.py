@@ -1,7 +1,7 @@
-"""The journal of what was committed to a database and taken back: lines of JSON beside it.
+"""The journal of commits and rollbacks of a database: lines of JSON in a file next to it.
 
-A line that says "begun" is durable before the first change, one that says "done" comes after the last. So a
-crash leaves on record what was under way, and running the same again completes it.
+A "begun" line is durable before the first change, and a "done" line follows the last one. So after a crash,
+the journal shows the operation in progress, and repeating it completes it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ BEGUN, DONE = "begun", "done"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaced:
-    """What became of one thing. Digests: None when there is nothing; of a database, without its counters.
+    """One replaced object.
 
-    `name` is relative to the folder of the commit; `backup` names what lies beside it.
+    A digest is None if the object doesn't exist; a database's excludes its counters.
+
+    `name` is relative to the folder of the commit; `backup` names the backup file next to it.
     """
 
     name: str
@@ -39,7 +41,7 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One line. `name` is what the pipeline was asked for by, where that was not the attempt's id."""
+    """One line. `name` is the library name by which the pipeline was requested, if any."""
 
     action: str
     state: str
@@ -49,21 +51,21 @@ class Record:
     files: tuple[Replaced, ...]
 
     def is_of(self, reference: str) -> bool:
-        """Return whether it is of this attempt, or of the pipeline of this name."""
+        """Return whether the record belongs to this attempt or pipeline name."""
         return reference in {self.attempt_id, self.name}
 
 
 class Journal:
-    """The journal of one database. Whoever has it open is alone with it."""
+    """The journal of one database, opened exclusively."""
 
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
         self._path = path
 
     def records(self) -> Sequence[Record]:
-        """Return all lines, oldest first; one that a crash has cut is left out.
+        """Return all lines, oldest first, without a truncated one.
 
-        Raises: StoreError ``commit.journal``, when it is damaged.
+        Raises: StoreError ``commit.journal``, if the journal is damaged.
         """
         size = os.fstat(self._descriptor).st_size
         *whole, _ = os.pread(self._descriptor, size, 0).split(b"\n")
@@ -76,11 +78,11 @@ class Journal:
             raise StoreError("commit.journal", message) from problem
 
     def append(self, record: Record) -> None:
-        """Add a line durably, with who does it and when."""
+        """Append a line durably, with the user and the time."""
         line = json.dumps(_written(record), sort_keys=True).encode() + b"\n"
         size = os.fstat(self._descriptor).st_size
         cut = size and os.pread(self._descriptor, 1, size - 1) != b"\n"
-        if cut:  # by a crash: what is left of the line was never acted on
+        if cut:  # A crash truncated this line, and no change followed it.
             whole = os.pread(self._descriptor, size, 0).rfind(b"\n") + 1
             os.ftruncate(self._descriptor, whole)
         os.lseek(self._descriptor, 0, os.SEEK_END)
@@ -91,7 +93,7 @@ class Journal:
 
 @contextmanager
 def open_journal(database: Path) -> Iterator[Journal]:
-    """Open the journal of a database, alone. Raises: RequestError ``commit.refused``."""
+    """Open the journal of a database exclusively. Raises: RequestError ``commit.refused``."""
     path = database.with_name(database.name + SUFFIX)
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o600)
@@ -100,7 +102,7 @@ def open_journal(database: Path) -> Iterator[Journal]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise refused(f"another commit or rollback of {database} is running; try again") from None
-        if database.exists():  # who may write it may commit to it
+        if database.exists():  # Users who can write to the database can commit to it.
             os.fchmod(descriptor, database.stat().st_mode & 0o666)
         yield Journal(descriptor, path)
     finally:
@@ -108,7 +110,7 @@ def open_journal(database: Path) -> Iterator[Journal]:
 
 
 def read_journal(database: Path) -> Sequence[Record]:
-    """Return the records of a database without making a journal."""
+    """Return the records of a database without creating a journal."""
     path = database.with_name(database.name + SUFFIX)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -121,7 +123,7 @@ def read_journal(database: Path) -> Sequence[Record]:
 
 
 def last(records: Sequence[Record], reference: str) -> Record | None:
-    """Return the last record of an attempt or of a pipeline's name."""
+    """Return the last record of an attempt or a pipeline's name."""
     return next((record for record in reversed(records) if record.is_of(reference)), None)
 
 

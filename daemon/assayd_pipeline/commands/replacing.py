@@ -1,7 +1,7 @@
-"""Replace a database's content in place, and files by renaming; what was there is kept beside them.
+"""Replaces a database's content in place, and files by renaming, and keeps backups of both.
 
-A database is replaced by SQLite's backup, in one transaction under its own lock, so that whoever has it open
-goes on with the new content, and a crash leaves the one or the other.
+A database is replaced by SQLite's backup API, in one transaction under its own lock. So programs that have it
+open continue with the new content, and a crash leaves either the old or the new content.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from assayd_client.cli.attempts import safe_name
 
 BUSY_S = 5.0
 _WAL, _PLAIN = b"\x02\x02", b"\x01\x01"
-# Journal mode, change counter, schema cookie, and the version that wrote last: a backup counts them on.
+# Journal mode, change counter, schema cookie, and the last writer's version, which a backup increments.
 _COUNTERS = ((18, 20), (24, 28), (40, 44), (92, 100))
 
 
 @contextmanager
 def locked(database: Path) -> Iterator[sqlite3.Connection]:
-    """Open a database so that nobody else reads or writes it until the end.
+    """Open a database and lock it against other readers and writers.
 
     Raises: RequestError ``commit.refused``.
     """
@@ -34,7 +34,7 @@ def locked(database: Path) -> Iterator[sqlite3.Connection]:
     with closing(
         sqlite3.connect(f"{database.as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=BUSY_S)
     ) as connection:
-        # The lock of a transaction is kept after its end, so there is no moment between look and change.
+        # The lock outlives the transaction, so that nothing can change between the check and the replacement.
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         try:
             connection.execute("BEGIN EXCLUSIVE")
@@ -54,22 +54,22 @@ def opened(content: bytes) -> Iterator[sqlite3.Connection]:
 
 
 def plain_mode(content: bytes) -> bytes:
-    """Return a database in write-ahead mode as a plain one, which is all that memory has."""
+    """Return a database in WAL mode converted to the plain mode, the only one of databases in memory."""
     return content[:18] + _PLAIN + content[20:] if content[18:20] == _WAL else content
 
 
 def same(one: bytes, other: bytes) -> bool:
-    """Return whether two databases have the same content, whatever their counters say."""
+    """Return whether two databases have equal content, ignoring their counters."""
     return without_counters(one) == without_counters(other)
 
 
 def content_digest(content: bytes) -> str:
-    """Return the digest of a database's content, whatever its counters say."""
+    """Return the digest of a database's content, ignoring its counters."""
     return digest(without_counters(content))
 
 
 def without_counters(content: bytes) -> bytes:
-    """Return a database with nothing in the place of its counters."""
+    """Return a database with its counters set to zero."""
     bare = bytearray(content)
     for start, end in _COUNTERS:
         bare[start:end] = bytes(end - start)
@@ -77,19 +77,19 @@ def without_counters(content: bytes) -> bytes:
 
 
 def digest(content: bytes) -> str:
-    """Return the SHA-256 of some content."""
+    """Return the SHA-256 of content."""
     return hashlib.sha256(content).hexdigest()
 
 
 def beside(path: Path, attempt_id: str, what: str) -> Path:
-    """Name a file that lies beside one that an attempt changes."""
+    """Return the path of an auxiliary file next to a changed file."""
     return path.with_name(f"{path.name}.{attempt_id}.{what}")
 
 
 def inside(root: Path, name: str) -> Path:
-    """Return where a file of a folder lies.
+    """Return the path of a file in a folder.
 
-    Raises: RequestError ``commit.refused``, if a link leads out of it.
+    Raises: RequestError ``commit.refused``, if a link leads out of the folder.
     """
     path = root / safe_name(name)
     if path.is_symlink() or not path.parent.resolve().is_relative_to(root):
@@ -98,12 +98,12 @@ def inside(root: Path, name: str) -> Path:
 
 
 def remark(name: str) -> str:
-    """Return what is to be said of a file that a listing of its folder does not show."""
+    """Return a note about a file that a listing of its folder doesn't show."""
     return " (hidden)" if any(part.startswith(".") for part in PurePosixPath(name).parts) else ""
 
 
 def read(path: Path) -> bytes:
-    """Return a regular file's content, and nothing that a link names."""
+    """Return a regular file's content, without following links."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -112,7 +112,7 @@ def read(path: Path) -> bytes:
 
 
 def write(path: Path, content: bytes, *, like: Path | None = None) -> None:
-    """Write a file durably and whole, with the permissions of another one."""
+    """Write a file durably and atomically, with the permissions of another one."""
     draft = path.with_name(f"{path.name}.draft")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -127,13 +127,13 @@ def write(path: Path, content: bytes, *, like: Path | None = None) -> None:
 
 
 def move(path: Path, target: Path) -> None:
-    """Give a file another name durably, in the place of what has it."""
+    """Rename a file durably, replacing any existing one."""
     path.replace(target)
     sync(target.parent)
 
 
 def sync(folder: Path) -> None:
-    """Make the names in a folder durable."""
+    """Flush a folder's entries to disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -142,5 +142,5 @@ def sync(folder: Path) -> None:
 
 
 def refused(why: str) -> RequestError:
-    """Return the error that ends a commit or a rollback before anything was changed."""
+    """Return the error for a commit or rollback that is rejected before any change."""
     return RequestError("commit.refused", f"nothing was changed: {why}")

@@ -1,7 +1,7 @@
-"""Take a commit back: the database and the files become what they were before it.
+"""Undoes a commit: restores the previous database and files.
 
-Only what is as the commit left it is taken back, unless that is forced; what was there is kept beside in any
-case. A rollback that was interrupted is completed by running it again.
+Without force, only unchanged results of the commit are restored. The current content is always kept as a
+backup. Repeating an interrupted rollback completes it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Checkpoint = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Restore:
-    """One thing that is to be as before: its place, what it was (None: not there), what is there now."""
+    """One object to restore: its place, its former content (None: missing), and its current content."""
 
     path: Path
     name: str
@@ -56,7 +56,7 @@ class _Restore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What is to be done; `lost` says what was changed since the commit and would go."""
+    """The steps to do; `lost` lists later changes that would be lost."""
 
     record: Record
     connection: sqlite3.Connection | None
@@ -73,16 +73,16 @@ def roll_back(
     force: bool = False,
     checkpoint: Checkpoint = lambda _: None,
 ) -> list[str]:
-    """Take the last commit of an attempt or a name back; give a line for each thing that was done.
+    """Undo the last commit of an attempt or a name; return a line for each step done.
 
     Args:
-        reference: the attempt's id, or the name that it was committed by.
-        database: the database that it was committed to.
-        directory: the folder that it was committed to; needed when it changed files.
-        force: also what was changed since then; the lines say what of that is gone.
-        checkpoint: told of each step, for tests.
+        reference: the attempt's id, or the name under which it was committed.
+        database: the database of the commit.
+        directory: the folder of the commit; required if it changed files.
+        force: also restore objects that changed since the commit; the lines report the lost changes.
+        checkpoint: called at each step, for tests.
 
-    Raises: RequestError ``commit.refused``, before anything was changed; StoreError ``commit.failed``.
+    Raises: RequestError ``commit.refused``, before any change; StoreError ``commit.failed``.
     """
     database = database.resolve()
     with _failing(database), _planned(reference, database, directory, force=force) as plan:
@@ -95,7 +95,7 @@ def roll_back(
 
 
 def foretell(reference: str, database: Path, directory: Path | None, *, force: bool = False) -> list[str]:
-    """Return a line for each thing that `roll_back` would do. Raises: as it does."""
+    """Return a line for each step that `roll_back` would do. Raises: as `roll_back`."""
     database = database.resolve()
     with _failing(database), _planned(reference, database, directory, force=force) as plan:
         things = [plan.database, *plan.files] if plan.database is not None else plan.files
@@ -109,7 +109,7 @@ def foretell(reference: str, database: Path, directory: Path | None, *, force: b
 
 @contextmanager
 def _failing(database: Path) -> Iterator[None]:
-    """Translate what SQLite and the file system raise."""
+    """Translate errors of SQLite and the file system."""
     try:
         yield
     except sqlite3.Error as problem:
@@ -121,9 +121,9 @@ def _failing(database: Path) -> Iterator[None]:
 
 @contextmanager
 def _planned(reference: str, database: Path, directory: Path | None, *, force: bool) -> Iterator[_Plan]:
-    """Hold the database, and return what is to be done.
+    """Lock the database, and return the steps to do.
 
-    Raises: RequestError ``commit.refused``, when that was not committed, or something has changed since.
+    Raises: RequestError ``commit.refused``, if there is no such commit, or if something changed since.
     """
     records = read_journal(database)
     commit = _committed(records, reference, database)
@@ -146,7 +146,7 @@ def _planned(reference: str, database: Path, directory: Path | None, *, force: b
 
 
 def _committed(records: Sequence[Record], reference: str, database: Path) -> Record:
-    """Return the record of the commit that is to be taken back."""
+    """Return the record of the commit to undo."""
     latest = {record.attempt_id: record for record in records if record.is_of(reference)}
     if not latest:
         raise refused(f"the journal of {database} has no commit of {plain(reference)}")
@@ -161,7 +161,7 @@ def _committed(records: Sequence[Record], reference: str, database: Path) -> Rec
 
 
 def _later(records: Sequence[Record], commit: Record) -> str | None:
-    """Name the attempt that was committed after this one, and not taken back."""
+    """Return the attempt that was committed after this one and not undone, or None."""
     since = records[max(n for n, each in enumerate(records) if each.attempt_id == commit.attempt_id) + 1 :]
     standing: dict[str, None] = {}
     for record in since:
@@ -182,7 +182,7 @@ def _of_database(  # noqa: PLR0913 - what is known of one database
     *,
     force: bool,
 ) -> _Restore | None:
-    """Return what is to be done with the database; None when it is as it was before."""
+    """Return the step for the database; None if it already has its former content."""
     current = connection.serialize() if connection is not None else _content(database)
     found = content_digest(current) if current is not None else None
     if found == replaced.before:
@@ -201,7 +201,7 @@ def _of_database(  # noqa: PLR0913 - what is known of one database
 
 
 def _of_files(commit: Record, directory: Path | None, lost: list[str], *, force: bool) -> list[_Restore]:
-    """Return the files that are not as they were before."""
+    """Return the files that differ from their former content."""
     if not commit.files:
         return []
     if directory is None:
@@ -228,7 +228,7 @@ def _of_files(commit: Record, directory: Path | None, lost: list[str], *, force:
 def _backup(
     path: Path, commit: Record, replaced: Replaced, digest_of: Callable[[bytes], str]
 ) -> bytes | None:
-    """Return what was there before a commit. Raises: RequestError, when its backup is gone or another."""
+    """Return the content before a commit. Raises: RequestError, if the backup is missing or modified."""
     if replaced.before is None:
         return None
     backup = beside(path, commit.attempt_id, "backup")
@@ -265,7 +265,7 @@ def _restore_all(plan: _Plan, checkpoint: Checkpoint) -> list[str]:
 
 
 def _put_back(thing: _Restore, attempt_id: str) -> str:
-    """Make a file what it was, or nothing if there was none."""
+    """Restore a file, or remove it if it didn't exist."""
     path = plain(str(thing.path))
     if thing.before is None:
         kept = beside(thing.path, attempt_id, KEPT)
@@ -277,7 +277,7 @@ def _put_back(thing: _Restore, attempt_id: str) -> str:
 
 
 def _keep(thing: _Restore, attempt_id: str) -> str:
-    """Keep what is there now; give its name."""
+    """Keep the current content as a backup; return its name."""
     kept = beside(thing.path, attempt_id, KEPT)
     if thing.current is None:
         return "nothing"

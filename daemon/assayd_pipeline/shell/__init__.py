@@ -1,8 +1,8 @@
-"""Checks bash scripts: whether a text is bash, what it runs, and what that reads and writes.
+"""Checks bash scripts: syntax, commands, and the paths that they read and write.
 
     text ─reader─> tree (nodes) ─variables─> Script ─rules─> findings
 
-`check_script` gives everything about one script. The rules explain; the container is the wall.
+`check_script` checks one script. The rules explain; the container isolates.
 """
 
 from assayd_pipeline.shell.check import RULES, ShellCheck, check_script, parse_script

@@ -1,8 +1,8 @@
-"""Checks one bash script: the rules on what it runs, reads, writes and sets.
+"""Checks one bash script: the rules on commands, paths and variables.
 
-Every command counts, wherever it stands: in a function, a loop, a substitution, a here-document, an
-arithmetic expression. All violations are given at once, in source order. Rules stand with their bad lines in
-the modules that decide them; `RULES` lists all.
+Every command counts, wherever it is: in a function, a loop, a substitution, a here-document, an arithmetic
+expression. All violations are reported at once, in source order. The modules of the rules show bad lines;
+`RULES` lists all rules.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from assayd_pipeline.shell.slips import unreadable, with_slips
 RULES = (*source.RULES, *COMMAND_RULES, *slips.RULES)
 _CLOSED = NetworkPolicy()
 MOST_TRAPS = 64
-"""How many texts of traps are read; each costs a run of the parser."""
+"""Maximum texts of traps to parse; each needs a run of the parser."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A command that a script may run, and the line where."""
+    """A command that a script may run, and its line."""
 
     name: str
     line: int
@@ -45,16 +45,16 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellCheck:
-    """What was found in a script, and the commands that it names, both in source order."""
+    """The findings about a script, and the commands that it names, both in source order."""
 
     findings: tuple[Finding, ...]
     commands: tuple[Command, ...] = ()
     written: tuple[str, ...] = ("",)
-    """Literal beginnings of the paths that the script writes; an empty one stands for any path."""
+    """Literal prefixes of the paths that the script writes; an empty one means any path."""
 
 
 def parse_script(text: str) -> tuple[Finding, ...]:
-    """Return no finding if a text is bash, otherwise why it isn't and how to correct it."""
+    """Return the finding about invalid syntax with its correction; empty if the text is valid bash."""
     return tuple(_best(text, finding) for finding in source.parse(text).findings)
 
 
@@ -75,13 +75,13 @@ def check_script(
     network: NetworkPolicy = _CLOSED,
     files: WorkFiles | None = None,
 ) -> ShellCheck:
-    """Check a script; of a text that is not bash, only that is said.
+    """Check a script; if its syntax is invalid, return only that finding.
 
     Args:
         text: the script, as it will run.
-        commands: what it may run.
-        network: what curl may reach.
-        files: the files that the script begins with; None if they are unknown.
+        commands: the allowed commands.
+        network: the hosts that curl can reach.
+        files: the files that exist at the start; None if unknown.
     """
     parsed = source.parse(text)
     if parsed.root is None:
@@ -136,7 +136,7 @@ def _check_all(script: ParsedScript) -> None:
 
 
 def _check_traps(script: ParsedScript) -> None:
-    """Judge the text of each trap as a script with the same functions and variables."""
+    """Check the text of each trap as a script with the same functions and variables."""
     actions = [(call.word, literal(word)) for call in script.calls if (word := action_of(call)) is not None]
     texts = {text: place for place, text in actions if text is not None and text.strip() and text != "-"}
     for number, (text, place) in enumerate(texts.items()):

@@ -1,4 +1,4 @@
-"""Proposes where a block, a quote or a here-document of bash ends, and how a call is written.
+"""Proposes the ends of open blocks, quotes and here-documents in bash, and the form of calls.
 
 Callers try each proposal: an edit is offered only if bash can read the script with it.
 """
@@ -21,7 +21,7 @@ _ARGUMENT = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|\$\([^()]*\)|[^,"'])+)\s*(?:,|
 
 
 def closed(text: str, line: int, closer: str) -> Iterator[str]:
-    """Propose the script with something closed that is open on a line."""
+    """Yield the script with a construct closed that is open on a line."""
     if closer == "quote":
         yield from with_quote(text, '"')
     elif closer == "heredoc":
@@ -33,7 +33,7 @@ def closed(text: str, line: int, closer: str) -> Iterator[str]:
 
 
 def _with_closer(text: str, line: int, closer: str) -> Iterator[str]:
-    """Close a block behind the lines that are indented deeper, or at the end."""
+    """Yield the script with a block closed after the more deeply indented lines, or at the end."""
     lines = text.rstrip("\n").split("\n")
     indent = _indent(lines[line - 1])
     last = line
@@ -48,7 +48,7 @@ def _with_closer(text: str, line: int, closer: str) -> Iterator[str]:
 
 
 def called(text: str, line: int, seen: re.Match[str], found: Finding) -> Finding | None:
-    """Explain a call, or a definition with parameters, in the form of other languages."""
+    """Return the finding for a call or definition in the syntax of other languages, or None."""
     indent, name, inside, opens = seen.groups()
     lines = text.split("\n")
     if opens:

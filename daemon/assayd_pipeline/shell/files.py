@@ -1,14 +1,14 @@
-r"""Finds files that a step reads and that won't exist, and folders that it writes to and that won't exist.
+r"""Finds read files, and folders of written files, that won't exist when the step uses them.
 
-cp data/nothere.csv out.csv; echo done     path.missing   the file is neither submitted nor created before
-wc -l sales.csv                            path.missing   the file is data/sales.csv
-cd data; wc -l data/sales.csv              path.missing   that is data/data/sales.csv
-cat data\sales.csv                         path.missing   paths have slashes
-echo x > tmp/reports/a.txt                 path.missing   no command creates the folder
-cat data/x.csv || echo none                nothing        the script deals with a missing file
+    cp data/nothere.csv out.csv; echo done     path.missing   the file is neither submitted nor created before
+    wc -l sales.csv                            path.missing   the file is data/sales.csv
+    cd data; wc -l data/sales.csv              path.missing   that is data/data/sales.csv
+    cat data\sales.csv                         path.missing   paths have slashes
+    echo x > tmp/reports/a.txt                 path.missing   no command creates the folder
+    cat data/x.csv || echo none                nothing        the script deals with a missing file
 
-Bash and its tools print an error for each, and the step often goes on to its end. Only literal paths count,
-and only if no command before could create them: what can't be decided is left to the run.
+Bash and its tools print an error for each, and the step often continues to its end. Only literal paths count,
+and only if no earlier command could create them; other cases are left to the run.
 """
 
 from __future__ import annotations
@@ -48,25 +48,25 @@ _MOST_PATHS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkFiles:
-    """The files that a step begins with: submitted paths, and beginnings of the paths that steps write."""
+    """The files at a step's start: submitted paths, and prefixes of paths that earlier steps write."""
 
     submitted: frozenset[str] = frozenset()
     written: tuple[str, ...] = ()
 
     def has(self, path: str) -> bool:
-        """Return whether a path is a submitted file, or a folder of one."""
+        """Return whether a path is a submitted file, or a folder that contains one."""
         folder = f"{path.rstrip('/')}/"
         return path in self.submitted or any(one.startswith(folder) for one in self.submitted)
 
 
 def written_by(script: ParsedScript) -> tuple[str, ...]:
-    """Return the literal beginnings of the paths that a script writes; an empty one stands for any path."""
+    """Return the literal prefixes of the paths that a script writes; an empty one means any path."""
     found = (_normal(_beginning(one.value), "") for one in script.paths if one.use is PathUse.WRITES)
     return tuple(dict.fromkeys(found))
 
 
 def check_files(script: ParsedScript, files: WorkFiles) -> None:
-    """Leave a finding for each literal path that won't exist when the script uses it."""
+    """Add a finding for each literal path that won't exist when the script uses it."""
     folders = _Folders(script)
     if not folders.certain or len(script.paths) > _MOST_PATHS:
         return
@@ -121,7 +121,7 @@ def _leave_missing(script: ParsedScript, one: NamedPath, path: str, files: WorkF
 
 
 def _leave(script: ParsedScript, one: NamedPath, message: str, meant: str) -> None:
-    """Leave the finding of a path that has an obvious replacement."""
+    """Add the finding for a path, with its obvious replacement."""
     raw = script.source.written(one.node)
     quote = raw[0] if raw[:1] in {"'", '"'} and raw[-1:] == raw[:1] else ""
     plain = raw.strip("\"'") == one.value or "\\" in raw
@@ -155,13 +155,13 @@ def _check_written(script: ParsedScript, one: NamedPath, path: str, files: WorkF
 
 
 def _beginning(value: str) -> str:
-    """Return the literal beginning of a value."""
+    """Return the literal prefix of a value."""
     found = re.match(r"[^\x00-\x03*?\[\]{}]*", value)
     return found[0] if found is not None else ""
 
 
 def _normal(path: str, folder: str) -> str:
-    """Return a path as seen from the sandbox directory."""
+    """Return a path relative to the sandbox directory."""
     if path == "":
         return ""
     whole = posixpath.normpath(posixpath.join(SANDBOX, folder, path))
@@ -171,7 +171,7 @@ def _normal(path: str, folder: str) -> str:
 
 
 class _Folders:
-    """The current folder at each place of a script, if its calls of cd are literal and at the top."""
+    """The current folder at each place of a script, if its calls of cd are literal and at the top level."""
 
     def __init__(self, script: ParsedScript) -> None:
         self.certain = True
@@ -213,7 +213,7 @@ class _Guarded:
 
 
 def _tolerant(node: Node) -> Iterator[Node]:
-    """Return the parts of a node whose failure is expected: conditions, and what `||` stands behind."""
+    """Yield the parts of a node whose failure is expected: conditions, and commands before `||`."""
     match node.kind:
         case "BinaryCmd" if node.text("Op") == "||" and (left := node.node("X")) is not None:
             yield left

@@ -1,7 +1,7 @@
 """Static rules for the SQL of pipelines, in SQLite's dialect.
 
-tokens (as SQLite cuts a text) -> statements (what each is, by its first word) -> tree (sqlglot) -> rules.
-SQLite itself decides, when the step runs; what is said here comes earlier and explains more.
+tokens (as SQLite splits a text) -> statements (classified by their first word) -> tree (sqlglot) -> rules.
+SQLite itself decides at run time; these rules report earlier and explain more.
 """
 
 from assayd_pipeline.sql.examine import Examined, examine

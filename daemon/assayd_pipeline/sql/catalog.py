@@ -1,7 +1,6 @@
-"""The program that reads a database file's tables, as kinds see it: bytes in, a description out.
+"""The interface to the reader of database files: bytes in, a description of the tables out.
 
-Kinds open no file of a stranger. Whoever runs them (the analysis worker) installs what does, once per
-process.
+Kinds open no untrusted database. The analysis worker installs the function that does, once per process.
 """
 
 from __future__ import annotations
@@ -9,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 CatalogReader = Callable[[bytes, int], str]
-"""Gets the file, and how many rows of each table may be shown."""
+"""Receives the file, and the number of rows per table to show."""
 
 _installed: list[CatalogReader] = []
 
 
 def install(read: CatalogReader) -> None:
-    """Have all later databases read by `read`."""
+    """Set the function that reads later databases."""
     _installed[:] = [read]
 
 
 def describe(content: bytes, rows: int = 0) -> str:
-    """Return the tables of a database file with their columns and keys; why not, where it cannot be read."""
+    """Return a database file's tables with columns and keys, or the reason why it can't be read."""
     if not _installed:
         return "(nothing that reads databases was installed in this process)"
     return _installed[0](content, rows)

@@ -19,7 +19,7 @@ _CONSTRAINTS = (
 
 
 def plain_create(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
-    """Return the tokens of a CREATE without table options, and with plain columns where it has any."""
+    """Yield the tokens of a CREATE without table options and with simplified columns."""
     end = len(tokens)
     while tokens[end - 1].says("WITHOUT", "ROWID", "STRICT", ","):
         end -= 1
@@ -29,7 +29,7 @@ def plain_create(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
 
 
 def _columns_from(tokens: Sequence[SqlToken]) -> int:
-    """Return the place of the bracket behind the name of a table; the end when there are no columns."""
+    """Return the index of the parenthesis after a table's name, or the end if there are no columns."""
     if not any(token.says("TABLE") for token in tokens[1:3]):
         return len(tokens)
     for place, token in enumerate(tokens):
@@ -62,7 +62,7 @@ def _plain_columns(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
 
 
 def _type_end(tokens: Sequence[SqlToken], place: int) -> int:
-    """Return the place behind the words of a type and its lengths: ``DECIMAL (10, 2)``."""
+    """Return the index after the words of a type and its lengths: ``DECIMAL (10, 2)``."""
     while place < len(tokens) and tokens[place].kind in {
         SqlTokenKind.WORD,
         SqlTokenKind.NAME,

@@ -23,8 +23,8 @@ from assayd_pipeline.sql.preparer import Prepared
 
 MOST_CHARS = 10_000
 _MOST_FORMS = 3
-"""How many forms of one statement a hint speaks of."""
-"""The longest statement that is explained."""
+"""Maximum forms of one statement in a hint."""
+"""Maximum characters of a statement to explain."""
 _TABLE = Path(__file__).parent / "data" / "slips.toml"
 _DIALECTS = {"postgres": "PostgreSQL", "tsql": "T-SQL", "mysql": "MySQL", "oracle": "Oracle"}
 _UNITS = {
@@ -37,7 +37,7 @@ _INTERVAL = re.compile(r"INTERVAL\s*+(?:'\s*+)?(-?\d++)\s*+(?:'\s*+)?([a-z]+?)s?
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlSlip:
-    """One entry of the table; its head says what the fields do."""
+    """One entry of the table, whose head describes the fields."""
 
     of: str
     hint: str
@@ -59,7 +59,7 @@ class SqlSlip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """What a statement has that SQLite lacks: `start` is its place in the statement; `new` the rewrite."""
+    """A construct that SQLite lacks: `start` is its place in the statement, `new` the rewrite."""
 
     start: int
     written: str
@@ -68,7 +68,7 @@ class Explained:
     new: str | None = None
     certain: bool = False
     said: bool = False
-    """Whether `written` is a whole sentence."""
+    """Whether `written` is a complete sentence."""
 
 
 @cache
@@ -79,12 +79,12 @@ def slips() -> tuple[SqlSlip, ...]:
 
 
 def masked_text(statement: str) -> str:
-    """Return a statement with strings and comments made unreadable, each character in its place."""
+    """Return a statement with masked strings and comments; offsets don't change."""
     return _HIDDEN.sub(lambda one: ("·" if one[0][0] == "'" else " ") * len(one[0]), statement)
 
 
 def explain(statement: str, tables: Prepared | None) -> Explained | None:
-    """Explain a statement that SQLite refuses, with a rewrite if one can be prepared; None without either."""
+    """Explain a statement that SQLite rejects, with a rewrite if one can be prepared; otherwise None."""
     if len(statement) > MOST_CHARS:
         return None
     first, text = _by_table(statement)
@@ -112,12 +112,12 @@ def explain(statement: str, tables: Prepared | None) -> Explained | None:
 
 
 def is_certain(statement: str) -> bool:
-    """Return whether a form means something else in SQLite although SQLite accepts it."""
+    """Return whether SQLite accepts a form but with a different meaning."""
     return any(slip.certain and _match(slip, statement) is not None for slip in slips())
 
 
 def _prepared(statement: str, text: str, tables: Prepared | None) -> tuple[str, bool]:
-    """Return a rewrite, perhaps written by sqlglot, and whether it can be prepared."""
+    """Return a rewrite, perhaps by sqlglot, and whether it can be prepared."""
     if text == statement or not text.strip() or tables is None:
         return text, text != statement and not text.strip()
     if tables.complaint(text) is None:
@@ -171,7 +171,7 @@ def _match(slip: SqlSlip, text: str) -> Match | None:
     start = found.start(slip.at)
     written = found[0] if not slip.at else found[slip.at]
     if slip.at and new is not None:
-        # The place is a part of the match; the replacement is all of it.
+        # The place is a part of the match; the replacement is for all of it.
         return found.start(), found.end(), written, new, values
     return start, found.end(), written, new, values
 
@@ -187,7 +187,7 @@ def _new(slip: SqlSlip, seen: re.Match[str], values: list[str]) -> str | None:
 
 
 def _match_call(slip: SqlSlip, text: str, masked: str) -> Match | None:
-    """Find a call of a function outside of strings, and its arguments."""
+    """Return a call of a function outside strings, with its arguments."""
     for found in re.finditer(rf"\b({'|'.join(slip.call)})\s*\(", masked, re.IGNORECASE):
         end = _closing(masked, found.end())
         if end is None:
@@ -230,7 +230,7 @@ def _values(slip: SqlSlip, arguments: list[str], name: str) -> list[str]:
 
 
 def _formatted(hint: str, values: list[str]) -> str:
-    """Fill a hint's places; a hint without places that fit is shown as it is."""
+    """Fill a hint's placeholders; a hint whose placeholders don't match is shown unchanged."""
     try:
         unit = _UNITS.get(values[0].lower(), "%Y") if values else ""
         return hint.format(*values, unit=unit, sign="-", number=7)
@@ -248,7 +248,7 @@ def _closing(masked: str, start: int) -> int | None:
 
 
 def _split(inside: str, masked: str) -> list[str]:
-    """Split arguments at the commas outside of parentheses and strings."""
+    """Split arguments at the commas outside parentheses and strings."""
     if not inside.strip():
         return []
     parts, depth, last = [], 0, 0
@@ -261,11 +261,11 @@ def _split(inside: str, masked: str) -> list[str]:
 
 
 def _read(statement: str) -> Iterator[tuple[str, str]]:
-    """Read a statement as each dialect, and return it as sqlglot writes it for SQLite."""
+    """Yield a statement as parsed in each dialect and written for SQLite."""
     import sqlglot
 
     ignore = sqlglot.ErrorLevel.IGNORE
-    logging.getLogger("sqlglot").disabled = True  # it would log submitted text
+    logging.getLogger("sqlglot").disabled = True  # It would log submitted text.
     for dialect, name in _DIALECTS.items():
         try:
             read = sqlglot.transpile(statement, read=dialect, write="sqlite", unsupported_level=ignore)

@@ -1,4 +1,4 @@
-"""Examines the SQL of one step: can it be read, and may it do what it says.
+"""Checks the SQL of one step: its syntax, and the policy's rules on its statements.
 
 SELCT * FROM t                       sql.syntax      (near "SELCT")          edit: SELECT * FROM t
 CREATE TABLE … (a INT,)              sql.syntax      (near ")")              edit: … (a INT)
@@ -40,7 +40,7 @@ _SPLIT = "Split the step, or read rows from a CSV file."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """What was found: `syntax` keeps the text from being read, `rules` is what it may not do."""
+    """The findings: `syntax` prevents parsing, `rules` are violations."""
 
     syntax: tuple[Finding, ...] = ()
     rules: tuple[Finding, ...] = ()
@@ -48,7 +48,7 @@ class Examined:
 
 @lru_cache(maxsize=256)
 def examine(content: str, policy: SqlPolicy) -> Examined:
-    """Examine a step's SQL; two stages ask for the same texts."""
+    """Check a step's SQL; cached, because two stages check the same texts."""
     text = read_sql(content)
     examined = _examined(text, policy)
     if len(examined.syntax) != 1 or examined.syntax[0].rule != "sql.syntax" or examined.syntax[0].edit:
@@ -58,7 +58,7 @@ def examine(content: str, policy: SqlPolicy) -> Examined:
 
 
 def _mended(text: SqlText, found: Finding, policy: SqlPolicy) -> Finding:
-    """Add the edit to what keeps a text from being read, and say what is meant where that is sure."""
+    """Add the edit to a syntax error, and the intended word if it is certain."""
 
     def reads(other: str) -> bool:
         return not _examined(read_sql(other), policy).syntax
@@ -81,14 +81,14 @@ def _mended(text: SqlText, found: Finding, policy: SqlPolicy) -> Finding:
 
 
 def _at_the_edit(text: SqlText, found: Finding, edit: Edit) -> Finding:
-    """Move a finding to the line where a sign was left out, which may be long before SQLite gives up."""
+    """Move a finding to the line of the missing sign, which may be long before SQLite's position."""
     shown = snippet(text.content, edit.start_line)
     column = len(text.content.split("\n")[edit.start_line - 1]) + 1
     return replace(found, line=edit.start_line, column=column, snippet=shown, edit=edit)
 
 
 def _at_first_text(text: SqlText, found: Finding, quote: str) -> Finding:
-    """Move a finding to the first text that goes over to the next line, where a quote may be missing."""
+    """Move a finding to the first string that continues on the next line, where a quote may be missing."""
     ends = spanning(text.content, quote)
     line, column = text.place(ends[0]) if ends else (found.line, found.column)
     if line is None or line == found.line:
@@ -123,7 +123,7 @@ def _examined(text: SqlText, policy: SqlPolicy) -> Examined:
 
 
 def _unfit(text: SqlText, policy: SqlPolicy) -> Finding | None:
-    """Return what keeps the text as a whole from being read."""
+    """Return the finding for a fault that prevents parsing of the text, or None."""
     size = len(text.content.encode())
     if size > policy.max_bytes:
         message = f"The step has {size} bytes of SQL; {policy.max_bytes} are allowed."
@@ -157,7 +157,7 @@ def _not_understood(text: SqlText, statement: SqlStatement, problem: tree.NotUnd
 
 
 def _judge(text: SqlText, statement: SqlStatement, policy: SqlPolicy) -> Iterator[Finding]:
-    """Judge one statement, by its words first; what they allow, by its tree. Raises: NotUnderstood."""
+    """Check one statement by its words, then by its tree. Raises: NotUnderstood."""
     if explained := statement.after("EXPLAIN", "QUERY", "PLAN") or statement.after("EXPLAIN"):
         place = statement.tokens.index(explained)
         statement = replace(statement, tokens=statement.tokens[place:])
@@ -175,12 +175,12 @@ def _judge(text: SqlText, statement: SqlStatement, policy: SqlPolicy) -> Iterato
 
 
 def _has_no_tree(statement: SqlStatement) -> bool:
-    """Return whether a statement is judged by its words alone: what it makes is not plain tables."""
+    """Return whether a statement is checked by its words only: it doesn't create plain tables."""
     return statement.is_trigger or statement.after("CREATE", "VIRTUAL") is not None
 
 
 def _judge_words(text: SqlText, statement: SqlStatement, policy: SqlPolicy) -> Sequence[Finding]:
-    """Return what is wrong with a statement by its words alone, the first thing only."""
+    """Return the first fault of a statement that its words show."""
     complaints = (
         each for each in _complaints(statement, policy) if policy.level(each[0]) is not RuleLevel.OFF
     )
@@ -219,7 +219,7 @@ def _complaints(statement: SqlStatement, policy: SqlPolicy) -> Iterator[tuple[st
 
 
 def _complaints_of_values(statement: SqlStatement, policy: SqlPolicy) -> Iterator[tuple[str, str, int, str]]:
-    """Judge PRAGMAs and places for values."""
+    """Yield faults of PRAGMAs and placeholders."""
     start = statement.tokens[0].start
     if statement.verb == "PRAGMA" and (name := _refused_pragma(statement, policy)) is not None:
         hint = "Foreign keys are enforced. " if name == "foreign_keys" else ""
@@ -240,7 +240,7 @@ _MADE_OR_CHANGED = {
 
 
 def _misspelt_object(statement: SqlStatement) -> tree.NotUnderstood | None:
-    """Return the problem of ``ALTER TALBE``: a second word that is none of those that may follow."""
+    """Return the fault of ``ALTER TALBE``: an invalid second word."""
     words = _MADE_OR_CHANGED.get(statement.verb)
     if words is None or len(statement.tokens) < 2 or statement.tokens[1].says(*words, "OR"):
         return None
@@ -255,7 +255,7 @@ def _misspelt_object(statement: SqlStatement) -> tree.NotUnderstood | None:
 
 
 def _unknown(statement: SqlStatement) -> tree.NotUnderstood:
-    """Return the problem of a first word that SQLite does not know."""
+    """Return the fault of a first word that SQLite doesn't know."""
     first = statement.tokens[0]
     near = close_names(statement.verb, _ALLOWED)
     suggestion = f"Did you mean {near[0]}?" if near else "Begin with a statement of SQLite, such as SELECT."
@@ -265,14 +265,14 @@ def _unknown(statement: SqlStatement) -> tree.NotUnderstood:
 
 
 def _complaints_of_alter(statement: SqlStatement) -> Iterator[tuple[str, str, int, str]]:
-    """Judge by words what has no tree."""
+    """Check a statement without a tree by its words."""
     if not _adds(statement):
         start = statement.tokens[0].start
         yield "sql.alter", "ALTER TABLE can only add columns.", start, "Write ALTER TABLE … ADD COLUMN …"
 
 
 def _complaints_of_calls(statement: SqlStatement) -> Iterator[tuple[str, str, int, str]]:
-    """Judge the functions in what has no tree."""
+    """Check the functions in a statement without a tree."""
     called = _calls(statement) if statement.verb == "ALTER" or _has_no_tree(statement) else None
     if called is not None:
         message = f"{called.text[:40]}() accesses data outside the database."
@@ -282,7 +282,7 @@ def _complaints_of_calls(statement: SqlStatement) -> Iterator[tuple[str, str, in
 def _complaints_of_virtual(
     statement: SqlStatement, start: int, policy: SqlPolicy
 ) -> Iterator[tuple[str, str, int, str]]:
-    """Judge a virtual table by its module."""
+    """Check a virtual table by its module."""
     using = (later for token, later in pairwise(statement.tokens) if token.says("USING"))
     module = next(using, None)
     named = module.text.strip('"`[]').lower() if module is not None else ""
@@ -301,7 +301,7 @@ def _complaints_of_virtual(
 
 
 def _calls(statement: SqlStatement) -> SqlToken | None:
-    """Return the name of a function that reaches outside."""
+    """Return the token of a function that reaches outside the database, or None."""
     names = (token for token in statement.tokens if token.kind in {SqlTokenKind.WORD, SqlTokenKind.NAME})
     return next((token for token in names if token.text.strip('"`[]').lower() in rules.REACHING_OUT), None)
 
@@ -325,7 +325,7 @@ def _adds(statement: SqlStatement) -> bool:
 
 
 def _refused_pragma(statement: SqlStatement, policy: SqlPolicy) -> str | None:
-    """Return the name of a refused PRAGMA: ``PRAGMA [schema.]name [(argument)]``, without ``=``."""
+    """Return the name of a rejected PRAGMA: ``PRAGMA [schema.]name [(argument)]``, without ``=``."""
     tokens = statement.tokens
     place = 3 if len(tokens) > 2 and tokens[2].says(".") else 1
     name = tokens[place].text.strip("\"'`[]").lower() if len(tokens) > place else ""
@@ -338,6 +338,6 @@ def _refused_pragma(statement: SqlStatement, policy: SqlPolicy) -> str | None:
 
 
 def _says_on(tokens: Sequence[SqlToken]) -> bool:
-    """Return whether it is ``= ON`` or ``(1)``: what foreign_keys is anyway."""
+    """Return whether the value is ``= ON`` or ``(1)``, the permanent value of foreign_keys."""
     words = [token.text.strip("\"'").upper() for token in tokens if not token.says("=", "(", ")")]
     return len(words) == 1 and words[0] in {"1", "ON", "TRUE", "YES"}

@@ -1,7 +1,7 @@
-"""Judges one statement by its syntax tree.
+"""Checks one statement by its syntax tree.
 
 UPDATE sales SET amount = 0                     sql.update_without_where
-DELETE FROM sales -- WHERE id = 1               sql.delete_without_where   (a comment is no condition)
+DELETE FROM sales -- WHERE id = 1               sql.delete_without_where   (a comment isn't a condition)
 WITH x AS (…) DELETE FROM sales                 sql.delete_without_where   (its own level has none)
 DELETE FROM sales WHERE 1 = 1                   sql.where_constant         (a warning)
 CREATE TABLE sales (id)                         sql.if_not_exists          (with the edit that adds it)
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def judge_tree(text: SqlText, statement: SqlStatement, root: exp.Expr) -> Iterator[Finding]:
-    """Return what the statement may not do."""
+    """Yield the violations of the statement."""
     from sqlglot import exp
 
     start = statement.tokens[0].start
@@ -73,7 +73,7 @@ def _judge_condition(text: SqlText, start: int, node: exp.Update | exp.Delete) -
 
 
 def _is_constant(condition: exp.Expr) -> bool:
-    """Return whether a condition cannot tell rows apart: no column in it, or one compared with itself."""
+    """Return whether a condition is the same for all rows: no column, or one compared with itself."""
     from sqlglot import exp
 
     match condition:
@@ -113,7 +113,7 @@ def _insertion(text: SqlText, offset: int, added: str) -> Edit:
 
 
 def _replaces(statement: SqlStatement, root: exp.Expr) -> bool:
-    """Return whether a conflict is answered by deleting: ``INSERT OR REPLACE``, ``UPDATE OR REPLACE``."""
+    """Return whether a conflict deletes rows: ``INSERT OR REPLACE``, ``UPDATE OR REPLACE``."""
     update = statement.after("UPDATE", "OR")
     alternative = str(root.args.get("alternative") or "")
     return alternative.upper() == "REPLACE" or (update is not None and update.says("REPLACE"))

@@ -1,7 +1,7 @@
-"""What a profile makes of the rules: error, warning or off.
+"""Applies a profile's severities to SQL rules: error, warning or off.
 
 DROP TABLE t        sql.drop      an error under `pipeline`, a warning under `analysis`
-ATTACH 'x' AS x     sql.attach    an error under each
+ATTACH 'x' AS x     sql.attach    an error under both
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from assayd_pipeline.sql.rules import ADMITTED
 
 
 def leveled(findings: Iterable[Finding], policy: SqlPolicy) -> tuple[Finding, ...]:
-    """Return findings as the profile takes them."""
+    """Return the findings with the profile's severities."""
     found = (_leveled(finding, policy) for finding in findings)
     return tuple(finding for finding in found if finding is not None)
 

@@ -1,4 +1,4 @@
-"""Finds what SQLite accepts and reads otherwise than meant, and names that it doesn't know.
+"""Finds constructs that SQLite interprets differently than intended, and unknown names.
 
 WHERE city = NULL           never true               edit: city IS NULL
 WHERE status = "paid"       text, since no column    edit: 'paid'
@@ -49,7 +49,7 @@ def refused(statement: str, complaint: str, tables: Prepared) -> Explained | Non
 
 
 def misread(statement: str, tables: Callable[[], Prepared | None]) -> Iterator[Explained]:
-    """Return what SQLite accepts in a statement and reads otherwise than meant."""
+    """Yield explanations of constructs that SQLite accepts but interprets differently."""
     if len(statement) > MOST_CHARS:
         return
     masked = masked_text(statement)
@@ -117,7 +117,7 @@ def _changed(statement: str, start: int, end: int, new: str, hint: str, of: str)
 
 
 def _name(statement: str, complaint: str, tables: Prepared) -> Explained | None:
-    """Explain a name that SQLite doesn't know, or knows twice."""
+    """Explain a name that is unknown to SQLite, or ambiguous."""
     if (twice := _AMBIGUOUS.search(complaint)) is not None:
         return _qualified(statement, twice[1], tables)
     missing = _MISSING.search(complaint)
@@ -155,7 +155,7 @@ def _name(statement: str, complaint: str, tables: Prepared) -> Explained | None:
 
 
 def _prefixed(statement: str, table: str, name: str, tables: Prepared) -> Explained | None:
-    """Correct ``customers.id`` of a table that has another name in the statement."""
+    """Correct ``customers.id`` for a table with another name in the statement."""
     for found in _SOURCE.finditer(statement):
         alias = found[2] or found[1]
         new = re.sub(rf"(?<![\w.]){re.escape(table)}\.", f"{alias}.", statement)
@@ -207,7 +207,7 @@ _INTO = re.compile(
 
 
 def _unknown(statement: str, complaint: str, tables: Prepared) -> Explained | None:
-    """Explain a name that is near no other, or a function with other arguments."""
+    """Explain a name without similar names, or a function with other arguments."""
     missing = _MISSING.search(complaint) or _NO_COLUMN.search(complaint)
     arguments = _ARGUMENTS.search(complaint)
     if arguments is not None:
@@ -274,7 +274,7 @@ _USAGE = {
 
 
 def _outside(statement: str, alias: str, tables: Prepared) -> Explained | None:
-    """Filter by a window function outside of the SELECT that computes it."""
+    """Explain a filter by a window function outside the SELECT that computes it."""
     found = _FILTERED.match(statement)
     if found is None:
         return None
@@ -295,7 +295,7 @@ _FILTERED = re.compile(r"(?is)^(SELECT\b.*?\bFROM\b.*?)\s+WHERE\s+(.*?)(\s+ORDER
 
 
 def _qualified(statement: str, name: str, tables: Prepared) -> Explained | None:
-    """Put the first table before a column that several tables have."""
+    """Add the first table's name to a column that several tables have."""
     sources = [found[2] or found[1] for found in _SOURCE.finditer(statement)]
     place = re.search(rf"(?<![\w.]){re.escape(name)}\b", statement)
     if not sources or place is None:

@@ -1,4 +1,4 @@
-"""Computes the edit for SQL that cannot be read, where one small change makes it readable.
+"""Computes the edit for SQL with a syntax error, if one small change corrects it.
 
     SELECT a, b, FROM t                       sql.syntax    edit: SELECT a, b FROM t
     CREATE TABLE … (a INT, b INT,)            sql.syntax    edit: … (a INT, b INT)

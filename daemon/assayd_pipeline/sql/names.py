@@ -1,4 +1,4 @@
-"""Finds which name was meant where SQLite knows none of that name.
+"""Suggests the intended name for a name that SQLite doesn't know.
 
 no such column: amuont              Did you mean amount?
 no such function: median            belongs to the sqlite3 shell
@@ -19,11 +19,11 @@ _SHOWN = 20
 
 
 def advice_on_names(message: str, names: Mapping[str, Sequence[str]]) -> str | None:
-    """Return what to do about a name that SQLite does not know; None where nothing better is known.
+    """Return the advice about an unknown name, or None.
 
     Args:
-        message: SQLite's.
-        names: the tables that there are, each with its columns.
+        message: SQLite's message.
+        names: the existing tables, each with its columns.
     """
     found = _MISSING.search(message)
     if found is None:

@@ -1,4 +1,4 @@
-"""Finds where a quote or a bracket of SQL was left out at the end of a line.
+"""Finds the line of SQL that lacks a quote or a parenthesis at its end.
 
     SELECT count(*                    sql.syntax      edit: SELECT count(*)
     FROM t
@@ -20,12 +20,12 @@ from assayd_pipeline.sql.statements import SqlStatement
 from assayd_pipeline.sql.tokens import SqlToken
 
 Reads = Callable[[str], bool]
-"""Tells whether a whole text can be read."""
+"""Returns whether a whole text can be parsed."""
 _MOST_TRIED = 12
 
 
 def closed(content: str, statement: SqlStatement, reads: Reads) -> Edit | None:
-    """Return the edit that closes a bracket at the end of a line; None unless exactly one line would do."""
+    """Return the edit that closes a parenthesis at the end of a line, if only one line works."""
     opened = unclosed(statement)
     if opened is None:
         return None
@@ -37,7 +37,7 @@ def closed(content: str, statement: SqlStatement, reads: Reads) -> Edit | None:
 
 
 def unclosed(statement: SqlStatement) -> SqlToken | None:
-    """Return the innermost bracket that is open at the end of a statement; None when all are closed."""
+    """Return the innermost open parenthesis at the end of a statement, or None."""
     open_: list[SqlToken] = []
     for token in statement.tokens:
         if token.says("("):
@@ -50,13 +50,13 @@ def unclosed(statement: SqlStatement) -> SqlToken | None:
 
 
 def quoted(content: str, quote: str, reads: Reads) -> Edit | None:
-    """Return the edit that closes a text at the end of its line."""
+    """Return the edit that closes a string at the end of its line."""
     places = [(content, place, quote) for place in spanning(content, quote)[:_MOST_TRIED]]
     return _only(places, reads) if "\n" in content.rstrip() else None
 
 
 def spanning(content: str, quote: str) -> Sequence[int]:
-    """Return the ends of the lines on which a text begins that goes over to the next."""
+    """Return the ends of the lines on which a string begins that continues on the next line."""
     return tuple(_spanning(content, quote))
 
 
@@ -72,7 +72,7 @@ def _spanning(content: str, quote: str) -> Iterator[int]:
 
 
 def _only(places: Sequence[tuple[str, int, str]], reads: Reads) -> Edit | None:
-    """Return the edit of the only place where a sign makes the text readable."""
+    """Return the edit at the only place where a sign makes the text valid."""
     good = []
     for content, place, sign in places:
         changed = content[:place] + sign + content[place:]

@@ -1,7 +1,7 @@
-"""The program that prepares statements against a submission's tables, as the checks see it.
+"""The interface to preparing statements against a submission's tables.
 
-Checks open no database. An analysis worker installs what does; without it nothing can be prepared, and no
-rewrite is offered.
+Checks open no database. An analysis worker installs the function that does; without it, no statement can be
+prepared, and no rewrite is offered.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """Where a step's tables come from: a database file or schema, earlier statements, and CSV files."""
+    """The sources of a step's tables: a database file or schema, earlier statements, and CSV files."""
 
     content: bytes = b""
     schema: str = ""
@@ -25,11 +25,11 @@ class Prepared(Protocol):
     """Tables against which statements can be prepared."""
 
     def complaint(self, statement: str) -> str | None:
-        """Return SQLite's complaint about one statement; None if it can be prepared."""
+        """Return SQLite's error for one statement, or None if it can be prepared."""
         ...
 
     def run(self, statement: str) -> None:
-        """Run a statement if it makes or changes tables, for the statements after it."""
+        """Run a statement if it creates or changes tables, for later statements."""
         ...
 
     def names(self, what: str) -> list[str]:
@@ -43,10 +43,10 @@ _installed: list[Opener] = []
 
 
 def install(opener: Opener) -> None:
-    """Have statements prepared by `opener`."""
+    """Set the function that opens tables for preparing statements."""
     _installed[:] = [opener]
 
 
 def prepared(tables: Tables) -> Prepared | None:
-    """Return tables to prepare statements against; None if nothing was installed."""
+    """Return tables to prepare statements against, or None if no function is installed."""
     return _installed[0](tables) if _installed else None

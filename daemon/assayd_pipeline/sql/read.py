@@ -1,4 +1,4 @@
-"""A step's SQL as it is read: statements, and where in the text each thing stands."""
+"""A step's SQL, split into statements, with positions in the text."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from assayd_pipeline.sql.tokens import NotSql, tokenize
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlText:
-    """A text with its statements; `broken` is where SQLite would see no token, and then there are none."""
+    """A text with its statements.
+
+    `broken` is the place without a valid token; there are no statements then.
+    """
 
     content: str
     statements: tuple[SqlStatement, ...] = ()
     broken: NotSql | None = None
 
     def place(self, offset: int) -> tuple[int, int]:
-        """Return line and column of a place, both from 1."""
+        """Return the 1-based line and column of a place."""
         return line_of(self.content, offset), offset - self.content.rfind("\n", 0, offset)
 
     def finding(
@@ -51,7 +54,7 @@ class SqlText:
 
 
 def read_sql(content: str) -> SqlText:
-    """Cut a text into statements."""
+    """Split a text into statements."""
     try:
         return SqlText(content=content, statements=tuple(split(tokenize(content))))
     except NotSql as problem:

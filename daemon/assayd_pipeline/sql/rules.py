@@ -1,4 +1,4 @@
-"""The rules for SQL, and which statements are refused by their first word.
+"""The rules for SQL, and the statements that are rejected by their first word.
 
 Source: docs/kinds/pipeline.md.
 """
@@ -17,7 +17,7 @@ READ_PRAGMAS = frozenset(
         "pragma_list", "quick_check", "table_info", "table_list", "table_xinfo",
     }
 )  # fmt: skip
-"""The PRAGMAs that only look, whatever their argument is."""
+"""PRAGMAs that only read, with any argument."""
 
 SESSION_PRAGMAS = frozenset(
     {
@@ -27,10 +27,10 @@ SESSION_PRAGMAS = frozenset(
         "temp_store", "user_version",
     }
 )  # fmt: skip
-"""The PRAGMAs that only change how the database is worked on: where a profile admits them."""
+"""PRAGMAs that only affect the session; a profile can allow them."""
 
 SEARCH_MODULES = frozenset({"fts3", "fts4", "fts5", "fts5vocab", "rtree", "rtree_i32"})
-"""Modules of virtual tables that keep what they hold in the database."""
+"""Modules of virtual tables that store their data in the database."""
 
 ADMITTED: Mapping[str, str] = {
     "sql.drop": "DROP deletes existing objects.",
@@ -41,7 +41,7 @@ ADMITTED: Mapping[str, str] = {
     "sql.statement": "This statement changes no rows.",
     "sql.if_not_exists": "CREATE fails if the name exists.",
 }
-"""What a warning says where the error would say that it is not allowed."""
+"""The text of warnings, in place of the error's "isn't allowed"."""
 
 OF_OTHERS: Mapping[str, str] = {
     "AUTO_INCREMENT": "for AUTO_INCREMENT write id INTEGER PRIMARY KEY, which numbers rows automatically",
@@ -54,7 +54,7 @@ OF_OTHERS: Mapping[str, str] = {
     "ILIKE": "write LIKE, which ignores case",
     "UNSIGNED": "remove UNSIGNED",
 }
-"""Words of other databases, and what SQLite has in their place."""
+"""Keywords of other databases, and SQLite's equivalents."""
 
 SHELL_FUNCTIONS: Mapping[str, str] = {
     "generate_series": "WITH RECURSIVE n (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n "
@@ -70,7 +70,7 @@ SHELL_FUNCTIONS: Mapping[str, str] = {
     "decimal_sum": "sum() of integers, such as cents",
     "sha3": "a bash step with sha256sum",
 }
-"""Functions of the sqlite3 shell, and what does the same in SQLite itself."""
+"""Functions of the sqlite3 shell, and equivalents in SQLite itself."""
 
 SHELL_COMMANDS: Mapping[str, str] = {
     "import": 'Read the file as a table: INSERT INTO t SELECT * FROM "data/x.csv".',
@@ -89,13 +89,13 @@ REACHING_OUT = frozenset({"edit", "fts3_tokenizer", "load_extension", "writefile
 """Functions that load code or touch files; most are in SQLite's own shell only."""
 
 PROVIDED = frozenset({"generate_series", "readfile"})
-"""Functions of the shell that steps have too; readfile reads below data/ only."""
+"""Functions of the shell that steps have too; readfile reads only below data/."""
 
 MADE = ("TABLE", "VIEW", "INDEX")
-"""What a step may create."""
+"""Objects that a step can create."""
 
 CONTROL = frozenset({"BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE"})
-"""Transactions: allowed as they are. A step that fails leaves nothing behind, with or without them."""
+"""Transactions: allowed. A failed step leaves no changes, with or without them."""
 
 UNSUITABLE = frozenset({"ANALYZE", "EXPLAIN", "REINDEX"})
 """Statements of SQLite that change no data and have no place in a pipeline."""
@@ -112,7 +112,7 @@ REFUSED: Mapping[str, tuple[str, str, str]] = {
         "Write INSERT … ON CONFLICT (key) DO UPDATE SET …",
     ),
 }
-"""By first word: rule, message, suggestion."""
+"""Rejected statements by first word: rule, message and suggestion."""
 
 _RULES = (
     ("sql.syntax", "The text isn't valid SQL", "Bad: SELCT * FROM t. Good: SELECT * FROM t."),

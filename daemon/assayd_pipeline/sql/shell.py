@@ -1,4 +1,4 @@
-"""Recognizes what belongs to the sqlite3 shell, and what to write instead.
+"""Recognizes commands and functions of the sqlite3 shell, and suggests replacements.
 
 .mode csv                               sql.dot_command
 .import data/x.csv t                    sql.dot_command

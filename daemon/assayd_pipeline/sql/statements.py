@@ -1,7 +1,7 @@
-"""Cuts a step's SQL into statements, each with its tokens and its place.
+"""Splits a step's SQL into statements, each with its tokens and its place.
 
-A statement ends at a semicolon; only the body of a trigger holds some of its own. What a statement is, its
-first word says: SQLite has no other kinds.
+A statement ends at a semicolon; only the body of a trigger contains semicolons. The first word determines the
+type of a statement.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from assayd_pipeline.sql.tokens import SqlToken
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlStatement:
-    """One statement. `number` counts from 1; there is at least one token, and no semicolon at the end."""
+    """One statement. `number` counts from 1; it has at least one token and no final semicolon."""
 
     number: int
     tokens: tuple[SqlToken, ...]
 
     @property
     def verb(self) -> str:
-        """Return its first word, in upper case."""
+        """Return the first word, in upper case."""
         return self.tokens[0].text.upper()
 
     @property
     def is_trigger(self) -> bool:
-        """Return whether it makes a trigger."""
+        """Return whether it creates a trigger."""
         return _begins_trigger(self.tokens)
 
     def after(self, *words: str) -> SqlToken | None:
-        """Return the token that follows these words at its beginning; None when it begins otherwise."""
+        """Return the token after these words at the statement's start; None if it starts otherwise."""
         if len(self.tokens) <= len(words):
             return None
         begins = all(token.says(word) for token, word in zip(self.tokens, words, strict=False))
@@ -38,7 +38,7 @@ class SqlStatement:
 
 
 def split(tokens: Iterable[SqlToken]) -> Iterator[SqlStatement]:
-    """Return the statements; empty ones are left out."""
+    """Yield the nonempty statements."""
     held: list[SqlToken] = []
     number = 0
     for token in tokens:

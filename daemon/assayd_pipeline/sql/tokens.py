@@ -1,11 +1,11 @@
-"""Cuts a text into the tokens that SQLite sees in it; comments and white space are none.
+"""Splits a text into tokens as SQLite does, without comments and white space.
 
-Follows SQLite's own tokenizer (https://sqlite.org/src/file/src/tokenize.c): comments do not nest, only
-five characters are white space, and every character beyond ASCII belongs to a name.
+It follows SQLite's own tokenizer (https://sqlite.org/src/file/src/tokenize.c): comments don't nest, only five
+characters are white space, and every character beyond ASCII belongs to a name.
 
     /* /* */ DELETE FROM t; -- */    DELETE is a statement here: the comment has ended
     'it''s; DROP TABLE t'            one string
-    a\u00a0WHERE                     one name: to SQLite this is not a blank
+    a WHERE                     one name: to SQLite, a no-break space isn't white space
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from enum import StrEnum
 
 
 class SqlTokenKind(StrEnum):
-    """What a token is."""
+    """The type of a token."""
 
     WORD = "word"
     """A keyword or a plain name."""
@@ -28,17 +28,17 @@ class SqlTokenKind(StrEnum):
     NUMBER = "number"
     """A number."""
     PARAMETER = "parameter"
-    """A place for a value, such as ``?`` or ``:name``."""
+    """A placeholder for a value, such as ``?`` or ``:name``."""
     SIGN = "sign"
-    """An operator, a bracket, a comma or a semicolon."""
+    """An operator, a parenthesis, a comma or a semicolon."""
 
 
 @dataclass(frozen=True, slots=True)
 class SqlToken:
     """One token; `start` is its place in the text.
 
-    `keyword` is its text in upper case where it may be a keyword or is a sign, else empty: it is asked for
-    many times of each token.
+    `keyword` is the upper-case text of a possible keyword or a sign, otherwise empty. It is stored because it
+    is read many times per token.
     """
 
     kind: SqlTokenKind
@@ -48,16 +48,16 @@ class SqlToken:
 
     @property
     def end(self) -> int:
-        """Return the place behind it."""
+        """Return the place after the token."""
         return self.start + len(self.text)
 
     def says(self, *words: str) -> bool:
-        """Return whether it is one of these keywords, or the sign of that text."""
+        """Return whether it is one of these keywords or signs."""
         return self.keyword in words and self.keyword != ""
 
 
 class NotSql(ValueError):
-    """A character, at `place`, with which no token of SQLite begins."""
+    """A character, at `place`, that can't begin a token of SQLite."""
 
     def __init__(self, place: int, message: str) -> None:
         super().__init__(message)
@@ -84,9 +84,9 @@ _KINDS = {kind.value: kind for kind in SqlTokenKind}
 
 
 def tokenize(text: str) -> Iterator[SqlToken]:
-    """Return the tokens of a text.
+    """Yield the tokens of a text.
 
-    Raises: NotSql where SQLite sees none.
+    Raises: NotSql, at an invalid token.
     """
     place = 0
     while place < len(text):

@@ -87,10 +87,19 @@ def place(tmp_path: Path) -> Path:
     (tmp_path / "steps.jsonl").write_text(f"{json.dumps(STEP)}\n")
     one = {"name": "a", "code": FUNCTION, "sample_paths": ["/a/b"], "expected": [{"a": "/a/b"}]}
     (tmp_path / "functions.jsonl").write_text(f"{json.dumps(one)}\n")
-    block = {"type": "bash", "text": "pwd", "half": "seen"}
-    (tmp_path / "blocks.jsonl").write_text(f"{json.dumps(block)}\n")
     (tmp_path / "humaneval.jsonl").write_text(f"{json.dumps(HUMANEVAL)}\n")
     return tmp_path
+
+
+REPOSITORY = {
+    "LICENSE": "Permission is hereby granted, free of charge, to any person",
+    "page.md": "```bash\necho 1 | tr 1 2\n```\n\n```bash\nfalse\n```\n",
+    "a.sql": "CREATE TABLE IF NOT EXISTS t (a);\nINSERT INTO t VALUES (1);\n",
+    "paths.py": "import re\n\ndef folder(path):\n    return re.sub(r'/[^/]*$', '', path)\n",
+    "numbers.py": 'def twice(n: int) -> int:\n    """\n    >>> twice(2)\n    4\n    """\n    return 2 * n\n',
+    "api.py": "import requests\n\ndef fetch(url, **more):\n    return requests.get(url, **more)\n",
+}
+"""A repository with one item of each type."""
 
 
 def run(place: Path, script: str, *words: object, **variables: str) -> str:
@@ -186,7 +195,26 @@ def test_gathered_code(place: Path, daemon: DaemonProcess) -> None:
     assert "1 of 1 validated" in run(
         place, "bench.real.functions", place / "functions.jsonl", "--socket", daemon.socket
     )
-    assert "1 of 1" in run(place, "bench.real.fourth", "try", place / "blocks.jsonl", daemon.socket)
+
+
+def test_gathering_drawn_by_rule(place: Path, daemon: DaemonProcess) -> None:
+    repository = place / "mirrors" / "owner+name" / "repo"
+    repository.mkdir(parents=True)
+    for name, text in REPOSITORY.items():
+        (repository / name).write_text(text)
+    author = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "-A"], [*author, "commit", "-qm", "m"]):
+        subprocess.run(["git", *words], cwd=repository, check=True)
+    drawn = place / "drawn.jsonl"
+    run(place, "bench.real.halves", "draw", place / "mirrors", IMAGES, drawn)
+
+    items = [json.loads(line) for line in drawn.read_text().splitlines()]
+    assert sorted(item["type"] for item in items) == ["bash", "code", "extractor", "module", "sql"]
+    assert {item["license"] for item in items} == {"MIT"}
+    assert "MIT bash owner/name:page.md#1" in run(place, "bench.real.halves", "sources", drawn)
+    judged = run(place, "bench.real.halves", "rules", drawn)
+    tried = run(place, "bench.real.halves", "try", drawn, daemon.socket)
+    assert (judged.count(": 1 of 1; "), tried.count(": 1 of 1; ")) == (9, 9), judged + tried
 
 
 def test_costs_of_parts(place: Path, daemon: DaemonProcess) -> None:

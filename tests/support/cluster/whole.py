@@ -81,9 +81,9 @@ class WholeCluster:
             assert time.monotonic() < until, f"{what}: not within {within_s:g} s"
             time.sleep(0.2)
 
-    def wait_for_nodes(self, names: set[str], *, since: float = 0.0, within_s: float = 120.0) -> None:
+    def wait_for_nodes(self, names: set[str], *, since: float = 0.0) -> None:
         """Wait until exactly these nodes take work, and have said so since a moment (`time.time()`)."""
-        self.wait_until(f"the nodes {names}", lambda: self._consuming(since) == names, within_s)
+        self.wait_until(f"the nodes {names}", lambda: self._consuming(since) == names)
 
     def _consuming(self, since: float) -> set[str]:
         live = "beat_at > greatest(extract(epoch from clock_timestamp()) - 15, %s) * 1000000"

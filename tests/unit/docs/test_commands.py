@@ -43,7 +43,6 @@ WORDS = {
 """What a test runs of a target, if it isn't the target itself; `clean` needs `stop`."""
 
 SCRIPT_IS_RUN_BY = {
-    "bench.cluster_hostile": "tests/cluster/test_hostile.py",
     "bench.generate.program": "bench/generate/run.py",
     "bench.generate.recorded": "tests/unit/bench/test_recorded.py",
     "bench.images": "tests/integration/imaging/test_on_demand.py",

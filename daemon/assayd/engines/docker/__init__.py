@@ -1,7 +1,7 @@
-"""The Docker engine: the only place that imports the `docker` SDK.
+"""The Docker engine. Only this package imports the `docker` SDK.
 
-`document` says what a container is and compares, `calls` crosses into blocking code and translates its
-exceptions, `stream` reads attached streams, `host` judges the engine, `engine` joins these parts.
+`document` describes and compares containers, `calls` runs the blocking SDK in threads and translates its
+exceptions, `host` checks the engine, `engine` combines these parts.
 """
 
 from assayd.engines.docker.engine import DockerEngine

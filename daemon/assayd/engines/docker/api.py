@@ -1,4 +1,4 @@
-"""The few calls of the SDK that we make, with the types that it lacks."""
+"""The part of the SDK that this package uses, with the types that the SDK lacks."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ Document = Mapping[str, object]
 
 
 class Closable(Protocol):
-    """Something to close."""
+    """A resource that can be closed."""
 
     def close(self) -> None:
-        """Close it."""
+        """Close the resource."""
         ...
 
 
 class AttachedSocket(Protocol):
-    """What `attach_socket` gives: a connection that lives no longer than the response that it came with."""
+    """The result of `attach_socket`: a connection that lives only as long as its HTTP response."""
 
-    # The SDK hangs it there for the very purpose of keeping it alive; nothing else closes all of it.
+    # The SDK sets this attribute to keep the connection alive; closing the response is the only way to close
+    # all of it.
     _response: Closable
 
     def fileno(self) -> int:
-        """Return the connection's descriptor."""
+        """Return the file descriptor of the connection."""
         ...
 
 
 class DockerApi(Protocol):
-    """The part of `docker.APIClient` that we use. Every call blocks and may raise what `calls` translates."""
+    """The used part of `docker.APIClient`. Every call blocks; `calls` translates its exceptions."""
 
     trust_env: bool
     post: Callable[..., object]
@@ -98,11 +99,11 @@ class DockerApi(Protocol):
         ...
 
     def get_adapter(self, url: str) -> Closable:
-        """Return what answers an address."""
+        """Return the adapter for a URL."""
         ...
 
     def mount(self, prefix: str, adapter: object) -> None:
-        """Answer addresses that begin with `prefix` through `adapter`."""
+        """Send requests for URLs with this prefix through `adapter`."""
         ...
 
     def close(self) -> None:

@@ -1,11 +1,10 @@
-"""The crossing into the blocking SDK: bounded threads, two clocks per call, our exceptions.
+"""Runs the blocking SDK in a limited number of threads, with timeouts, and translates its exceptions.
 
-Every foreign exception is translated here and nowhere else. The engine's own words stay in `__cause__`.
+Foreign exceptions are translated here only. The engine's own message stays in `__cause__`.
 
-A container's attached streams as plain bytes.
-
-The engine prefixes every piece of output with 8 bytes: the stream's number, three zeros, and a u32 length.
-This file takes those away; what the bytes mean belongs to others.
+It also reads a container's attached streams as plain bytes. The engine prefixes each piece of output with 8
+bytes: the stream number, three zeros, and a u32 length. This module removes the prefixes and doesn't
+interpret the content.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ _STREAMS = frozenset({0, 1, 2, 3})
 
 
 class Demultiplexer:
-    """Takes attached bytes, however they are cut, and returns those of standard output.
+    """Splits attached bytes, in pieces of any size, and returns those of standard output.
 
-    All other streams go to `diagnostics`, of which only the end is kept.
+    All other streams go to `diagnostics`, which keeps only the last bytes.
     """
 
     def __init__(self) -> None:
@@ -50,9 +49,9 @@ class Demultiplexer:
         self._left = 0
 
     def feed(self, data: bytes) -> bytes:
-        """Return the bytes of standard output that `data` brings.
+        """Return the bytes of standard output in `data`.
 
-        Raises: EngineError ``engine.stream_invalid`` when a header names no stream.
+        Raises: EngineError ``engine.stream_invalid``, if a header has an unknown stream number.
         """
         view = memoryview(data)
         wanted: list[memoryview] = []
@@ -82,10 +81,10 @@ class Demultiplexer:
 
 
 class AttachedStream:
-    """The Duplex of one container. Made by `open`.
+    """The Duplex of one container. Created by `open`.
 
     Args:
-        release: gives back what keeps the connection open on the SDK's side.
+        release: releases the SDK's response, which keeps the connection open.
     """
 
     def __init__(
@@ -99,7 +98,7 @@ class AttachedStream:
 
     @classmethod
     async def open(cls, connection: socket.socket, release: Callable[[], None]) -> AttachedStream:
-        """Hand an attached socket, which becomes ours, to the running loop."""
+        """Take over an attached socket and connect it to the running event loop."""
         connection.setblocking(False)
         unix = connection.family == socket.AF_UNIX
         connect = asyncio.open_unix_connection if unix else asyncio.open_connection
@@ -107,7 +106,7 @@ class AttachedStream:
         return cls(reader, writer, release)
 
     async def read(self) -> bytes:
-        """Return the next bytes of standard output; empty at the end and after `close`."""
+        """Return the next bytes of standard output; empty at its end and after `close`."""
         output = b""
         while not output:
             try:
@@ -120,7 +119,7 @@ class AttachedStream:
         return output
 
     async def write(self, data: bytes) -> None:
-        """Send bytes to standard input and wait while its buffer is full."""
+        """Send bytes to standard input; wait while its buffer is full."""
         try:
             self._writer.write(data)
             await self._writer.drain()
@@ -135,7 +134,7 @@ class AttachedStream:
         return self._demultiplexer.diagnostics
 
     async def close(self) -> None:
-        """Drop the connection with whatever is still in it."""
+        """Close the connection and discard unread data."""
         if self._closed:
             return
         self._closed = True
@@ -154,17 +153,17 @@ def _broken() -> EngineError:
 T = TypeVar("T")
 
 _MARGIN_S = 1.0
-"""How much later our clock rings than the connection's, which knows better what went wrong."""
+"""Seconds by which the timeout here exceeds the connection's, which reports failures more precisely."""
 _ADDRESS = "http+docker://"
-"""What the SDK puts before the path of a request that goes to a Unix socket."""
+"""The SDK's URL prefix for requests over a Unix socket."""
 _FOREIGN = (DockerException, RequestException, urllib3.exceptions.HTTPError, OSError)
 
 
 class _OnePool(UnixHTTPAdapter):
-    """Keeps one pool of connections for the engine.
+    """Keeps one connection pool for the engine.
 
-    The SDK's own keeps one for each of the last 25 addresses. As every container has addresses of its own,
-    that hardly ever uses a connection twice (measured per call: 1.1 instead of 0.7 ms of CPU).
+    The SDK keeps one for each of the last 25 URLs. Because every container has its own URLs, it rarely reuses
+    a connection (CPU time per call: 1.1 ms instead of 0.7 ms).
     """
 
     def get_connection(self, url: bytes | str, proxies: object = None) -> UnixHTTPConnectionPool:
@@ -172,12 +171,12 @@ class _OnePool(UnixHTTPAdapter):
 
 
 class Calls:
-    """Runs functions of an API client in separate threads.
+    """Runs functions with an API client in threads.
 
     Args:
         base_url: the engine's address.
-        threads: how many calls may be under way; others wait, which counts towards their time.
-        timeout_s: bound of one call, on the connection and, a little later, on our side.
+        threads: maximum concurrent calls. Others wait, which counts toward their timeout.
+        timeout_s: the timeout of one call on the connection; the one here is slightly longer.
     """
 
     def __init__(self, base_url: str, *, threads: int, timeout_s: float) -> None:
@@ -199,11 +198,11 @@ class Calls:
 
         Args:
             act: makes the blocking calls.
-            timeout_s: another bound for calls that move whole images.
-            discard: releases a result after its caller was cancelled.
+            timeout_s: a different timeout, for calls that transfer whole images.
+            discard: releases the result if the caller was cancelled.
 
         Raises:
-            EngineError: ``engine.timeout``, ``engine.closed``, and what `translate` lists.
+            EngineError: ``engine.timeout``, ``engine.closed``, or a code of `translate`.
         """
         try:
             job = self._threads.submit(self._run, act)
@@ -220,7 +219,7 @@ class Calls:
             raise
 
     def close(self) -> None:
-        """Refuse further calls. Those under way end by their own clock."""
+        """Reject further calls. Calls in progress end by their own timeouts."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         if self._client is not None:
             self._client.close()
@@ -247,9 +246,9 @@ class Calls:
                 max_pool_size=self._size,
             ),
         )
-        # Proxies and .netrc of the environment are none of the engine's business.
+        # The engine must not depend on proxies or .netrc of the environment.
         client.trust_env = False
-        # The SDK attaches without any bound.
+        # The SDK sets no timeout for attaching.
         client.post = partial(client.post, timeout=self._timeout_s)
         if self._base_url.startswith("unix://"):
             client.get_adapter(_ADDRESS).close()
@@ -261,7 +260,7 @@ def translate(problem: Exception) -> EngineError:
     """Translate an exception of the SDK or of its libraries.
 
     Codes: ``image.missing``, ``container.missing``, ``engine.conflict``, ``engine.refused`` (other 4xx),
-    ``engine.failed`` (5xx and what is not understood), ``engine.timeout``, ``engine.unreachable``.
+    ``engine.failed`` (5xx and unknown errors), ``engine.timeout``, ``engine.unreachable``.
     """
     match problem:
         case APIError():
@@ -269,11 +268,11 @@ def translate(problem: Exception) -> EngineError:
         case Timeout() | urllib3.exceptions.TimeoutError() | TimeoutError():
             return _timed_out()
         case DockerException() if isinstance(problem.__cause__, _FOREIGN):
-            # The client could not even ask for the version, and wraps the reason.
+            # The client failed to ask for the version, and wraps the reason.
             return translate(problem.__cause__)
         case RequestsConnectionError():
             return _unreachable()
-        # What requests raises is an OSError by inheritance only.
+        # Exceptions of requests are OSErrors by inheritance only.
         case OSError() if not isinstance(problem, RequestException):
             return _unreachable()
         case _:

@@ -1,7 +1,7 @@
-"""What a container is, in the engine's words: one document to ask for it, one comparison to check it.
+"""The engine's description of a container: one document to create it, one comparison to verify it.
 
-All flags are constants of this file or numbers of the spec; nothing else can enter it. The engine
-gives back at inspection what it was given at creation, so that the same document serves for both.
+All flags are constants of this module or numbers of the spec; nothing else can get in. An inspection returns
+the settings of the creation, so one document serves for both.
 
 Source: docs/threat-model.md; Engine API 1.41, ContainerCreate and ContainerInspect.
 """
@@ -28,12 +28,12 @@ _NANO = 1_000_000_000
 _MISSING = object()
 _SHOWN_CHARACTERS = 80
 NO_NAME_SERVER = "127.0.0.1"
-"""The loopback of the container itself, where no name server listens: a look-up fails at once."""
+"""The container's own loopback, where no name server listens, so a lookup fails immediately."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineHost:
-    """Inputs in addition to the spec: the runtime's name, and whether swappiness exists."""
+    """Inputs in addition to the spec: the runtime's name, and whether the kernel supports swappiness."""
 
     runtime: str
     swappiness: bool
@@ -41,7 +41,7 @@ class EngineHost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageSettings:
-    """What a container takes over from its image."""
+    """The settings that a container inherits from its image."""
 
     environment: list[str]
     entrypoint: list[str]
@@ -51,16 +51,16 @@ class ImageSettings:
 
 
 def creation(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
-    """Write the document that asks for a container."""
+    """Return the document that creates a container."""
     return {**_process(spec), "HostConfig": _isolation(spec, host)}
 
 
 def differences(
     inspected: Document, spec: ContainerSpec, host: EngineHost, image: ImageSettings
 ) -> list[str]:
-    """List in which ways an inspected container, not yet started, is not what `creation` asked for.
+    """Return the differences between an inspected, unstarted container and the `creation` document.
 
-    A key that was asked for and is absent is a difference, and so is anything set that wasn't requested.
+    A requested key that is missing is a difference, as is any setting that wasn't requested.
     """
     process = {**_process(spec), **_inherited(spec, image)}
     settings = _section(inspected, "NetworkSettings")
@@ -74,7 +74,7 @@ def differences(
         *_compare_section("Config", inspected.get("Config"), process),
         *_compare_section("HostConfig", inspected.get("HostConfig"), _isolation(spec, host)),
     ]
-    # Empty where the kernel has no AppArmor.
+    # Empty if the kernel has no AppArmor.
     profile = inspected.get("AppArmorProfile")
     if not isinstance(profile, str) or profile == "unconfined":
         found.append("AppArmorProfile is unconfined")
@@ -129,12 +129,12 @@ def _privileges(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
         "GroupAdd": [],
         "SecurityOpt": ["no-new-privileges:true", f"seccomp={spec.seccomp}"],
         "NetworkMode": "none",
-        # Without these, /etc/resolv.conf has the name servers and search domains of the host.
+        # Otherwise, /etc/resolv.conf would contain the host's name servers and search domains.
         "Dns": [NO_NAME_SERVER],
         "DnsSearch": ["."],
         "IpcMode": "private",
         "CgroupnsMode": "private",
-        # Empty means a private namespace; the engine has no other word for it here.
+        # Empty means a private namespace; the engine has no other value for it here.
         "PidMode": "",
         "UTSMode": "",
         "UsernsMode": "",

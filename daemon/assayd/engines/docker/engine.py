@@ -1,6 +1,6 @@
-"""`ports.engine.Engine` over the Docker API: as few calls as each step needs, and no thread that waits.
+"""Implements `ports.engine.Engine` by the Docker API, with few calls per step and no waiting threads.
 
-What a container may do is decided in `document`; how errors read, in `calls`.
+`document` decides what a container can do; `calls` words the errors.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _CONFLICT = 409
 
 @dataclass(frozen=True, slots=True)
 class _Attachment:
-    """A connection that is ours, and the SDK's response, which would close it when collected."""
+    """An attached connection, and the SDK's response, whose garbage collection would close it."""
 
     connection: socket.socket
     response: Closable
@@ -64,7 +64,7 @@ class _Creation:
     engine_id: str
 
     def undo(self) -> None:
-        # Where that fails too, the reaper finds the container by its labels.
+        # If this fails too, the reaper finds the container by its labels.
         with suppress(DockerException, RequestException, OSError):
             _remove(self.client, engine_id=self.engine_id)
 
@@ -73,12 +73,12 @@ class DockerEngine:
     """A Docker engine on this host, or another that serves its API.
 
     Args:
-        base_url: ``unix://…`` or ``tcp://…``; None: DOCKER_HOST, or the default socket.
-        threads: how many calls may be under way at once.
-        timeout_s: bound of every call but those that move whole images.
+        base_url: ``unix://…`` or ``tcp://…``; None means DOCKER_HOST or the default socket.
+        threads: maximum concurrent calls.
+        timeout_s: the timeout of every call, except those that transfer whole images.
 
     Raises:
-        ConfigError: ``engine.address``, when the address is of another scheme.
+        ConfigError: ``engine.address``, if the address has another scheme.
     """
 
     def __init__(self, *, base_url: str | None, threads: int = 8, timeout_s: float = 20.0) -> None:
@@ -91,14 +91,14 @@ class DockerEngine:
         self._image_settings: dict[str, ImageSettings] = {}
 
     async def info(self) -> EngineInfo:
-        """Ask the engine who it is."""
+        """Return the engine's name, version and enforceable limits."""
         info, version = await self._calls(lambda client: (client.info(), client.version()))
         host.refuse_others(version)
         self._host = host.host(info)
         return host.engine_info(info, version)
 
     def capabilities(self) -> Capabilities:
-        """Return how Docker with runc behaves, from version 20.10 on."""
+        """Return the behavior of Docker with runc, from version 20.10."""
         return Capabilities(
             seccomp=True,
             tmpfs_owner=True,
@@ -109,7 +109,7 @@ class DockerEngine:
         )
 
     async def create(self, spec: ContainerSpec) -> ContainerRef:
-        """Create a container named after its ULID; it does not run yet."""
+        """Create a container named by its ULID, without starting it."""
         ulid = spec.labels[LABEL_CONTAINER]
         wanted = document.creation(spec, await self._known_host())
         create = partial(_create, wanted=wanted, name=f"assayd-{ulid}")
@@ -117,7 +117,7 @@ class DockerEngine:
         return ContainerRef(engine_id=made.engine_id, ulid=ulid)
 
     async def verify(self, ref: ContainerRef, spec: ContainerSpec) -> None:
-        """Compare the created container with the request. Raises: EngineError ``engine.mismatch``."""
+        """Compare the created container with its spec. Raises: EngineError ``engine.mismatch``."""
         image = await self._settings_of(spec.image_digest)
         inspected = await self._inspect(ref)
         found = document.differences(inspected, spec, await self._known_host(), image)
@@ -126,7 +126,7 @@ class DockerEngine:
             raise EngineError("engine.mismatch", message)
 
     async def start(self, ref: ContainerRef) -> AttachedStream:
-        """Attach, then start; nothing that the runner says is lost."""
+        """Attach to the container, then start it, so that no output of the runner is lost."""
         attachment = await self._calls(
             partial(_attach_and_start, engine_id=ref.engine_id), discard=_Attachment.drop
         )
@@ -139,20 +139,20 @@ class DockerEngine:
         return stream
 
     async def kill(self, ref: ContainerRef) -> None:
-        """End the container now, closing its stream first where the caller has not."""
+        """End the container now, after closing its stream."""
         await self._close_stream(ref)
         await self._calls(partial(_kill, engine_id=ref.engine_id))
 
     async def remove(self, ref: ContainerRef) -> None:
-        """Remove the container, running or not; when this returns it is gone."""
+        """Remove the container, running or not, and verify that it is gone."""
         await self._close_stream(ref)
         await self._calls(partial(_remove, engine_id=ref.engine_id))
 
     async def make_way(self, ref: ContainerRef) -> None:
-        """Leave it: an update takes the engine a quarter of what a start does."""
+        """Do nothing: an update costs a quarter of a start."""
 
     async def facts(self, ref: ContainerRef) -> EndFacts:
-        """Ask how a container ended; it says nothing of one that never ran or still runs."""
+        """Return how a container ended; unknown for one that never ran or still runs."""
         state = cast("Document", (await self._inspect(ref))["State"])
         running = bool(state["Running"])
         ended = not running and state["Status"] != "created"
@@ -163,7 +163,7 @@ class DockerEngine:
         )
 
     async def list_owned(self, daemon_id: str) -> Sequence[OwnedContainer]:
-        """List every container that carries our daemon's label, running or not."""
+        """Return all containers with the daemon's label, running or not."""
         filters = {"label": f"{LABEL_DAEMON}={daemon_id}"}
         rows = await self._calls(lambda client: client.containers(all=True, filters=filters))
         return [
@@ -176,25 +176,25 @@ class DockerEngine:
         ]
 
     async def image(self, name: str) -> ImageFacts:
-        """Look an image up by name or digest. Raises: EngineError ``image.missing``."""
+        """Return an image by name or digest. Raises: EngineError ``image.missing``."""
         inspected = await self._calls(lambda client: client.inspect_image(name))
         return images.facts(name, inspected)
 
     async def load_image(self, archive: Path) -> ImageFacts:
-        """Load an image archive as `imaging` packs it."""
+        """Load an image archive in the format of `imaging`."""
         load = partial(images.load, archive=archive)
         return await self.image(await self._calls(load, timeout_s=_TRANSFER_TIMEOUT_S))
 
     async def list_images(self) -> Sequence[ListedImage]:
-        """List this project's images."""
+        """Return this project's images."""
         return await self._calls(images.listed)
 
     async def remove_image(self, name: str) -> None:
-        """Untag an image; the engine removes it without other tags, and refuses if a container uses it."""
+        """Remove an image name. The engine deletes an image without names, unless a container uses it."""
         await self._calls(partial(images.remove, name=name))
 
     async def save_image(self, name: str, target: Path) -> None:
-        """Write any image that the engine has as `docker save` does. Raises: EngineError."""
+        """Write any image of the engine in the format of `docker save`. Raises: EngineError."""
         await self._calls(partial(images.save, name=name, target=target), timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def image_file(self, name: str, path: str, most_bytes: int) -> bytes:
@@ -203,7 +203,7 @@ class DockerEngine:
         return await self._calls(read, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def close(self) -> None:
-        """Close the streams that are still open, and release connections and threads."""
+        """Close the open streams, and release connections and threads."""
         for stream in list(self._streams.values()):
             await stream.close()
         self._streams.clear()
@@ -218,14 +218,14 @@ class DockerEngine:
         return self._host
 
     async def _settings_of(self, digest: str) -> ImageSettings:
-        # A digest names content, so that what it says once it says for ever.
+        # A digest identifies content, so its settings never change.
         if digest not in self._image_settings:
             inspected = await self._calls(lambda client: client.inspect_image(digest))
             self._image_settings[digest] = images.settings(inspected)
         return self._image_settings[digest]
 
     async def _close_stream(self, ref: ContainerRef) -> None:
-        # While an attached stream is full and unread, the engine answers neither kill nor remove.
+        # The engine can neither kill nor remove a container while an attached stream is full.
         stream = self._streams.pop(ref.engine_id, None)
         if stream is not None:
             await stream.close()

@@ -1,4 +1,4 @@
-"""The engine's own description of itself, read for what we need and for what should worry an operator."""
+"""Reads the engine's description of itself for required facts and operator warnings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NEEDS = {
 
 
 def engine_info(info: Document, version: Document) -> EngineInfo:
-    """Read the answers of ``/info`` and ``/version``."""
+    """Parse the responses of ``/info`` and ``/version``."""
     components = dict(_components(version))
     runtime = host(info).runtime
     return EngineInfo(
@@ -33,7 +33,7 @@ def engine_info(info: Document, version: Document) -> EngineInfo:
 
 
 def host(info: Document) -> EngineHost:
-    """Read what a container's document depends on."""
+    """Return the facts about the host that a container's document depends on."""
     runtime = info.get("DefaultRuntime")
     return EngineHost(
         runtime=runtime if isinstance(runtime, str) and runtime else "runc",
@@ -42,7 +42,7 @@ def host(info: Document) -> EngineHost:
 
 
 def refuse_others(version: Document) -> None:
-    """Refuse an engine that serves this API but ignores the requested isolation.
+    """Reject an engine that serves this API but ignores the requested isolation.
 
     Raises: EngineError ``engine.unsupported``.
     """
@@ -53,7 +53,7 @@ def refuse_others(version: Document) -> None:
 
 
 def missing_limits(info: Document) -> tuple[str, ...]:
-    """Return which of the limits that we rely on this host cannot enforce."""
+    """Return the required limits that this host can't enforce."""
     missing = [text for key, text in _NEEDS.items() if info.get(key) is not True]
     options = info.get("SecurityOptions")
     if not any(

@@ -1,4 +1,4 @@
-"""Images in the engine's words: what one holds, how one comes in, how one goes out."""
+"""Images of the Docker engine: inspecting, loading, saving and removing them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from assayd.ports.engine import ImageFacts, ListedImage, file_missing
 
 _CONFLICT = 409
 _TAR_BYTES = 64 * 1024
-"""What a tar file with one file has in addition to it."""
+"""Maximum bytes of tar overhead for a single file."""
 _LOADED = ("Loaded image: ", "Loaded image ID: ")
 
 
 def facts(name: str, inspected: Document) -> ImageFacts:
-    """Read an inspected image."""
+    """Return the facts of an inspected image."""
     return ImageFacts(
         name=name,
         digest=cast("str", inspected["Id"]),
@@ -33,7 +33,7 @@ def facts(name: str, inspected: Document) -> ImageFacts:
 
 
 def settings(inspected: Document) -> ImageSettings:
-    """Read what a container of this image takes over."""
+    """Return the settings that a container of this image inherits."""
     config = cast("Document", inspected["Config"])
     return ImageSettings(
         environment=cast("list[str]", config.get("Env") or []),
@@ -45,9 +45,9 @@ def settings(inspected: Document) -> ImageSettings:
 
 
 def load(client: DockerApi, *, archive: Path) -> str:
-    """Send an archive to the engine and return the name under which it knows the image.
+    """Load an archive into the engine and return the engine's name for the image.
 
-    Raises: EngineError ``image.archive_refused``, when the engine names no image at the end.
+    Raises: EngineError ``image.archive_refused``, if the engine reports no image.
     """
     if not archive.is_file():
         raise EngineError(
@@ -63,7 +63,7 @@ def load(client: DockerApi, *, archive: Path) -> str:
 
 
 def listed(client: DockerApi) -> list[ListedImage]:
-    """List this project's images by name, without shared sizes."""
+    """Return this project's images by name, without shared sizes."""
     rows = client.images(filters={"reference": "assayd/*"})
     named = [(tag, row) for row in rows for tag in cast("list[str]", row.get("RepoTags") or [])]
     return [
@@ -79,13 +79,13 @@ def listed(client: DockerApi) -> list[ListedImage]:
 
 
 def save(client: DockerApi, *, name: str, target: Path) -> None:
-    """Write an image, with its layers, as `docker save` does."""
+    """Write an image with its layers in the format of `docker save`."""
     with target.open("wb") as stream:
         stream.writelines(client.get_image(name))
 
 
 def remove(client: DockerApi, *, name: str) -> None:
-    """Let a name stand for no image; one that is not there is fine.
+    """Remove an image name, if it exists.
 
     Raises: EngineError ``image.in_use``.
     """
@@ -100,7 +100,7 @@ def remove(client: DockerApi, *, name: str) -> None:
 
 
 def file(client: DockerApi, *, name: str, path: str, most_bytes: int) -> bytes:
-    """Return a regular file of an image, through a container that never runs.
+    """Return a regular file of an image, read from a container that never runs.
 
     Raises: EngineError ``image.file_missing``.
     """

@@ -1,11 +1,12 @@
-"""Containers by an OCI runtime that is started directly on an unpacked image; no engine daemon, no registry.
+"""Containers by an OCI runtime that runs directly on an unpacked image, without an engine daemon.
 
     ContainerSpec ─config─> bundle ─launcher─> crun ─> runner
                                        │
                   inspection compares the running process with the request, before its first byte is passed on
 
-`cgroup` makes the control groups, `images` keeps root filesystems, `ranges` gives each container user ids of
-its own, `records` stores created containers, `process` holds the streams, `engine` is the port.
+No registry is involved. `cgroup` manages control groups, `images` stores root filesystems, `ranges` assigns
+exclusive user ids to each container, `records` stores created containers, `process` holds the streams,
+`engine` implements the port.
 """
 
 from assayd.engines.oci.engine import OciEngine

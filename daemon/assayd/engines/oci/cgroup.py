@@ -1,7 +1,7 @@
-"""Control groups of containers: made, limited, compared, read and removed, on version 1 and on version 2.
+"""Control groups of containers: created, limited, compared, read and removed, on versions 1 and 2.
 
-The runtime is told to leave control groups alone: it takes 10 ms less, and what the kernel counted stays
-readable until we have read it. Which numbers are to hold is decided in `config`.
+The runtime is told to leave control groups alone: that saves 10 ms, and the kernel's counters stay readable
+until the daemon has read them. `config` decides the limits.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from assayd.errors import EngineError
 ROOT = Path("/sys/fs/cgroup")
 CONTROLLERS = ("memory", "pids", "cpu")
 DAEMON_GROUP = "assayd-daemon"
-"""Where the daemon moves itself on version 2: a group with members can't delegate controllers."""
+"""The group for the daemon itself on version 2, because a group with members can't delegate controllers."""
 _SHARES = 1024
-"""What version 1 calls a weight of 100."""
+"""The value of version 1 for a weight of 100."""
 _KILL_FOR_S = 10.0
 _AGAIN_S = 0.002
 _MOVES = 100
@@ -31,15 +31,15 @@ _MOVES = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hierarchy:
-    """Where groups are made: folder per controller on version 1, one folder named "" on version 2."""
+    """The parent folders of groups: one per controller on version 1, one named "" on version 2."""
 
     version: int
     folders: Mapping[str, Path]
     others: tuple[Path, ...] = ()
-    """The same of version 1's other controllers, where a runtime may make groups as well."""
+    """The folders of version 1's other controllers, in which a runtime may also create groups."""
 
     def group(self, name: str) -> ControlGroup:
-        """Return the group of that name, whether or not it was made."""
+        """Return the group with this name, whether or not it exists."""
         return ControlGroup(
             version=self.version,
             folders={key: str(folder / name) for key, folder in self.folders.items()},
@@ -49,14 +49,14 @@ class Hierarchy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlGroup:
-    """One container's group: controller ("" on version 2) -> folder."""
+    """One container's group: a map of controller ("" on version 2) to folder."""
 
     version: int
     folders: Mapping[str, str]
     others: Sequence[str] = ()
 
     def make(self, limits: Mapping[str, int]) -> None:
-        """Make the group with its limits; nothing is left when that fails.
+        """Create the group with its limits. On failure, nothing remains.
 
         Raises: EngineError ``engine.cgroup``.
         """
@@ -64,7 +64,7 @@ class ControlGroup:
             try:
                 for folder in self.folders.values():
                     os.mkdir(folder)  # noqa: PTH102 - a path object costs as much again
-                    # Whatever the mask says: the container's own user reads there what the kernel counts.
+                    # Independent of the umask: the container's own user reads the kernel's counters here.
                     os.chmod(folder, 0o755)  # noqa: PTH101, S103 - as above
                 for path, value in self._settings(limits):
                     _write(path, value)
@@ -73,7 +73,7 @@ class ControlGroup:
                 raise
 
     def limit_pids(self, pids: int) -> None:
-        """Set how many processes there may be, once the runtime's have ended.
+        """Set the limit of processes, after the runtime's own processes have ended.
 
         Raises: EngineError ``engine.cgroup``.
         """
@@ -81,12 +81,12 @@ class ControlGroup:
             _write(f"{self._of('pids')}/pids.max", str(pids))
 
     def weigh(self, weight: int) -> None:
-        """Set what it weighs for the processor, of 100; one that is gone is fine."""
+        """Set the processor weight, on a scale of 100. A missing group is ignored."""
         with _told("set a weight"), suppress(FileNotFoundError):
             _write(*self._weight(weight))
 
     def differences(self, limits: Mapping[str, int]) -> list[str]:
-        """List in which ways the limits that the kernel holds are not those that were asked for."""
+        """Return the differences between the kernel's limits and the requested ones."""
         found = []
         for path, wanted in self._settings(limits):
             try:
@@ -98,21 +98,22 @@ class ControlGroup:
         return found
 
     def entries(self) -> list[str]:
-        """Return the files into which a process that is one thread writes ``0`` to join.
+        """Return the files to which a single-threaded process writes ``0`` to join the group.
 
-        On version 1 by the file of threads: for that of processes the kernel lets a grace period pass, 10 to
-        20 ms, in which nothing on the machine can fork or end (``cgroup_attach_lock`` in cgroup.c).
+        On version 1, this is the file of threads: with the file of processes, the kernel waits for a grace
+        period of 10 to 20 ms, during which no process of the machine can fork or exit (``cgroup_attach_lock``
+        in cgroup.c).
         """
         name = "tasks" if self.version == 1 else "cgroup.procs"
         return [f"{folder}/{name}" for folder in self.folders.values()]
 
     @property
     def visible(self) -> bool:
-        """Whether the places are there in which it would be: else nothing is known of its processes."""
+        """Return whether the group's parent folders are visible; otherwise, its processes are unknown."""
         return all(Path(folder).parent.is_dir() for folder in self.folders.values())
 
     def pids(self) -> list[int]:
-        """Return the group's processes; none if the group no longer exists."""
+        """Return the group's processes; empty if the group no longer exists."""
         found: set[int] = set()
         for folder in self.folders.values():
             with suppress(FileNotFoundError, OSError):
@@ -121,16 +122,16 @@ class ControlGroup:
         return sorted(found)
 
     def oom_kills(self) -> int:
-        """Return how many processes of the group the kernel killed for memory."""
+        """Return the number of processes of the group that the kernel killed for memory."""
         path, key = ("memory.oom_control", "oom_kill") if self.version == 1 else ("memory.events", "oom_kill")
         return _field(f"{self._of('memory')}/{path}", key)
 
     def pids_refused(self) -> int:
-        """Return how many processes the kernel refused."""
+        """Return the number of processes that the kernel rejected."""
         return _field(f"{self._of('pids')}/pids.events", "max")
 
     def peak_memory_bytes(self) -> int:
-        """Return the most memory that was ever charged; 0 where the kernel does not tell."""
+        """Return the peak memory usage in bytes; 0 if the kernel doesn't report it."""
         name = "memory.max_usage_in_bytes" if self.version == 1 else "memory.peak"
         try:
             return int(Path(f"{self._of('memory')}/{name}").read_text(encoding="ascii"))
@@ -138,9 +139,9 @@ class ControlGroup:
             return 0
 
     def kill(self) -> None:
-        """Kill every process of the group and wait until none is left.
+        """Kill all processes of the group and wait until none remains.
 
-        Raises: EngineError ``engine.cgroup_busy`` when one stays.
+        Raises: EngineError ``engine.cgroup_busy``, if one remains.
         """
         until = time.monotonic() + _KILL_FOR_S
         while pids := self.pids():
@@ -151,7 +152,7 @@ class ControlGroup:
                 self._kill_member(pid)
 
     def remove(self) -> None:
-        """Remove the group, whose processes have ended, and see that it is gone.
+        """Remove the group after its processes have ended, and verify that it is gone.
 
         Raises: EngineError ``engine.cgroup_busy``.
         """
@@ -163,7 +164,7 @@ class ControlGroup:
                 except FileNotFoundError:
                     break
                 except OSError as problem:
-                    # A process that was reaped just now may still be counted, and one may just have joined.
+                    # A process that was just reaped may still be counted, and another may have just joined.
                     if time.monotonic() > until:
                         message = f"control group {folder} can't be removed: {problem.strerror}"
                         raise EngineError("engine.cgroup_busy", message, retryable=True) from problem
@@ -172,7 +173,7 @@ class ControlGroup:
                     time.sleep(_AGAIN_S)
 
     def _kill_member(self, pid: int) -> None:
-        """Kill a process by a descriptor, so that a reused pid is never hit."""
+        """Kill a process by its pidfd, so that a reused process id is never hit."""
         with suppress(ProcessLookupError):
             descriptor = os.pidfd_open(pid)
             try:
@@ -183,7 +184,7 @@ class ControlGroup:
                 os.close(descriptor)
 
     def _settings(self, limits: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-        """Return file and content of every limit, in the order in which they can be written."""
+        """Yield file and content of every limit, in an order in which the kernel accepts them."""
         memory, quota, period = limits["memory_bytes"], limits["cpu_quota_us"], limits["cpu_period_us"]
         yield f"{self._of('pids')}/pids.max", str(limits["pids"])
         if self.version == 1:
@@ -196,7 +197,7 @@ class ControlGroup:
         else:
             yield f"{self._of('memory')}/memory.max", str(memory - memory % os.sysconf("SC_PAGE_SIZE"))
             yield f"{self._of('memory')}/memory.swap.max", "0"
-            # The kernel is to kill the child that grew, not the runner that reports it.
+            # The kernel must kill the child that grew, not the runner that reports it.
             yield f"{self._of('memory')}/memory.oom.group", "0"
             yield f"{self._of('cpu')}/cpu.max", f"{quota} {period}"
         yield self._weight(limits["cpu_weight"])
@@ -216,13 +217,13 @@ class ControlGroup:
 
 
 def find_hierarchy(own: str, root: Path = ROOT) -> Hierarchy:
-    """Return where the groups of containers are made: below the daemon's own.
+    """Return the parent of containers' groups, below the daemon's own group.
 
     Args:
-        own: content of ``/proc/self/cgroup``.
-        root: where control groups are mounted.
+        own: the content of ``/proc/self/cgroup``.
+        root: the mount point of control groups.
 
-    Raises: EngineError ``engine.cgroup``, naming the controller that is missing.
+    Raises: EngineError ``engine.cgroup``, naming the missing controller.
     """
     paths = dict(_own_paths(own))
     if (root / "cgroup.controllers").exists():
@@ -234,9 +235,9 @@ def find_hierarchy(own: str, root: Path = ROOT) -> Hierarchy:
             message = f"the kernel's controller {name!r} isn't mounted at {mounted}; mount it (cgroup v1)"
             raise EngineError("engine.cgroup", message)
         below = mounted / paths.get(name, "/").lstrip("/")
-        # Inside another container, the path may be the invisible host's.
+        # Inside another container, the path may be the host's, which isn't visible.
         folders[name] = below.resolve() if below.is_dir() else mounted.resolve()
-    # The hierarchy without controllers is the one of version 2, in addition to the others.
+    # The hierarchy without controllers is version 2's, in addition to the others.
     others = (
         root / (name.removeprefix("name=") or "unified") / path.lstrip("/") for name, path in paths.items()
     )
@@ -245,7 +246,7 @@ def find_hierarchy(own: str, root: Path = ROOT) -> Hierarchy:
 
 
 def _own_paths(text: str) -> Iterator[tuple[str, str]]:
-    """Read ``/proc/PID/cgroup``: a line for each hierarchy, which version 2 has without a controller."""
+    """Parse ``/proc/PID/cgroup``: one line per hierarchy; version 2's names no controller."""
     for line in text.splitlines():
         _, controllers, path = line.split(":", 2)
         for name in controllers.split(","):
@@ -253,7 +254,7 @@ def _own_paths(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _delegated(root: Path, own: str) -> Path:
-    """Return the group of version 2 that containers' are made in, with its controllers handed on."""
+    """Return the parent of containers' groups on version 2, with its controllers delegated."""
     base = root / own.lstrip("/")
     if base.name == DAEMON_GROUP:
         base = base.parent
@@ -270,7 +271,7 @@ def _delegated(root: Path, own: str) -> Path:
 
 
 def _move_members(source: Path, target: Path) -> None:
-    """Move every process: one that ends meanwhile is not missed, one that is started meanwhile follows."""
+    """Move every process, repeatedly: some end meanwhile, and new ones start."""
     for _ in range(_MOVES):
         pids = (source / "cgroup.procs").read_text(encoding="ascii").split()
         if not pids:
@@ -281,7 +282,10 @@ def _move_members(source: Path, target: Path) -> None:
 
 
 def _see_controllers(base: Path) -> None:
-    """Raises: EngineError ``engine.cgroup``, naming what a group was not given."""
+    """Ensure that a group has the required controllers.
+
+    Raises: EngineError ``engine.cgroup``, naming the missing ones.
+    """
     given = (base / "cgroup.controllers").read_text(encoding="ascii").split()
     if absent := [name for name in CONTROLLERS if name not in given]:
         message = (
@@ -303,7 +307,7 @@ def _told(what: str) -> Iterator[None]:
 
 
 def _write(path: str, content: str) -> None:
-    """Write in one call: a buffered file would keep what the kernel refuses until it is closed."""
+    """Write in one call: a buffered file would report the kernel's rejection only at its close."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, content.encode("ascii"))

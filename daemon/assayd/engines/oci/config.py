@@ -1,6 +1,6 @@
 """The runtime's configuration of one container, as a pure function of the request.
 
-All flags are constants or numbers of the spec; nothing else can enter it.
+All flags are constants or numbers of the spec; nothing else can get in.
 
 Source: docs/threat-model.md; Open Container Initiative, runtime specification 1.0, config.md.
 """
@@ -30,28 +30,28 @@ Document = Mapping[str, object]
 NAMESPACES = ("pid", "network", "ipc", "uts", "mount", "cgroup", "user")
 CGROUPS = "/sys/fs/cgroup"
 DEVICES = ("null", "zero", "full", "tty", "random", "urandom")
-"""What the runtime puts into `/dev` of every container, as the specification wants it."""
+"""Devices that the runtime creates in `/dev` of every container, as the specification requires."""
 _CAPABILITY_SETS = ("bounding", "effective", "inheritable", "permitted", "ambient")
 _HIDDEN = ("nosuid", "noexec", "nodev")
 _ARCHITECTURES = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
 _NO_DEVICES = {"allow": False, "access": "rwm"}
 _PERIOD_US = 100_000
 _CPU_WEIGHT = 25
-"""Of the 100 that the daemon has: programs that compute are not to hold up what decides over all."""
+"""The processor weight of a container; the daemon has 100, so that computing programs don't delay it."""
 LONG_RUN_WEIGHT = 3
-"""The same of a container that has run for long."""
+"""The processor weight of a long-running container."""
 _RUNTIME_PIDS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostShare:
-    """What one container gets of this host.
+    """A container's share of this host.
 
-    `root` is the unpacked image, `first_uid` the first of its two exclusive user ids.
+    `root` is the unpacked image; `first_uid` is the first of its two exclusive user ids.
 
-    `cgroups` are the container's own control groups: folder below ``/sys/fs/cgroup`` as the container sees it
-    ("" = the one of version 2) -> path on the host. `joins` names the group below the daemon's own that the
-    runtime puts the container into; "" for one that leaves it where it was started.
+    `cgroups` maps folders below ``/sys/fs/cgroup`` in the container ("" = version 2's) to the host paths of
+    its own control groups. `joins` is the group, below the daemon's own, into which the runtime places the
+    container; "" if it leaves the container in the group in which it was started.
     """
 
     root: str
@@ -62,20 +62,25 @@ class HostShare:
     machine: str
     joins: str = ""
     clone_uid: int = 0
-    """What `first_uid`, its only one then, is in the template that it is cloned from; 0: it is not cloned."""
+    """The id of `first_uid`, then its only one, inside the template that it is cloned from.
+
+    0 if it isn't a clone.
+    """
     children: int = 0
-    """How many further user ids a template has for its clones; 0: it isn't a template."""
+    """The number of further user ids that a template has for its clones; 0 if it isn't a template."""
     less: int = 0
-    """By how much user ids are less for the runtime, which is root of a namespace of an ordinary user's."""
+    """The offset between user ids here and in the runtime's user namespace, if an ordinary user runs the
+    daemon.
+    """
 
     @property
     def program_uid(self) -> int:
-        """The user id, on the host, of its first process."""
+        """The host's user id of the first process."""
         return self.first_uid if self.clone_uid or self.children else self.first_uid + 1
 
     @property
     def ids(self) -> tuple[tuple[int, int, int], ...]:
-        """Its user namespace: id in it, id on the host, how many."""
+        """The mappings of its user namespace: id inside, id on the host, count."""
         if self.children:
             return ((0, self.first_uid, 1 + self.children),)
         if self.clone_uid:
@@ -86,7 +91,7 @@ class HostShare:
 def configuration(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
     """Return the runtime's configuration.
 
-    Raises: EngineError ``engine.seccomp``, when the filter cannot be read.
+    Raises: EngineError ``engine.seccomp``, if the filter is unreadable.
     """
     return {
         "ociVersion": "1.0.2",
@@ -108,7 +113,7 @@ def configuration(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
 
 
 def resources(spec: ContainerSpec) -> dict[str, int]:
-    """Return the limits that a control group is to hold; quota and period in microseconds, weight of 100."""
+    """Return the limits of a control group: quota and period in microseconds, weight on a scale of 100."""
     return {
         "memory_bytes": spec.memory_bytes,
         "pids": spec.pids,
@@ -119,15 +124,15 @@ def resources(spec: ContainerSpec) -> dict[str, int]:
 
 
 def while_starting(limits: Mapping[str, int]) -> dict[str, int]:
-    """Return the limits while the runtime sets up the container, as its own processes are counted."""
+    """Return the limits during the container's start, when the runtime's own processes count too."""
     return {**limits, "pids": limits["pids"] + _RUNTIME_PIDS}
 
 
 def rlimits(spec: ContainerSpec) -> dict[str, int]:
-    """Return the limits of each process, soft and hard being the same.
+    """Return the limits of each process; soft and hard limits are equal.
 
-    The last two are counted by user, of which a container has one of its own. The control group refuses a
-    process first, and says so.
+    The last two are counted per user, and each container has its own user. The control group rejects a
+    process first, and reports it.
     """
     return {
         "core": 0,
@@ -140,7 +145,7 @@ def rlimits(spec: ContainerSpec) -> dict[str, int]:
 
 
 def id_mappings(place: HostShare) -> list[dict[str, int]]:
-    """Map only the container's root and guest, to exclusive ids."""
+    """Return mappings of only the container's root and guest users, to exclusive ids."""
     return [
         {"containerID": inside, "hostID": outside - place.less, "size": size}
         for inside, outside, size in place.ids
@@ -148,7 +153,7 @@ def id_mappings(place: HostShare) -> list[dict[str, int]]:
 
 
 def mounts(spec: ContainerSpec, cgroups: Mapping[str, str]) -> list[dict[str, object]]:
-    """Return the mounts in their order; the work directory and the tiny shared memory can be written."""
+    """Return the mounts in order; only the work directory and a tiny shared memory are writable."""
     owner = (f"uid={GUEST_UID}", f"gid={GUEST_UID}", "mode=0700")
     bounds = (f"size={spec.work_bytes}", f"nr_inodes={spec.work_files}")
     return [
@@ -162,14 +167,14 @@ def mounts(spec: ContainerSpec, cgroups: Mapping[str, str]) -> list[dict[str, ob
 
 
 def work_options(spec: ContainerSpec) -> tuple[str, ...]:
-    """Return how the work directory is mounted."""
+    """Return the mount options of the work directory."""
     return tuple(option for option in _HIDDEN if option != "noexec" or not spec.work_exec)
 
 
 def _cgroup_mounts(cgroups: Mapping[str, str]) -> list[dict[str, object]]:
-    """Show the container its own control groups and no others, read-only.
+    """Return read-only mounts of the container's own control groups.
 
-    The runtime's own mount of type ``cgroup`` shows every hierarchy of the host, and took 40 ms here.
+    The runtime's mount of type ``cgroup`` would show all of the host's hierarchies, and took 40 ms here.
     """
     outer = [] if "" in cgroups else [_mount(CGROUPS, "tmpfs", *_HIDDEN, "mode=755", "size=64k")]
     inner = [
@@ -200,7 +205,7 @@ def _process(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
 
 
 def read_profile(text: str, machine: str) -> dict[str, Any]:
-    """Read the filter that all engines share, in the form of the container engines, for this architecture.
+    """Parse the seccomp profile that all engines share, in Docker's format, for this architecture.
 
     Raises: EngineError ``engine.seccomp``.
     """

@@ -25,7 +25,7 @@ HAS_ENDED = "its first process has ended"
 
 @dataclass(slots=True, kw_only=True)
 class OciContainer:
-    """A container of this engine, from its creation to its removal."""
+    """A container of this engine, from creation to removal."""
 
     spec: ContainerSpec
     record: Record
@@ -38,13 +38,13 @@ class OciContainer:
     stream: PipeStream | None = None
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)
     handed: list[int] = field(default_factory=list)
-    """Descriptors that go to its template: its control groups to join, and mounts of them to be shown."""
+    """Descriptors to pass to its template: control groups to join, and their mounts."""
     namespaces: Mapping[str, str] = field(default_factory=dict)
-    """Those that its first process was seen in."""
+    """The observed namespaces of its first process."""
 
     @property
     def running(self) -> bool:
-        """Whether its first process lives."""
+        """Whether its first process is running."""
         return self.process is not None and not self.process.ended.is_set()
 
     @property
@@ -53,18 +53,18 @@ class OciContainer:
         return bool(self.place.clone_uid)
 
     def close_handed(self) -> None:
-        """Close what went to its template, or was to."""
+        """Close the descriptors for its template."""
         while self.handed:
             os.close(self.handed.pop())
 
 
 def document(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
-    """Return the configuration that the runtime gets."""
+    """Return the runtime's configuration of a container or template."""
     return template_configuration(spec, place) if place.children else configuration(spec, place)
 
 
 def differences_made(container: OciContainer) -> list[str]:
-    """List the differences between a spec and the runtime's configuration, before anything runs."""
+    """Return the differences between a spec and the runtime's configuration, before anything runs."""
     found = container.group.differences(while_starting(resources(container.spec)))
     bundle = json.loads((container.folder / "config.json").read_text(encoding="utf-8"))
     if bundle != document(container.spec, container.place):
@@ -75,19 +75,19 @@ def differences_made(container: OciContainer) -> list[str]:
 def differences_running(
     process: Process, container: OciContainer, beside: Callable[[], Mapping[str, OciContainer]] = dict
 ) -> list[str]:
-    """List what differs between a spec and what runs.
+    """Return the differences between a spec and the running process.
 
     Args:
         process: its first process.
         container: the requested container.
-        beside: returns those with which it must share no namespace: its template, and others of that. Asked
-            once its own are known, so that of two that are looked at side by side one finds the other's.
+        beside: returns the containers with which it must share no namespace: its template, and siblings.
+            Called after its own namespaces are known, so that of two concurrent checks, one sees the other.
     """
     try:
         seen = observe(process.pid, container.place, container.image.root)
     except OSError:
         return [HAS_ENDED]
-    # What was read was this process's if it lives now, as its number is its own until it has been waited for.
+    # The data is this process's if it is still running: its process id can't be reused before it is reaped.
     if process.ended.is_set():
         return [HAS_ENDED]
     container.namespaces = seen.namespaces
@@ -99,9 +99,10 @@ def differences_running(
 
 
 def _shared(seen: Seen, others: Mapping[str, OciContainer]) -> list[str]:
-    """List the namespaces that a process shares with others that live.
+    """Return the namespaces that a process shares with other running containers.
 
-    What they were seen in is read again where it is the same: the kernel gives the numbers of the dead anew.
+    A recorded namespace that matches is read again, because the kernel reuses the numbers of ended
+    namespaces.
     """
     known = {name: each.namespaces for name, each in others.items()}
     if not shared_with(seen, known):

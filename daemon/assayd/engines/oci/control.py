@@ -1,8 +1,7 @@
-"""The daemon's end of a socket on which another process starts containers: the launcher's, or a template's.
+"""The daemon's end of a socket on which another process starts containers: the launcher or a template.
 
-Both are spoken to alike: a request with descriptors, answered by a process's descriptor or by why there is
-none; later the process's exit code. What answers otherwise is not believed any more: everything that it
-started is ended.
+Both have the same protocol: a request with descriptors, answered by a pidfd or an error; later, the process's
+exit code. After any other message, the peer isn't trusted: all processes that it started are ended.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from assayd.errors import EngineError
 
 
 class Process:
-    """A container's first process, as its starter told of it; ``exit_code`` is None until it has ended.
+    """A container's first process, as reported by its starter; ``exit_code`` is None until it ends.
 
-    If the starter died first, the end of a process is unknown, and the code stays None.
+    If the starter dies first, the code stays None, because the end is unknown.
     """
 
     def __init__(self, pid: int, descriptor: int | None) -> None:
@@ -33,35 +32,35 @@ class Process:
         self._descriptor = descriptor
 
     def kill(self) -> None:
-        """Kill it, and with it, as it is the first of its namespace, every process of the container."""
+        """Kill the process, which is the first of its namespace, and so all processes of the container."""
         if self._descriptor is not None:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
 
     def end(self, code: int | None) -> None:
-        """Take note of its end."""
+        """Record the end of the process."""
         self.exit_code = code
         self.ended.set()
         self.close()
 
     def close(self) -> None:
-        """Close the descriptor."""
+        """Close the pidfd."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
 class StartFailed(Exception):
-    """No container was started; carries the starter's error number."""
+    """No container was started. Contains the starter's error number."""
 
 
 class Control:
     """The socket, its open requests, and the running containers.
 
     Args:
-        control: the daemon's end; its own from here on.
+        control: the daemon's end, which this object takes over.
         name: the peer's name, for messages.
-        on_lost: called once, when nothing more is to come.
+        on_lost: called once, when the connection ends.
     """
 
     def __init__(self, control: socket.socket, name: str, on_lost: Callable[[], None]) -> None:
@@ -77,9 +76,9 @@ class Control:
         self._loop.add_reader(control, self._take)
 
     async def start(self, name: str, request: Mapping[str, object], descriptors: Sequence[int]) -> Process:
-        """Start a container, and wait for its first process.
+        """Start a container and wait for its first process.
 
-        Raises: StartFailed; EngineError ``engine.launcher`` when the other end died.
+        Raises: StartFailed; EngineError ``engine.launcher``, if the peer died.
         """
         if self.gone:
             raise self._has_died()
@@ -94,9 +93,9 @@ class Control:
             self._starting.pop(name, None)
 
     async def borrow(self, name: str, request: Mapping[str, object]) -> int:
-        """Return the descriptor that a request is answered with.
+        """Return the descriptor with which the peer answers a request.
 
-        Raises: StartFailed; EngineError ``engine.launcher`` when the other end died.
+        Raises: StartFailed; EngineError ``engine.launcher``, if the peer died.
         """
         if self.gone:
             raise self._has_died()
@@ -105,17 +104,17 @@ class Control:
             self._control.send(json.dumps(request).encode())
         except OSError as problem:
             raise self._has_died() from problem
-        self._borrowing[name] = waiting  # until it is answered, even if the caller was cancelled
+        self._borrowing[name] = waiting  # Kept until the answer, even if the caller is cancelled.
         return await waiting
 
     def forget(self, name: str) -> None:
-        """Forget a container that is gone."""
+        """Forget a removed container."""
         process = self._running.pop(name, None)
         if process is not None:
             process.close()
 
     def lose(self) -> None:
-        """End the conversation and everything that was started in it; nothing when that was done."""
+        """End the connection and everything that was started on it. Further calls do nothing."""
         if self.gone:
             return
         self.gone = True
@@ -128,7 +127,7 @@ class Control:
             if not waiting.done():
                 waiting.set_exception(self._has_died())
         if not self.ready.cancelled():
-            self.ready.exception()  # the caller may have been cancelled
+            self.ready.exception()  # The caller may have been cancelled.
         for process in self._running.values():
             process.kill()
             process.end(None)
@@ -137,7 +136,7 @@ class Control:
         self._on_lost()
 
     def _take(self) -> None:
-        """Take what the other end says."""
+        """Receive and process messages of the peer."""
         flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
         try:
             data, descriptors, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES, 1, flags)
@@ -155,7 +154,7 @@ class Control:
             self.lose()
 
     def _hear(self, reply: Mapping[str, object], descriptors: list[int]) -> bool:
-        """Take note of a reply; return whether it is one that could be expected."""
+        """Process a reply. Return whether it was expected."""
         name = str(reply["id"])
         if not name:
             return self._hear_ready(reply)
@@ -177,7 +176,7 @@ class Control:
             descriptors.clear()
             self._running[name] = process
             if waiting is None or waiting.done():
-                process.kill()  # the caller was cancelled
+                process.kill()  # The caller was cancelled.
             else:
                 waiting.set_result(process)
         return True
@@ -210,9 +209,9 @@ class Control:
 
 
 def _pid_of(descriptor: int | None) -> int:
-    """Return which process a descriptor stands for, whoever passed it: the kernel says so.
+    """Return the process id behind a pidfd, according to the kernel rather than the sender.
 
-    Raises: ValueError if it isn't a process descriptor.
+    Raises: ValueError, if it isn't a pidfd.
     """
     if descriptor is None:
         raise ValueError("a process without a descriptor")

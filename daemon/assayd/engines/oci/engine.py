@@ -1,7 +1,7 @@
-"""`ports.engine.Engine` by an OCI runtime of this host, which is started directly: see the package.
+"""Implements `ports.engine.Engine` by an OCI runtime of this host, which is started directly.
 
-A container is created by making its record, its control group and its bundle; the runtime runs when it is
-started, and ends at once. Blocking calls run in separate threads.
+Creating a container writes its record, its control group and its bundle. The runtime runs only to start it,
+and exits at once. Blocking calls run in separate threads.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _TRANSFER_TIMEOUT_S = 600.0
 
 
 class OciEngine:
-    """Containers by crun or runc on this host, as root or, by crun, as an ordinary user.
+    """Containers by crun or runc on this host: as root, or (crun only) as an ordinary user.
 
     Args:
-        images: folder with unpacked images; engines may share it.
-        run: folder of the records of live containers; all daemons of this host share it.
-        threads: how many blocking steps may be under way at once.
-        timeout_s: bound of every step but those that move whole images.
-        runtimes: names and paths of runtimes, of which the first that is there is taken.
-        templates: whether containers are cloned from templates, where they can be.
+        images: the folder of unpacked images; engines may share it.
+        run: the folder of live containers' records; all daemons of this host share it.
+        threads: maximum concurrent blocking steps.
+        timeout_s: the timeout of every step, except those that transfer whole images.
+        runtimes: names and paths of runtimes; the first existing one is used.
+        templates: whether to clone containers from templates, if possible.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class OciEngine:
         self._templates.closed = not templates
 
     async def info(self) -> EngineInfo:
-        """Return which runtime there is, and what it and this host can enforce.
+        """Return the runtime, and the limits that it and this host can enforce.
 
-        Raises: EngineError, which names the missing part.
+        Raises: EngineError, naming the missing part.
         """
         host = await self._maker.known_host()
         rights = "" if host.is_root else f", without root on {host.ids.count} user ids"
@@ -88,7 +88,7 @@ class OciEngine:
 
     @property
     def templates(self) -> str:
-        """Tell whether containers are cloned from templates: "on", "off", and what keeps some from it."""
+        """Return whether containers are cloned from templates ("on" or "off"), and the obstacle, if any."""
         held = "off" if self._templates.closed else "on"
         return f"{held}: {self._templates.reason}" if self._templates.reason else held
 
@@ -99,15 +99,15 @@ class OciEngine:
 
     @property
     def distrusted(self) -> str:
-        """Return the fault of the first clone that ended its template and siblings, or an empty string."""
+        """Return the fault of the first clone that ended its template, or an empty string."""
         return self._templates.distrusted
 
     async def give_up_templates(self, reason: str) -> None:
-        """Let the runtime start every container from here on."""
+        """Stop cloning: the runtime starts every further container."""
         await self._templates.close(reason)
 
     def capabilities(self) -> Capabilities:
-        """Return how this engine behaves."""
+        """Return the behavior of this engine."""
         return Capabilities(
             seccomp=True,
             tmpfs_owner=True,
@@ -119,7 +119,7 @@ class OciEngine:
         )
 
     async def create(self, spec: ContainerSpec) -> ContainerRef:
-        """Make everything that a container needs; it does not run yet."""
+        """Create everything that a container needs, without starting it."""
         host = await self._maker.known_host()
         image = self._images.verified(spec.image_digest)
         if image is None:
@@ -143,10 +143,14 @@ class OciEngine:
         return ContainerRef(engine_id=name, ulid=name)
 
     async def verify(self, ref: ContainerRef, spec: ContainerSpec) -> None:
-        """Compare the configuration with the request; the process itself before its first frame counts."""
+        """Compare the configuration with the request.
+
+        The process is compared before its first frame counts.
+        """
         container = self._container(ref)
         found = [] if container.spec == spec else ["it belongs to another container"]
-        if not container.cloned:  # of those there is nothing yet that is not compared once they run
+        # A clone has no configuration to compare; its process is compared once it runs.
+        if not container.cloned:
             found += await self._threads.run(differences_made, container)
         if found:
             raise _mismatch(found)
@@ -168,12 +172,12 @@ class OciEngine:
         return container.stream
 
     async def make_way(self, ref: ContainerRef) -> None:
-        """Let a container that has run for long weigh less."""
+        """Lower the processor weight of a long-running container."""
         if (container := self._containers.get(ref.engine_id)) is not None:
             await self._threads.run(container.group.weigh, LONG_RUN_WEIGHT)
 
     async def kill(self, ref: ContainerRef) -> None:
-        """End the container now, closing its stream first where the caller has not."""
+        """End the container now, after closing its stream."""
         container = self._containers.get(ref.engine_id)
         if container is not None:
             await self._end(container)
@@ -181,7 +185,7 @@ class OciEngine:
             await self._threads.run(group_of(record).kill)
 
     async def remove(self, ref: ContainerRef) -> None:
-        """End the container and remove all that was made for it; when this returns it is gone."""
+        """End the container, remove everything of it, and verify that it is gone."""
         container = self._containers.get(ref.engine_id)
         if container is None:
             await self._maker.remove_stranger(ref.engine_id)
@@ -193,7 +197,7 @@ class OciEngine:
             await self._discard(container)
 
     async def facts(self, ref: ContainerRef) -> EndFacts:
-        """Return how a container ended; nothing of one that never ran or still runs."""
+        """Return how a container ended; unknown for one that never ran or still runs."""
         container = self._container(ref)
         if container.process is None or container.running:
             return EndFacts(running=container.running, exit_code=None, oom_killed=None)
@@ -201,7 +205,7 @@ class OciEngine:
         return EndFacts(running=False, exit_code=container.process.exit_code, oom_killed=kills > 0)
 
     async def list_owned(self, daemon_id: str) -> Sequence[OwnedContainer]:
-        """List every container that carries our daemon's label, running or not."""
+        """Return all containers with the daemon's label, running or not."""
         records = await self._threads.run(lambda: list(self._records.all()))
         return [
             OwnedContainer(engine_id=record.name, labels=record.labels, running=await self._runs(record))
@@ -210,19 +214,19 @@ class OciEngine:
         ]
 
     async def image(self, name: str) -> ImageFacts:
-        """Look an image up by name or digest; its files are verified the first time."""
+        """Return an image by name or digest; its files are verified at the first use."""
         return await self._threads.run(self._images.find, name, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def load_image(self, archive: Path) -> ImageFacts:
-        """Unpack an image archive as `imaging` packs it."""
+        """Unpack an image archive in the format of `imaging`."""
         return await self._threads.run(self._images.load, archive, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def list_images(self) -> Sequence[ListedImage]:
-        """List the images that names stand for."""
+        """Return the named images."""
         return await self._threads.run(self._images.listed, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def remove_image(self, name: str) -> None:
-        """Let a name stand for no image; what no engine uses is removed."""
+        """Remove an image name, and the image itself if no engine uses it."""
         await self._threads.run(self._images.forget, name, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def image_file(self, name: str, path: str, most_bytes: int) -> bytes:
@@ -231,7 +235,7 @@ class OciEngine:
         return await self._threads.run(read, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def close(self) -> None:
-        """End the launcher with every container that is left, and release threads and locks."""
+        """End the launcher with all remaining containers; release threads and locks."""
         for container in self._containers.values():
             if container.stream is not None:
                 await container.stream.close()
@@ -268,7 +272,8 @@ class OciEngine:
         found = await self._threads.run(differences_running, process, container, beside)
         if found:
             mismatch = _mismatch(found)
-            if found != [HAS_ENDED]:  # one that was killed meanwhile says nothing of its template
+            # A process that was killed in the meantime says nothing about its template.
+            if found != [HAS_ENDED]:
                 self._templates.distrust(container, mismatch.message)
             raise mismatch
         self._templates.trust(container)

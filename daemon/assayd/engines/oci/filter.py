@@ -1,7 +1,7 @@
-"""The filter of system calls as the kernel's instructions: made of the shared profile by libseccomp.
+"""Compiles the shared seccomp profile into kernel instructions by libseccomp.
 
-A runtime does the same for its containers. Children of a template get it from us, and the profile stays the
-one source for all.
+A runtime does the same for its containers. Clones of a template get this filter from the daemon, so all
+containers have the same profile.
 
 Source: seccomp_export_bpf(3), seccomp_rule_add(3); Open Container Initiative, runtime specification, seccomp.
 """
@@ -64,7 +64,7 @@ def _add(library: ctypes.CDLL, context: int, rule: Mapping[str, Any]) -> None:
     compared = _compared(rule.get("args", ()))
     for name in rule["names"]:
         number = library.seccomp_syscall_resolve_name(name.encode())
-        # Not a call of this machine, or of a kernel that the library knows: the default holds.
+        # Not a system call of this machine, or unknown to the library: the default action applies.
         if number == _UNKNOWN_CALL:
             continue
         done = library.seccomp_rule_add_array(context, action, number, len(compared), compared)

@@ -1,4 +1,4 @@
-"""What this host must have for the engine: rights, a runtime, control groups; and what to warn of."""
+"""The engine's requirements of this host (permissions, runtime, control groups), and warnings."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from assayd.vulnerabilities import known_vulnerabilities
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """A host on which containers can be made.
+    """A host that can run containers.
 
-    `hugetlb` is the mount point for control groups of that name; "" means none.
+    `hugetlb` is the mount point for the hugetlb control groups; "" means none.
     """
 
     runtime: Runtime
@@ -27,18 +27,18 @@ class Host:
     hugetlb: str
     warnings: tuple[str, ...]
     ids: IdRange = HOST_IDS
-    """The user ids that containers may have."""
+    """The user ids available to containers."""
     is_root: bool = True
     shown_at: str = ""
-    """Where the launcher shows images to the runtime; "" = below the container's folder."""
+    """The folder in which the launcher shows images to the runtime; "" means below the container's folder."""
 
 
 def find_host(runtimes: Sequence[tuple[str, str]] = CANDIDATES, folders: Sequence[Path] = ()) -> Host:
-    """Return what this host has for whom the daemon runs as.
+    """Return the facts about this host for the daemon's user.
 
     Args:
-        runtimes: names and paths, in the order in which they are taken.
-        folders: those with which the runtime works.
+        runtimes: names and paths, in order of preference.
+        folders: folders that the runtime needs.
 
     Raises: EngineError ``engine.rights``, ``engine.runtime``, ``engine.cgroup``, ``engine.namespaces``.
     """
@@ -60,7 +60,7 @@ def find_host(runtimes: Sequence[tuple[str, str]] = CANDIDATES, folders: Sequenc
 
 
 def _missing_hugetlb(hierarchy: Hierarchy, runtime: Runtime, controllers: str, root: Path) -> str:
-    """Return where to mount the control groups without which crun refuses version 1.
+    """Return the mount point for the hugetlb control groups, without which crun rejects version 1.
 
     Observed with crun 1.8.1: "cgroups in hybrid mode not supported, drop all controllers from cgroupv2".
     """

@@ -1,11 +1,11 @@
-"""Unpacked images in a folder: addressed by digest, verified once per engine, never written again.
+"""Unpacked images in a folder: addressed by digest, verified once per engine, never modified.
 
     <folder>/images/<sha256>/   config.json (its sha256 is the image's id) and rootfs/
-    <folder>/names/<name>       the digest that a name stands for now
-    <folder>/files/             what images have in common (`shared_files`)
-    <folder>/locks/<sha256>     held shared by each engine that uses the image, so that it is not removed
+    <folder>/names/<name>       the digest of a name
+    <folder>/files/             files that images share (`shared_files`)
+    <folder>/locks/<sha256>     a shared lock of each engine that uses the image, to prevent its removal
 
-Several engines may share a folder. What makes images is `imaging`.
+Several engines can share a folder. `imaging` builds the images.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ _CONFIG = "config.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredImage:
-    """An image that was verified: what a container takes over from it, and where it lies.
+    """A verified image: its place, and the settings that a container inherits.
 
-    `place` is device, inode and change time of the root filesystem then: another one is verified again.
+    `place` is device, inode and change time of the root filesystem at verification; if it differs, the image
+    is verified again.
     """
 
     digest: str
@@ -61,7 +62,7 @@ class StoredImage:
 
 
 class ImageStore:
-    """The images below one folder. All methods block and raise EngineError ``image.*``."""
+    """The images in one folder. All methods block and raise EngineError ``image.*``."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -71,11 +72,11 @@ class ImageStore:
 
     @property
     def roots(self) -> Path:
-        """The folder below which all root filesystems are: ``<sha256>/rootfs``."""
+        """The folder of all root filesystems: ``<sha256>/rootfs``."""
         return self._folder / "images"
 
     def prepare(self) -> None:
-        """Make the folders.
+        """Create the folders.
 
         Raises: EngineError ``image.store``.
         """
@@ -90,17 +91,17 @@ class ImageStore:
             raise EngineError("image.store", message) from problem
 
     def find(self, name: str) -> ImageFacts:
-        """Return the image of this name or digest, verified if it was not yet."""
+        """Return the image with this name or digest, after verification."""
         try:
             image = self.get(self._digest_of(name))
         except EngineError as problem:
             if problem.code != "image.missing":
                 raise
-            raise _missing(name) from problem  # its message names a digest, which cannot be built
+            raise _missing(name) from problem  # Its message names a digest, which the reader can't build.
         return ImageFacts(name=name, digest=image.digest, size_bytes=image.size_bytes, labels=image.labels)
 
     def listed(self) -> list[ListedImage]:
-        """Return what names stand for, verified or not."""
+        """Return the named images, verified or not."""
         named = []
         for path in sorted((self._folder / "names").glob("*")):
             with suppress(OSError):
@@ -121,7 +122,7 @@ class ImageStore:
         ]
 
     def verified(self, digest: str) -> StoredImage | None:
-        """Return an image if it was verified before, and its folder is still there. Does not block."""
+        """Return an image if it was verified and its folder still exists. Doesn't block."""
         image = self._verified.get(digest)
         if image is not None and _place_of(image.root) != image.place:
             self._verified.pop(digest, None)
@@ -144,7 +145,7 @@ class ImageStore:
         return image
 
     def load(self, archive: Path) -> ImageFacts:
-        """Unpack an archive as `imaging` packs it, and let its name stand for it; damaged files are replaced.
+        """Unpack an archive in the format of `imaging` and assign its name; replace damaged files.
 
         Raises: EngineError ``image.archive_missing``, ``image.archive_refused``.
         """
@@ -164,7 +165,7 @@ class ImageStore:
         return self.find(name)
 
     def file(self, name: str, path: str, most_bytes: int) -> bytes:
-        """Return a regular file of an image; no link is followed.
+        """Return a regular file of an image, without following links.
 
         Raises: EngineError ``image.file_missing``.
         """
@@ -176,11 +177,11 @@ class ImageStore:
         return place.read_bytes()
 
     def forget(self, name: str) -> None:
-        """Remove a name, and unused images; a missing name is fine.
+        """Remove a name, and images that become unused. A missing name is ignored.
 
-        No container of it may run on this engine.
+        No container of the image may run on this engine.
 
-        Raises: EngineError ``image.in_use``, when another engine uses it.
+        Raises: EngineError ``image.in_use``, if another engine uses it.
         """
         named = self._named(name)
         if not named.is_file():
@@ -201,7 +202,7 @@ class ImageStore:
         self.collect()
 
     def collect(self) -> None:
-        """Remove unnamed images that no engine uses, and partly unpacked ones."""
+        """Remove unnamed images that no engine uses, and partially unpacked ones."""
         named = {path.read_text(encoding="ascii").strip() for path in (self._folder / "names").glob("*")}
         for folder in list(self.roots.iterdir()):
             digest = f"sha256:{folder.name}"
@@ -213,7 +214,7 @@ class ImageStore:
         self._shared.collect()
 
     def close(self) -> None:
-        """Let go of all images."""
+        """Release all images."""
         for lock in self._locks.values():
             os.close(lock)
         self._locks.clear()
@@ -252,7 +253,8 @@ class ImageStore:
                     _unpack_layer(tar, layer, expected, root, self._shared)
                 (work / _CONFIG).write_bytes(config)
                 work.chmod(0o755)
-                with suppress(FileExistsError, OSError):  # another process was faster; its result is verified
+                # Another process was faster; its result is verified.
+                with suppress(FileExistsError, OSError):
                     work.rename(self.roots / digest)
             finally:
                 shutil.rmtree(work, ignore_errors=True)
@@ -275,7 +277,7 @@ class ImageStore:
         return self._folder / "locks" / digest
 
     def _hold(self, digest: str) -> None:
-        """Keep the image from being removed for as long as this engine lives."""
+        """Prevent the removal of an image during the life of this engine."""
         if digest not in self._locks and (self.roots / digest).is_dir():
             lock = os.open(self._lock_of(digest), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             fcntl.flock(lock, fcntl.LOCK_SH)
@@ -283,7 +285,7 @@ class ImageStore:
 
 
 def _verify(digest: str, folder: Path) -> StoredImage:
-    """Read an image and see that it is, file by file, what its digest says."""
+    """Read an image and verify its files against its digest."""
     try:
         config = (folder / _CONFIG).read_bytes()
     except FileNotFoundError:
@@ -323,7 +325,7 @@ def _unpack_layer(tar: tarfile.TarFile, name: str, expected: str, root: Path, sh
 
 
 def _place(layer: tarfile.TarFile, member: tarfile.TarInfo, root: Path, shared: SharedFiles) -> None:
-    """Write one member as a file that only root can change; never through a link."""
+    """Write one member as a file that only root can change, never through a link."""
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts:
         raise ValueError(f"{member.name} points outside the image")
@@ -348,7 +350,7 @@ def _place(layer: tarfile.TarFile, member: tarfile.TarInfo, root: Path, shared: 
 
 
 def _make_folder(path: Path) -> None:
-    """Make a folder that everybody may look into, whatever the mask says; one that is there is left alone."""
+    """Create a world-readable folder regardless of the umask; leave an existing one unchanged."""
     if not path.is_dir():
         path.mkdir(parents=True, exist_ok=True)
         path.chmod(0o755)
@@ -377,7 +379,7 @@ def _locked(path: Path, how: int) -> Iterator[None]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove an image; moved away first, so that none is ever found in part."""
+    """Remove an image; it is renamed first, so that it is never found incomplete."""
     going = folder.with_name(f"{_GOING}{folder.name}")
     shutil.rmtree(going, ignore_errors=True)
     folder.rename(going)
@@ -385,7 +387,7 @@ def _remove(folder: Path) -> None:
 
 
 def _old(folder: Path) -> bool:
-    """Return whether no process can still be working on a folder."""
+    """Return whether a folder is too old for any process to be still writing it."""
     try:
         return time.time() - folder.stat().st_mtime > _OLD_S
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 """Compares the kernel's facts about a container's first process with the request.
 
-`observe` reads, `differences` decides. The process is looked at once its program has said something, as its
-capabilities and its filter are in place only then.
+`observe` reads, `differences` decides. The process is inspected after its program has sent data, because its
+capabilities and its filter are complete only then.
 
 Source: proc(5), namespaces(7), capabilities(7).
 """
@@ -33,12 +33,12 @@ _PAGE = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A process as the kernel shows it, in the kernel's own words.
+    """A process as reported by the kernel.
 
-    `own_status` is the daemon's, whose own filters of system calls all that it starts has as well.
+    `own_status` is the daemon's, whose own seccomp filters all of its descendants inherit.
 
-    `shared_namespaces` names those that are ours as well, `outside` the control groups that it is not in,
-    `masked` the paths of this host that ought to be hidden.
+    `shared_namespaces` are those shared with the daemon, `outside` the control groups that don't contain the
+    process, `masked` the host's paths that must be hidden.
     """
 
     status: str
@@ -57,7 +57,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """A line of mountinfo. `root` is what of the file system is mounted."""
+    """A line of mountinfo. `root` is the mounted part of the file system."""
 
     root: str
     kind: str
@@ -66,9 +66,9 @@ class Mount:
 
 
 def observe(pid: int, place: HostShare, image: Path) -> Seen:
-    """Read what the kernel says. Args: `image` is the root filesystem as the daemon sees it.
+    """Read the kernel's facts about a process. Args: image: the root filesystem on the host.
 
-    Raises: OSError when the process is gone, or not ours to look at.
+    Raises: OSError, if the process is gone or not accessible.
     """
     namespaces = namespaces_of(pid)
     return Seen(
@@ -93,12 +93,12 @@ def observe(pid: int, place: HostShare, image: Path) -> Seen:
 
 
 def namespaces_of(pid: int) -> dict[str, str]:
-    """Return the namespaces that a process is in. Raises: OSError when it is gone."""
+    """Return the namespaces of a process. Raises: OSError, if it is gone."""
     return {name: _namespace(str(pid), name) for name in _NAMESPACES}
 
 
 def differences(seen: Seen, spec: ContainerSpec, place: HostShare) -> list[str]:
-    """List the differences between a process and the request."""
+    """Return the differences between a process and the request."""
     return [
         *(f"namespace {name} is the daemon's" for name in seen.shared_namespaces),
         *(f"control group {path} doesn't contain the process" for path in seen.outside),
@@ -111,7 +111,7 @@ def differences(seen: Seen, spec: ContainerSpec, place: HostShare) -> list[str]:
 
 
 def shared_with(seen: Seen, others: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """List the namespaces that a process has in common with others. Args: `others` are theirs, by name."""
+    """Return the namespaces that a process shares with others. Args: others: theirs, by container name."""
     return [
         f"namespace {name} is also that of {other}"
         for other, theirs in others.items()
@@ -150,9 +150,9 @@ def _identity(seen: Seen, place: HostShare) -> Iterator[str]:
 
 
 def _filters(status: Mapping[str, str], own: Mapping[str, str], place: HostShare) -> Iterator[str]:
-    """Count the filters of system calls, on kernels that tell (Linux 5.9).
+    """Check the number of seccomp filters, on kernels that report it (Linux 5.9).
 
-    A clone has its template's filter, which allows more, and on top the filter of every container.
+    A clone has its template's more permissive filter, and the filter of every container in addition.
     """
     name, wanted = "Seccomp_filters", 2 if place.clone_uid else 1
     if name in status and name in own:
@@ -184,7 +184,7 @@ def _mounts(seen: Seen, spec: ContainerSpec, place: HostShare) -> Iterator[str]:
     for path in sorted(held.keys() - known):
         yield f"{path} is mounted but wasn't requested"
     for path in sorted((readonly | set(seen.masked) | {"/sys"}) & held.keys()):
-        # A file that is hidden behind the null device can be written, and keeps nothing.
+        # A file hidden by the null device is writable, but writes are discarded.
         hidden = path in seen.masked and held[path].root == "/null"
         if "ro" not in held[path].options and not hidden:
             yield f"{path} is writable"
@@ -194,7 +194,7 @@ def _mounts(seen: Seen, spec: ContainerSpec, place: HostShare) -> Iterator[str]:
 
 
 def _mounts_of_template(seen: Seen) -> Iterator[str]:
-    """Judge the mounts of a template, which below its own place makes those of its children."""
+    """Check the mounts of a template, which mounts its clones' roots below its own folder."""
     held = read_mounts(seen.mountinfo)
     known = {
         "/",
@@ -213,7 +213,7 @@ def _mounts_of_template(seen: Seen) -> Iterator[str]:
 
 
 def _wanted_mounts(spec: ContainerSpec, place: HostShare) -> dict[str, tuple[str, Mapping[str, str]]]:
-    """Return the required kind and options of each mount."""
+    """Return the required type and options of each mount."""
     size = -(-spec.work_bytes // _PAGE) * _PAGE // 1024
     uid = str(place.program_uid)
     work = {"size": f"{size}k", "nr_inodes": str(spec.work_files), "mode": "700", "uid": uid, "gid": uid}
@@ -248,7 +248,7 @@ def _unlike(
 
 
 def read_mounts(text: str) -> dict[str, Mount]:
-    """Read mountinfo: place -> the mount that is uppermost there."""
+    """Parse mountinfo into a map of path to its topmost mount."""
     found = {}
     for line in text.splitlines():
         before, _, after = line.partition(" - ")
@@ -265,7 +265,7 @@ def read_mounts(text: str) -> dict[str, Mount]:
 
 
 def _shown(path: str) -> bool:
-    """Return whether a container would see this path of the kernel's; its `/dev` is made from nothing."""
+    """Return whether a container could see this kernel path; its `/dev` is created from scratch."""
     return path.startswith(("/proc/", "/sys/")) and os.path.exists(path)  # noqa: PTH110 - as below
 
 

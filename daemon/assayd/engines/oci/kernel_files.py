@@ -1,4 +1,4 @@
-"""Reads files of /proc and /sys by few system calls: in a thread, each waits for the interpreter's lock."""
+"""Reads files of /proc and /sys by few system calls, because in a thread each one waits for the GIL."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _PIECE_BYTES = 64 * 1024
 
 
 def read_text(path: str) -> str:
-    """Return what the kernel writes there, what is not ASCII replaced. Raises: OSError."""
+    """Return the content of a kernel file; non-ASCII bytes are replaced. Raises: OSError."""
     pieces = []
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

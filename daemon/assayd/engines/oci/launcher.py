@@ -1,8 +1,8 @@
-"""The launcher: a small process that starts the runtime, and whose children containers become.
+"""The launcher: a small process that starts the runtime and becomes the parent of containers.
 
-It is small, so that a fork is cheap; it is the reaper of what the runtime leaves, and so knows how containers
-ended; and when the daemon dies, its end of the socket says so and it kills every container that it has. It
-imports the standard library alone and is run by its path.
+It is small so that a fork is cheap. It reaps the processes that the runtime leaves, and so knows how
+containers ended. When the daemon dies, the socket closes, and the launcher kills all of its containers. It
+imports only the standard library and is run by its path.
 
     daemon ──{"id", "argv", "join", "pidfile"} + stdin, stdout, stderr──>  launcher
            <─{"id", "pid"} + pidfd ──  or  ──{"id", "failed": status}───
@@ -10,8 +10,8 @@ imports the standard library alone and is run by its path.
            ──{"id", "tree"}──>
            <─{"id", "tree"} + a mount of that folder ──  or  ──{"id", "failed": error number}──
 
-Started by an ordinary user, it is root of a user namespace of its own, in which the user ids are that were
-given to that user; containers' namespaces are made below it.
+If started by an ordinary user, it is root of a separate user namespace, which contains that user's
+subordinate ids; containers' namespaces are created below it.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class Launcher:
         self._control = control
         self._libc = libc
         self._starting: dict[int, tuple[str, str]] = {}
-        """Process of a runtime -> id, file into which it writes the container's first process."""
+        """Process id of a runtime -> container id, and the file for the first process's id."""
         self._running: dict[int, str] = {}
         self._ended: dict[int, int] = {}
-        """Processes that ended before the runtime had said whose they are."""
+        """Processes that ended before the runtime reported their container."""
 
     def serve(self) -> None:
-        """Serve until the daemon has gone; then end every container."""
+        """Serve until the daemon disconnects, then end all containers."""
         reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -73,7 +73,7 @@ class Launcher:
         self._end_all()
 
     def _take(self) -> bool:
-        """Take one request; return whether the daemon is still there."""
+        """Process one request. Return whether the daemon is still connected."""
         try:
             data, descriptors, _, _ = socket.recv_fds(
                 self._control, MESSAGE_BYTES, 3, socket.MSG_CMSG_CLOEXEC
@@ -131,7 +131,7 @@ class Launcher:
         os.execve(arguments[0], arguments, environment)  # noqa: S606 - as meant
 
     def _reap(self) -> None:
-        # All that have ended are known before any is spoken of: a container may end before its runtime does.
+        # Collect all ended processes before reporting any: a container can end before its runtime does.
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -164,10 +164,10 @@ class Launcher:
         if pid in self._ended:
             self._say({"id": name, "pid": pid})
             return
-        # A child that we have not waited for: the number is its own until then.
+        # This child hasn't been reaped, so its process id can't be reused yet.
         try:
             descriptor = os.pidfd_open(pid)
-        except ProcessLookupError:  # the runtime has waited for it, which none of those that we start does
+        except ProcessLookupError:  # The runtime has reaped it, which none of the supported runtimes does.
             del self._running[pid]
             self._say({"id": name, "failed": _code(status)})
             return
@@ -180,7 +180,7 @@ class Launcher:
         passed = (
             [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
         )
-        with suppress(OSError):  # the daemon has gone, which the next turn sees
+        with suppress(OSError):  # The daemon disconnected, which the next iteration notices.
             self._control.sendmsg([json.dumps(reply).encode()], passed)
 
     def _end_all(self) -> None:
@@ -200,7 +200,7 @@ def _code(status: int) -> int:
 
 
 def read_only_tree(libc: ctypes.CDLL, path: str) -> int:
-    """Return a descriptor of a mount of this folder that is mounted nowhere yet, and can never be written.
+    """Return a descriptor of a detached, permanently read-only mount of a folder.
 
     Source: open_tree(2), Linux 5.2; mount_setattr(2), Linux 5.12.
 
@@ -227,9 +227,9 @@ def _call(libc: ctypes.CDLL, *numbers: int) -> int:
 
 
 def _become_root_of_a_namespace(libc: ctypes.CDLL, first: str, count: str) -> None:
-    """Enter a new user namespace: its root is our user, followed by the ids from `first` on.
+    """Enter a new user namespace. Its root is the daemon's user; the ids from `first` follow.
 
-    Only a process outside may say so, and for ids that are not its own only by programs with more rights.
+    Only a process outside can write the mappings, and for foreign ids only setuid programs can.
     """
     ids = [(str(os.getpid()), "0", str(own), "1", "1", first, count) for own in (os.getuid(), os.getgid())]
     waiting, going = os.pipe()
@@ -261,10 +261,11 @@ def _prepare_mounts(libc: ctypes.CDLL, images: str, target: str, hugetlb: str) -
 
     Args:
         libc: the C library.
-        images: the folder with root filesystems.
-        target: where containers find it, read-only, though they may have no rights on its own parents.
-        hugetlb: where to mount the control groups of that name, without which crun refuses version 1;
-            "" for nowhere.
+        images: the folder of root filesystems.
+        target: the folder that shows them to containers read-only, which may have no access to the parents of
+            `images`.
+        hugetlb: the mount point of the hugetlb control groups, without which crun rejects version 1; "" for
+            none.
     """
     _check(libc, libc.unshare(_CLONE_NEWNS), "unshare")
     _mount(libc, "none", "/", None, _MS_REC | _MS_SLAVE)
@@ -295,10 +296,10 @@ def _check(libc: ctypes.CDLL, result: int, what: str) -> None:
 
 
 def main() -> int:
-    """Serve.
+    """Run the launcher.
 
-    Arguments: descriptor, folder of images, where to show it ("" = not at all), hugetlb; of an ordinary user,
-    the first of the user ids for containers, and how many there are.
+    Arguments: the descriptor, the folder of images, the folder to show it in ("" = nowhere), hugetlb; for an
+    ordinary user, also the first user id for containers and their number.
     """
     number, images, target, hugetlb, *ids = sys.argv[1:]
     libc = ctypes.CDLL(None, use_errno=True)

@@ -1,6 +1,6 @@
-"""Containers on this host, step by step: planned, made, launched by the runtime, ended, discarded.
+"""The steps of a container on this host: planned, created, launched by the runtime, ended, discarded.
 
-What the engine's port does with each, and what is cloned from templates, is decided elsewhere.
+Other modules decide when the port takes each step, and which containers are clones.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class Ids:
 
 
 class ContainerMaker:
-    """Makes and removes what a container is on this host.
+    """Creates and removes the parts of a container on this host.
 
     Args:
-        images: the store.
-        run: folder of the records of live containers; all daemons of this host share it.
-        runtimes: names and paths of runtimes, of which the first that is there is taken.
+        images: the image store.
+        run: the folder of live containers' records; all daemons of this host share it.
+        runtimes: names and paths of runtimes; the first existing one is used.
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class ContainerMaker:
         self._opening = asyncio.Lock()
 
     async def known_host(self) -> Host:
-        """Return the facts about this host. Raises: EngineError, which names the missing part."""
+        """Return the facts about this host. Raises: EngineError, naming the missing part."""
         if self._host is None:
             host = await self._threads.run(find_host, self._runtimes, (self._run, self._images.roots))
-            if self._host is None:  # no other process has checked meanwhile
+            if self._host is None:  # unless another caller was faster
                 self.ranges = Ranges(self._run / "ids", host.ids)
                 self._host = host
             await self._threads.run(self._images.prepare)
@@ -84,11 +84,11 @@ class ContainerMaker:
     def _sweep_vanished(self) -> None:
         """Remove leftovers of dead containers whose daemon is gone and may never return.
 
-        One that lives is its own daemon's to end, and so is one whose control groups cannot be seen here.
+        A live container, or one whose control groups aren't visible here, is left to its own daemon.
         """
         for record in self.records.all():
             group = group_of(record)
-            # A mark is missing in records of earlier versions, whose containers soon had a process, too.
+            # Records of earlier versions have no mark, but their containers soon had a process.
             gone = has_gone(record.daemon) if record.daemon else self.records.is_old(record.name, time.time())
             if gone and group.visible and not group.pids():
                 with suppress(EngineError):
@@ -97,11 +97,11 @@ class ContainerMaker:
                     log.info("container.swept", container=record.name)
 
     def plan(self, spec: ContainerSpec, image: StoredImage, host: Host, ids: Ids) -> OciContainer:
-        """Return a container of which nothing is there yet."""
+        """Return a planned container, without creating anything."""
         name = spec.labels[LABEL_CONTAINER]
         group = host.hierarchy.group(f"assayd-{name}")
         if ids.clone_uid:
-            group = replace(group, others=())  # the runtime, which might make groups there, has no part in it
+            group = replace(group, others=())  # The runtime, which might create groups there, isn't involved.
         record = Record(
             name=name,
             labels=dict(spec.labels),
@@ -128,7 +128,7 @@ class ContainerMaker:
         return OciContainer(spec=spec, record=record, group=group, place=place, image=image, folder=folder)
 
     async def make(self, container: OciContainer) -> None:
-        """Write its record, make its control group, and its bundle where the runtime is to start it.
+        """Write its record, and create its control group and, if the runtime will start it, its bundle.
 
         Raises: EngineError.
         """
@@ -169,7 +169,7 @@ class ContainerMaker:
             raise EngineError("engine.run_folder", message, retryable=True) from problem
 
     async def launch(self, container: OciContainer, streams: Sequence[int]) -> None:
-        """Let the runtime start it.
+        """Start a container by the runtime.
 
         Raises: EngineError.
         """
@@ -192,7 +192,7 @@ class ContainerMaker:
             raise timed_out() from problem
 
     async def end(self, container: OciContainer) -> None:
-        """Kill what runs and wait until it has ended.
+        """Kill a container's processes and wait until they have ended.
 
         Raises: EngineError.
         """
@@ -205,12 +205,12 @@ class ContainerMaker:
                     await container.process.ended.wait()
             except TimeoutError as problem:
                 raise timed_out() from problem
-        # The first process of a namespace takes all others along; of one whose starter died, nobody saw it.
+        # The first process ends its whole namespace. If its starter died, no one observed its end.
         if container.process is None or container.process.exit_code is None:
             await self._threads.run(container.group.kill)
 
     async def discard(self, container: OciContainer) -> None:
-        """Remove all that was made for a container that has ended; nothing of another by its name.
+        """Remove all parts of an ended container, but nothing of another container with its name.
 
         Raises: EngineError.
         """
@@ -225,7 +225,7 @@ class ContainerMaker:
         self.records.remove(container.record.name)
 
     async def remove_stranger(self, name: str) -> None:
-        """Remove what another engine, or this one in an earlier generation, has left."""
+        """Remove the container of another engine, or of an earlier generation of this one."""
         record = await self._threads.run(self.records.read, name)
         if record is not None:
             group = group_of(record)
@@ -234,7 +234,7 @@ class ContainerMaker:
             await self._threads.run(self.records.remove, name)
 
     def close(self) -> None:
-        """End the launcher with every container that is left, and release the user ids."""
+        """End the launcher with all remaining containers, and release the user ids."""
         if self._launcher is not None:
             self._launcher.close()
         self.ranges.close()
@@ -257,17 +257,20 @@ class ContainerMaker:
             return self._launcher
 
     def _shown_at(self, host: Host) -> Path:
-        """Return where the runtime finds the images; folders of a user's may be closed to containers."""
+        """Return the folder in which the runtime finds the images.
+
+        Containers may have no access to a user's folders.
+        """
         return Path(host.shown_at) if host.shown_at else self._run / "images"
 
 
 def group_of(record: Record) -> ControlGroup:
-    """Return the control group that a record names."""
+    """Return the control group of a record."""
     return ControlGroup(version=record.cgroup_version, folders=record.cgroups, others=record.other_cgroups)
 
 
 def _open_groups(container: OciContainer, with_trees: bool) -> None:
-    """Open what a clone joins, and what it is shown of it where that is ours to mount."""
+    """Open the control groups that a clone joins and, with `with_trees`, their mounts for it."""
     for path in container.group.entries():
         container.handed.append(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
     for folder in container.group.folders.values() if with_trees else ():
@@ -281,7 +284,7 @@ def _make_shown(folder: Path) -> None:
 
 
 def _refused(container: OciContainer, problem: StartFailed) -> EngineError:
-    """Log what the runtime said, which is not for those who submit."""
+    """Return the error for a failed start; log the runtime's message, which submitters must not see."""
     try:
         said = (container.folder / "log").read_text(encoding="utf-8", errors="replace")[-_LOG_BYTES:]
     except OSError:

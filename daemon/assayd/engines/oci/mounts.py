@@ -1,4 +1,4 @@
-"""Mounts that are handed to another mount namespace as descriptors, read-only before they leave."""
+"""Read-only mounts, passed to another mount namespace as descriptors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def read_only_tree(path: str) -> int:
-    """Return a descriptor of a mount of this folder that is mounted nowhere yet, and can never be written.
+    """Return a descriptor of a detached, permanently read-only mount of a folder.
 
     Raises: EngineError ``engine.template``.
     """
@@ -24,6 +24,6 @@ def read_only_tree(path: str) -> int:
 
 
 def not_handed_over(path: str, number: int) -> EngineError:
-    """Return the error for a folder that lacks such a mount."""
+    """Return the error for a folder that can't be mounted for a container."""
     old = "; templates need Linux 5.12" if number == errno.ENOSYS else ""
     return EngineError("engine.template", f"can't map the owner of {path}: {os.strerror(number)}{old}")

@@ -1,6 +1,6 @@
-"""Which daemon a record was written by, in a form by which another can tell that it has gone.
+"""Marks that identify the daemon of a record, so that another daemon can tell whether it has ended.
 
-A process is known by its number and its start, within one boot and one namespace of processes.
+A mark identifies a process by id and start time, within one boot and one PID namespace.
 
 Source: proc(5), proc_pid_stat(5), pid_namespaces(7).
 """
@@ -13,7 +13,9 @@ from pathlib import Path
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _STARTED = 19
-"""The place of the start time behind the name in ``/proc/PID/stat``, whose fields count from 1: field 22."""
+"""Index of the start time among the fields after the name in ``/proc/PID/stat`` (field 22, counted from
+1).
+"""
 
 
 @cache
@@ -25,7 +27,7 @@ def own_mark() -> str:
 def has_gone(mark: str) -> bool:
     """Return whether the process with this mark has certainly ended.
 
-    Of a process in another namespace nobody here can tell, nor by a mark that is none.
+    False for a process in another namespace or a malformed mark, because its state is unknown.
     """
     try:
         boot, namespace, pid, started = mark.split(":")
@@ -49,6 +51,6 @@ def _surroundings() -> tuple[str, str]:
 
 
 def _start_of(pid: int) -> str:
-    # The name before it may hold anything, parentheses too.
+    # The name can contain any characters, including parentheses.
     text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     return text.rpartition(") ")[2].split()[_STARTED]

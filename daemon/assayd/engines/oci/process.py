@@ -1,4 +1,4 @@
-"""The daemon's end of a container's process: its streams as plain pipes, and its start by the launcher."""
+"""The daemon's side of a container's process: its streams as pipes, and its start by the launcher."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _ENDS_WITHIN_S = 10.0
 
 
 class PipeStream:
-    """The Duplex of one container. Made by `open_streams`.
+    """The Duplex of one container. Created by `open_streams`.
 
     Args:
-        inspect: called once, before the first bytes are passed on, as the runner is what it will be by then.
-            Raises: EngineError, which the reader gets.
+        inspect: called once, before the first bytes are passed on, because the runner is fully confined by
+            then. Its EngineError goes to the reader.
     """
 
     def __init__(self, inspect: Callable[[], Awaitable[None]]) -> None:
@@ -41,10 +41,10 @@ class PipeStream:
         self._closed = False
 
     async def connect(self, ends: Ends) -> None:
-        """Hand our ends of the pipes, which become the loop's, to the running loop."""
+        """Connect the daemon's pipe ends to the running event loop, which takes them over."""
         loop = asyncio.get_running_loop()
         reading = asyncio.StreamReaderProtocol(self._reader)
-        # The first is handed over, or closed, by the loop in any case; the others once it is their turn.
+        # The loop takes over or closes the first in any case; the others when it is their turn.
         with ExitStack() as waiting:
             waiting.callback(ends.stdout.close)
             waiting.callback(ends.stderr.close)
@@ -59,7 +59,7 @@ class PipeStream:
             ends.stderr.hand_over(loop)
 
     async def read(self) -> bytes:
-        """Return the next bytes of standard output; empty at the end and after `close`."""
+        """Return the next bytes of standard output; empty at its end and after `close`."""
         data = await self._reader.read(_READ_BYTES)
         if self._closed or not data:
             return b""
@@ -69,7 +69,7 @@ class PipeStream:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Send bytes to standard input and wait while its buffer is full.
+        """Send bytes to standard input; wait while its buffer is full.
 
         Raises: EngineError ``engine.stream_broken``.
         """
@@ -86,7 +86,7 @@ class PipeStream:
         return self._complaints.kept
 
     async def close(self) -> None:
-        """Drop the pipes with whatever is still in them."""
+        """Close the pipes and discard unread data."""
         if self._closed:
             return
         self._closed = True
@@ -100,10 +100,11 @@ class PipeStream:
 
 
 class PipeEnd:
-    """One of our ends of a pipe, whose descriptor is closed once.
+    """One of the daemon's pipe ends, whose descriptor is closed exactly once.
 
-    asyncio closes what it was given; uvloop closes the descriptor itself first (libuv's ``uv_close``), and
-    then what it was given as well. By that time another thread may have opened a file under the same number.
+    asyncio closes the object that it was given. uvloop first closes the descriptor itself (libuv's
+    ``uv_close``), then the object too; by that time, another thread may have opened a file with the same
+    number.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -119,7 +120,7 @@ class PipeEnd:
         self._ours = self._ours and isinstance(loop, asyncio.BaseEventLoop)
 
     def close(self) -> None:
-        """Close the descriptor, unless it is closed or the loop's."""
+        """Close the descriptor, unless it is closed or owned by the loop."""
         if self._ours:
             self._ours = False
             os.close(self._descriptor)
@@ -127,20 +128,20 @@ class PipeEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ends:
-    """Our ends of a container's pipes."""
+    """The daemon's ends of a container's pipes."""
 
     stdin: PipeEnd
     stdout: PipeEnd
     stderr: PipeEnd
 
     def close(self) -> None:
-        """Close what the loop has not taken over."""
+        """Close the ends that the loop hasn't taken over."""
         for stream in (self.stdin, self.stdout, self.stderr):
             stream.close()
 
 
 def make_pipes() -> tuple[Ends, list[int]]:
-    """Make the three pipes; return our ends, and the container's in the order of their numbers."""
+    """Create the three pipes; return the daemon's ends, and the container's in descriptor order."""
     pairs = [os.pipe2(os.O_CLOEXEC) for _ in range(3)]
     ours = [pairs[0][1], pairs[1][0], pairs[2][0]]
     stdin, stdout, stderr = map(PipeEnd, ours)
@@ -148,7 +149,7 @@ def make_pipes() -> tuple[Ends, list[int]]:
 
 
 class _Inlet(asyncio.BaseProtocol):
-    """Knows whether standard input has room, and whether it still has a reader."""
+    """Tracks whether standard input has room and a reader."""
 
     def __init__(self) -> None:
         self.room = asyncio.Event()
@@ -167,7 +168,7 @@ class _Inlet(asyncio.BaseProtocol):
 
 
 class _Complaints(asyncio.Protocol):
-    """Keeps the end of standard error."""
+    """Keeps the last bytes of standard error."""
 
     def __init__(self) -> None:
         self.kept = b""
@@ -178,7 +179,7 @@ class _Complaints(asyncio.Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """The launcher's request for one container."""
+    """A request to the launcher for one container."""
 
     name: str
     arguments: Sequence[str]
@@ -187,7 +188,7 @@ class Launch:
 
 
 class LauncherProcess:
-    """The launcher, as the daemon sees it. Started by `start`, ended by `close`."""
+    """The launcher process. Started by `start`, ended by `close`."""
 
     def __init__(self, control: socket.socket, process: subprocess.Popen[bytes]) -> None:
         self._control = Control(control, "the container launcher", lambda: None)
@@ -195,20 +196,20 @@ class LauncherProcess:
 
     @property
     def gone(self) -> bool:
-        """Whether it has ended."""
+        """Whether the launcher has ended."""
         return self._control.gone
 
     @classmethod
     async def start(
         cls, *, images: str, shown_at: str, hugetlb: str, timeout_s: float, ids: IdRange | None = None
     ) -> LauncherProcess:
-        """Start it and wait until it serves.
+        """Start the launcher and wait until it serves.
 
         Args:
-            images: folder with root filesystems.
-            shown_at: where containers are to find them; "" where they can go there by themselves.
-            hugetlb: where control groups of that name must be mounted for the runtime; "" where nowhere.
-            timeout_s: how long that may take.
+            images: the folder of root filesystems.
+            shown_at: the folder that shows them to containers; "" if containers can access `images` directly.
+            hugetlb: the mount point of the hugetlb control groups, if the runtime needs them; "" for none.
+            timeout_s: maximum seconds for the start.
             ids: the user ids for containers, if the daemon doesn't run as root.
 
         Raises: EngineError ``engine.launcher``.
@@ -239,9 +240,9 @@ class LauncherProcess:
         return made
 
     async def launch(self, launch: Launch, streams: Sequence[int]) -> Process:
-        """Start a container, and wait for its first process.
+        """Start a container and wait for its first process.
 
-        Raises: StartFailed; EngineError ``engine.launcher`` when the launcher died.
+        Raises: StartFailed; EngineError ``engine.launcher``, if the launcher died.
         """
         request = {
             "id": launch.name,
@@ -252,10 +253,10 @@ class LauncherProcess:
         return await self._control.start(launch.name, request, streams)
 
     async def read_only_tree(self, name: str, path: str) -> int:
-        """Return a descriptor of a mount of this folder, made by the launcher's rights.
+        """Return a descriptor of a mount of a folder, created with the launcher's permissions.
 
         Args:
-            name: of the container that it is for.
+            name: the container's name.
             path: the folder.
 
         Raises: EngineError ``engine.template``, ``engine.launcher``.
@@ -266,16 +267,16 @@ class LauncherProcess:
             raise not_handed_over(path, int(str(problem))) from problem
 
     def forget(self, name: str) -> None:
-        """Forget a container that is gone."""
+        """Forget a removed container."""
         self._control.forget(name)
 
     def close(self) -> None:
-        """End the launcher, and with it every container that it still has."""
+        """End the launcher and all of its remaining containers."""
         self._control.lose()
         try:
             self._process.wait(_ENDS_WITHIN_S)
         except subprocess.TimeoutExpired:
-            # What it could not end, the reaper finds.
+            # The reaper finds the containers that it couldn't end.
             self._process.kill()
             self._process.wait()
 

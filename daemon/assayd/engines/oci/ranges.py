@@ -1,7 +1,7 @@
 """Exclusive user ids on this host: a locked block per engine, and two ids per container.
 
-A template has one for itself and one for each of its children.
-What the kernel counts by user (pending signals, locked memory, watches) is then counted for one container.
+A template has one for itself and one for each of its clones. So the kernel's per-user limits (pending
+signals, locked memory, watches) count for each container separately.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ PER_CONTAINER = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdRange:
-    """So many user ids of this host from the first on, which containers may have; group ids are the same."""
+    """A range of the host's user ids for containers; group ids have the same numbers."""
 
     first: int
     count: int
 
 
 HOST_IDS = IdRange(first=0x7000_0000, count=4096 * PER_BLOCK)
-"""What root takes.
+"""The range that root uses.
 
-Source: systemd.io/UIDS-GIDS: 1879048192 to 2147483647 is used by nothing.
+Source: systemd.io/UIDS-GIDS: nothing else uses 1879048192 to 2147483647.
 """
 
 
 class Ranges:
-    """Hands out the first of a container's user ids.
+    """Assigns the first user id of each container.
 
     Args:
-        folder: holds the locks of the blocks; all daemons that take from the same ids share it.
+        folder: holds the locks of the blocks; all daemons that use the same ids share it.
         ids: the range to divide into blocks; a range smaller than a block is one block.
     """
 
@@ -69,7 +69,7 @@ class Ranges:
         )
 
     def give_back(self, first: int) -> None:
-        """Take ids back whose container is gone; those of another engine are left alone."""
+        """Release the ids of a removed container; ids of another engine are ignored."""
         self._used.pop(first, None)
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """Records of containers that survive the daemon: a folder with one record each.
 
-The record is written before the control group is made, so that the reaper finds all that is left behind.
+The record is written before the control group is created, so that the reaper finds all leftovers.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ log = structlog.get_logger()
 _NAME = re.compile(r"[0-9A-Za-z]{1,64}", re.ASCII)
 _RECORD = "record.json"
 _OLD_S = 600.0
-"""No daemon takes that long to write a record, or to remove the files next to one."""
+"""Seconds after which no daemon is still writing a record or removing the files next to one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """A container: its labels, its control groups (see `cgroup.ControlGroup`), its image's digest.
 
-    `daemon` is the mark of the process that it belongs to (see `owner`); earlier versions wrote none.
+    `daemon` is the mark of its daemon (see `owner`); earlier versions wrote none.
     """
 
     name: str
@@ -41,22 +41,22 @@ class Record:
 
 
 class Records:
-    """The records below one folder of this host, which all daemons of one user share."""
+    """The records in one folder, which all daemons of one user on this host share."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def folder_of(self, name: str) -> Path:
-        """Return the folder of a container: bundle, runtime's state, process file, log.
+        """Return the folder of a container: bundle, runtime state, process file, log.
 
-        Raises: ValueError for a name that isn't a plain word.
+        Raises: ValueError, if the name isn't a plain word.
         """
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} isn't a container name")
         return self._folder / name
 
     def write(self, record: Record) -> Path:
-        """Make the container's folder with its record; return the folder."""
+        """Create the container's folder with its record; return the folder."""
         self._folder.mkdir(mode=0o711, parents=True, exist_ok=True)
         folder = self.folder_of(record.name)
         folder.mkdir(mode=0o700)
@@ -66,7 +66,7 @@ class Records:
         return folder
 
     def read(self, name: str) -> Record | None:
-        """Return a record; None if it is missing, or written by another version in another form."""
+        """Return a record; None if it is missing or in another version's format."""
         try:
             return Record(**json.loads((self.folder_of(name) / _RECORD).read_text(encoding="utf-8")))
         except (FileNotFoundError, NotADirectoryError):
@@ -76,16 +76,16 @@ class Records:
             return None
 
     def remove(self, name: str) -> None:
-        """Remove a container's folder; one that is gone is fine."""
+        """Remove a container's folder, if it exists."""
         folder = self.folder_of(name)
         with suppress(OSError):
             (folder / _RECORD).unlink()
-            folder.rmdir()  # that was all in it, where no runtime was started
+            folder.rmdir()  # If the runtime never started, the folder contained nothing else.
             return
         shutil.rmtree(folder, ignore_errors=True)
 
     def sweep(self, now: float) -> None:
-        """Remove old folders without a record: a daemon was killed as it wrote the record, or just after.
+        """Remove old folders without a record, which a daemon leaves if it is killed while writing one.
 
         A container's record exists before its other parts, so parts without a record have no owner.
         """
@@ -95,14 +95,14 @@ class Records:
                     shutil.rmtree(folder, ignore_errors=True)
 
     def is_old(self, name: str, now: float) -> bool:
-        """Return whether a container's folder was made longer ago than any step of its life takes."""
+        """Return whether a container's folder is older than any step of its life."""
         try:
             return now - self.folder_of(name).stat().st_mtime > _OLD_S
         except FileNotFoundError:
             return False
 
     def all(self) -> Iterator[Record]:
-        """Return every record of this host."""
+        """Yield every record of this host."""
         for path in sorted(self._folder.glob(f"*/{_RECORD}")):
             record = self.read(path.parent.name)
             if record is not None:

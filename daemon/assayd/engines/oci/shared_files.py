@@ -1,9 +1,9 @@
-"""Files that several images have in common, kept once: by the digest of their content, as hard links.
+"""Files that several images share, stored once as hard links and named by the digest of their content.
 
-    <folder>/files/<two digits>/<sha256>       what is no program; with an x at the end: a program
+    <folder>/files/<two digits>/<sha256>       not executable; with a final x: executable
 
-An image has its files under its own root as before, and is verified there. What is in the folder is compared
-before another image shares it, so that a file that was damaged is not passed on.
+An image still has all files below its own root and is verified there. A stored file is compared before
+another image shares it, so that a damaged file doesn't spread.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class SharedFiles:
         self._folder = folder
 
     def share(self, path: Path, digest: str, *, program: bool) -> None:
-        """Let a file that was just written be the one that other images have, or be theirs from now on."""
+        """Replace a new file by a link to the stored one, or store it for other images."""
         kept = self._folder / digest[:_TWO] / f"{digest}{'x' if program else ''}"
         kept.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_name(f".{secrets.token_hex(8)}")
-        # A file may have only so many links; the image keeps its own then.
+        # The number of links to a file is limited; beyond it, the image keeps its own copy.
         with suppress(OSError):
             if not kept.is_file() or not _same(path, kept):
                 os.link(path, fresh)
@@ -41,7 +41,7 @@ class SharedFiles:
         fresh.unlink(missing_ok=True)
 
     def collect(self) -> None:
-        """Remove what no image has any more."""
+        """Remove files that no image uses."""
         for path in self._folder.glob("*/*"):
             with suppress(FileNotFoundError):
                 if path.stat().st_nlink == 1:
@@ -49,7 +49,7 @@ class SharedFiles:
 
     @staticmethod
     def shared_bytes(roots: Sequence[Path]) -> Mapping[Path, int]:
-        """Return how many bytes of each of these images another of them has as well."""
+        """Return the number of bytes of each image that another of these images also has."""
         files = {root: _sizes(root) for root in set(roots)}
         images_with = Counter(number for sizes in files.values() for number in sizes)
         return {
@@ -59,10 +59,10 @@ class SharedFiles:
 
 
 def _sizes(root: Path) -> Mapping[int, int]:
-    """Return the size of each file by its inode's number."""
+    """Return the size of each file by its inode number."""
     sizes = {}
     for path in root.rglob("*"):
-        with suppress(FileNotFoundError):  # another process is removing the image
+        with suppress(FileNotFoundError):  # Another process is removing the image.
             if path.is_file() and not path.is_symlink():
                 status = path.lstat()
                 sizes[status.st_ino] = status.st_size

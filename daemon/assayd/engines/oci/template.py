@@ -1,19 +1,18 @@
-"""The template: a warm interpreter in a separate container, from which each sandbox is cloned.
+"""The template: a warm interpreter in a separate container, from which sandboxes are cloned.
 
-It runs as the first process of that container, with the standard library of the image alone. Its source
-comes over its one socket, then all that it knows: a plan. It holds nothing that was ever submitted, reads
-nothing that a guest wrote, and can only clone and reap; when the socket ends, it ends, and the kernel ends
-its children.
+It runs as the first process of that container, with only the standard library of the image. It receives its
+source over its only socket, then all other data: a plan. It never holds submitted data or reads guest output,
+and can only clone and reap. When the socket closes, it ends, and the kernel ends its children.
 
     daemon ──source, plan──> template ──{"id": ""}──> daemon
            ──{"id"} + streams, order, members, trees──>
            <─{"id", "pid": 0} + pidfd ──  or  ──{"id", "failed": error number}──
            <─{"id", "code"}, once the child has ended
 
-Children inherit what a template has read. So it knows them by numbers, and what else is said of a child is
-in a file, the order, that the child alone reads.
+Children inherit a template's memory. So the template knows them by number only, and all other data about a
+child is in a file, the order, which only the child reads.
 
-`_confine` reads like a list of the isolation steps; the daemon compares the result with the kernel's facts.
+`_confine` lists the isolation steps; the daemon compares the result with the kernel's facts.
 
 Source: docs/decisions/0070; clone(2), pivot_root(2), user_namespaces(7), capabilities(7), seccomp(2).
 """
@@ -42,13 +41,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import signal
-else:  # without enumerations, which a child would be the first to use
+else:  # Without the enum module, which a child would be the first to use.
     import _signal as signal
 
 MESSAGE_BYTES = 192 * 1024
 DESCRIPTORS = 16
 BASE = "/sandbox"
-"""The template's own writable place: a tmpfs of the runtime's, too small for anything but mount points."""
+"""The template's only writable folder: a tmpfs of the runtime, too small for anything but mount points."""
 
 _NEW = {"mnt": 0x00020000, "uts": 0x04000000, "ipc": 0x08000000, "pid": 0x20000000, "net": 0x40000000}
 _NEW_CGROUP, _NEW_USER, _PIDFD = 0x02000000, 0x10000000, 0x00001000
@@ -71,7 +70,7 @@ _CALLS = {
 _MOVE_MOUNT = 429
 
 _libc = ctypes.PyDLL(None, use_errno=True)
-"""With the interpreter's lock held: a clone in which another thread could have it would never wake up."""
+"""Calls hold the GIL: in a clone made while another thread held it, it would stay locked."""
 _libc.syscall.argtypes, _libc.syscall.restype = [ctypes.c_long] * 6, ctypes.c_long
 _libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
 _libc.mount.argtypes = [*[ctypes.c_char_p] * 3, ctypes.c_ulong, ctypes.c_char_p]
@@ -91,7 +90,7 @@ class Template:
         self._running: dict[int, str] = {}
 
     def serve(self) -> Callable[[], None]:
-        """Serve until the daemon has gone, and end; in a child, return what it is to run, confined."""
+        """Serve until the daemon disconnects, then exit. In a confined child, return the function to run."""
         reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -109,7 +108,7 @@ class Template:
                     return become
 
     def _take(self) -> Callable[[], None] | None:
-        """Read one request; in the resulting child, return its order."""
+        """Process one request. In the resulting child, return the function to run."""
         data, descriptors, _, _ = socket.recv_fds(
             self._control, MESSAGE_BYTES, DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
         )
@@ -132,7 +131,7 @@ class Template:
         return None
 
     def _become(self, descriptors: Sequence[int]) -> None:
-        """Turn this child into a sandbox; one that cannot be confined ends."""
+        """Turn this child into a sandbox; exit if it can't be confined."""
         try:
             _stand_alone(descriptors[:3])
             request, handed = json.loads(os.pread(descriptors[3], MESSAGE_BYTES, 0)), descriptors[4:]
@@ -159,12 +158,13 @@ class Template:
     def _say(self, reply: Json, *descriptors: int) -> None:
         rights = array.array("i", descriptors)
         passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if descriptors else []
-        with suppress(BrokenPipeError, ConnectionResetError):  # the daemon has gone, which the next turn sees
+        # The daemon disconnected, which the next iteration notices.
+        with suppress(BrokenPipeError, ConnectionResetError):
             self._control.sendmsg([json.dumps(reply).encode()], passed)
 
 
 def main(control: socket.socket) -> Callable[[], None]:
-    """Load what the plan names, make what children's roots have in common, and serve."""
+    """Load the plan's modules, prepare the common part of children's roots, and serve."""
     os.dup2(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), 0)
     plan = json.loads(control.recv(MESSAGE_BYTES))
     program = _load(plan["file"], plan["preload"])
@@ -179,7 +179,7 @@ def main(control: socket.socket) -> Callable[[], None]:
 
 
 def _load(file: str, preload: Sequence[str]) -> Callable[[], None] | None:
-    """Load the runner and what it would be asked to import; it reports what fails. Return what starts it."""
+    """Load the runner and its modules, and report failures. Return the function that starts the runner."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
     sys.dont_write_bytecode = True
@@ -201,9 +201,9 @@ def _load(file: str, preload: Sequence[str]) -> Callable[[], None] | None:
 
 
 def _prepare_root() -> None:
-    """Make, below `BASE`, a root of the image with the devices, and an empty folder that hides others.
+    """Create, below `BASE`, a root of the image with devices, and an empty folder to hide others.
 
-    All is read-only. Each child has a copy of these mounts in its own namespace, and adds its own mounts.
+    All of it is read-only. Each child gets a copy of these mounts in its own namespace, and adds its own.
     """
     _mount("none", "/", "", _REC | _PRIVATE)
     for name in ("root", "empty"):
@@ -217,7 +217,7 @@ def _prepare_root() -> None:
 
 
 def _clone() -> tuple[int, int]:
-    """Fork into fresh namespaces; return process id and descriptor, 0 in the child, or -1 and the error."""
+    """Fork into new namespaces. Return process id and pidfd, 0 in the child, or -1 and the error number."""
     pidfd = ctypes.c_int(-1)
     flags = sum(_NEW.values()) | _PIDFD | signal.SIGCHLD
     ctypes.pythonapi.PyOS_BeforeFork()
@@ -231,7 +231,7 @@ def _clone() -> tuple[int, int]:
 
 
 def _stand_alone(streams: Sequence[int]) -> None:
-    """Take the streams, and leave the template's session and its way to hear of children."""
+    """Install the streams; leave the template's session, and stop receiving its signals about children."""
     os.setsid()
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -241,7 +241,7 @@ def _stand_alone(streams: Sequence[int]) -> None:
 
 def _confine(plan: Json, request: Json, members: Sequence[int], trees: Sequence[int]) -> None:
     """Apply all isolation except the seccomp filter, in the only order that works."""
-    # 1. The control groups that the daemon made, first of all: what follows is counted there. Their namespace
+    # 1. The daemon's control groups come first, so that they count everything that follows. Their namespace
     # begins where the process is.
     for member in members:
         os.write(member, b"0")
@@ -250,8 +250,8 @@ def _confine(plan: Json, request: Json, members: Sequence[int], trees: Sequence[
     _set_loopback_up()
     # 3. A separate root: the image, masked kernel file systems, a tmpfs.
     _enter_root(plan, request, trees)
-    # 4. A separate user. Its user namespace comes last, as one that does not own the process namespace may
-    # mount no `/proc`: so no capability in it reaches what was made above.
+    # 4. A separate user. Its user namespace comes last: a user namespace that doesn't own the PID namespace
+    # can't mount `/proc`, so no capability in it affects the earlier steps.
     _become_user(request["uid"], plan["guest"])
     # 5. No capability, permanently.
     _drop_capabilities()
@@ -289,16 +289,16 @@ def _enter_root(plan: Json, request: Json, trees: Sequence[int]) -> None:
 
 
 def _mask(path: str) -> None:
-    """Hide a file or a folder, where the kernel has it."""
+    """Hide a file or folder, if the kernel has it."""
     target = path.encode()
-    for empty in (b"/dev/null", f"{BASE}/empty".encode()):  # a file cannot hide a folder
+    for empty in (b"/dev/null", f"{BASE}/empty".encode()):  # A file can't hide a folder.
         if _libc.mount(empty, target, b"", _BIND, b"") == 0 or ctypes.get_errno() == errno.ENOENT:
             return
     _check(-1, f"mask {path}")
 
 
 def _show_groups(target: str, names: Sequence[str], trees: Sequence[int]) -> None:
-    """Show the child its own control groups, which the daemon gives as mounts that are read-only already."""
+    """Show the child its own control groups, which the daemon passes as read-only mounts."""
     if "" not in names:
         _mount("cgroup", target, "tmpfs", _HIDDEN, "mode=755,size=64k")
     for name, tree in zip(names, trees, strict=True):
@@ -316,7 +316,7 @@ def _become_user(uid: int, guest: int) -> None:
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
-    # Keys of the session are not to be shared; kernels without keys have none.
+    # The session keyring must not be shared; kernels without keyrings have none.
     joined = _libc.syscall(_number["keyctl"], _JOIN_SESSION_KEYRING, 0, 0, 0, 0)
     if joined < 0 and ctypes.get_errno() != errno.ENOSYS:
         _check(-1, "keyctl")
@@ -344,7 +344,7 @@ def _filter(program: ctypes.Array[ctypes.c_char]) -> None:
 
 
 def _filter_program(program: bytes) -> ctypes.Array[ctypes.c_char]:
-    """Return a filter of system calls as the kernel takes it (``struct sock_fprog`` and the instructions)."""
+    """Return a seccomp filter in the kernel's form (``struct sock_fprog`` and the instructions)."""
     buffer = ctypes.create_string_buffer(_FILTER_HEAD_BYTES + len(program))
     start = ctypes.addressof(buffer) + _FILTER_HEAD_BYTES
     buffer.raw = struct.pack("HxxxxxxQ", len(program) // _INSTRUCTION_BYTES, start) + program
@@ -352,7 +352,7 @@ def _filter_program(program: bytes) -> ctypes.Array[ctypes.c_char]:
 
 
 def _forget_template(arguments: Sequence[str]) -> None:
-    """Leave what a program finds at its start: its arguments, and a main module that holds nothing."""
+    """Set the arguments of the program, and an empty main module."""
     sys.modules["__main__"] = type(sys)("__main__")
     sys.argv[:] = arguments
 

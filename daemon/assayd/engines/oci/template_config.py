@@ -1,8 +1,8 @@
 """The configuration of a template, and the orders of its children, as pure functions.
 
-A template is a container of the runtime's like every other, but for its user, five capabilities in its own
-user namespace, and the system calls by which it sets up children. It is shown no control groups, and has no
-place to write to beyond a few mount points.
+A template is a container like any other of the runtime, except for its user, five capabilities in its own
+user namespace, and the system calls that set up children. It sees no control groups and can write only to a
+few mount points.
 
 Source: docs/threat-model.md; docs/decisions/0070.
 """
@@ -31,7 +31,7 @@ from assayd.ports.engine import (
 Document = Mapping[str, object]
 
 CHILDREN = 127
-"""Children that a template has user ids for at a time."""
+"""Maximum concurrent children of a template, by its user ids."""
 CAPABILITIES = {
     "CAP_SETGID": 6,
     "CAP_SETUID": 7,
@@ -39,9 +39,9 @@ CAPABILITIES = {
     "CAP_NET_ADMIN": 12,
     "CAP_SYS_ADMIN": 21,
 }
-"""Of the template in its own user namespace, with their numbers.
+"""The template's capabilities in its own user namespace, with their numbers.
 
-They are for the mounts, the loopback device, the users and the bounding sets of its children.
+It needs them for the mounts, the loopback device, the users and the bounding sets of its children.
 """
 MEMORY_BYTES = 384 * 2**20
 _PIDS = 32
@@ -83,7 +83,7 @@ _CALLS: tuple[Document, ...] = (
         for option in (24, 47)  # PR_CAPBSET_DROP and PR_CAP_AMBIENT
     ),
 )
-"""What a template calls beyond what its children may."""
+"""System calls that a template uses but its children can't."""
 _START = (
     "import socket; control = socket.socket(fileno=socket.os.dup(0)); names = {'__name__': 'template'}; "
     f"exec(compile(control.recv({template.MESSAGE_BYTES}), '<template>', 'exec'), names); "
@@ -93,9 +93,9 @@ _START = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What an image starts, where that is Python: the compiled file of the guest code, or source text.
+    """The program of a Python image: the compiled file of the guest code, or source text.
 
-    `interpreter` starts Python as the image does.
+    `interpreter` is the command that starts Python in the image.
     """
 
     interpreter: Sequence[str]
@@ -105,12 +105,12 @@ class Program:
 
 
 def read_program(arguments: Sequence[str]) -> Program:
-    """Return what an image starts.
+    """Return the program that an image starts.
 
-    Raises: EngineError ``engine.template``, when a template cannot hold it.
+    Raises: EngineError ``engine.template``, if a template can't run it.
     """
     named = (n for n, word in enumerate(arguments) if PurePosixPath(word).name.startswith("python"))
-    # An interpreter that brings its own loader is an argument of that.
+    # An interpreter with its own loader is an argument of that loader.
     first = next(named, len(arguments))
     if first == 0 or (arguments and PurePosixPath(arguments[0]).name.startswith("ld-linux")):
         for number, argument in enumerate(arguments[first + 1 :], start=first + 1):
@@ -124,7 +124,7 @@ def read_program(arguments: Sequence[str]) -> Program:
 
 
 def template_spec(spec: ContainerSpec, labels: Mapping[str, str]) -> ContainerSpec:
-    """Return what a template for containers like this one is limited to."""
+    """Return the spec of a template for containers like this one."""
     return ContainerSpec(
         image=spec.image,
         image_digest=spec.image_digest,
@@ -166,7 +166,7 @@ def template_configuration(spec: ContainerSpec, place: HostShare) -> dict[str, o
 
 
 def plan(spec: ContainerSpec, place: HostShare, instructions: bytes) -> Document:
-    """Return the order of a template before its first child: constants, and modules to load."""
+    """Return a template's plan, which precedes its first child: constants, and modules to load."""
     program = read_program(place.arguments)
     return {
         "file": program.file,

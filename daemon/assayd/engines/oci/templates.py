@@ -1,8 +1,8 @@
-"""Templates: one for each image and list of modules in use; their clones and their ends.
+"""Templates, one per image and list of modules in use; their clones and their ends.
 
-Which containers are cloned is decided here. A template that cannot be had is no failure of a container: the
-runtime starts it then, and why is said once. One that behaves unexpectedly is ended with all its children,
-and recreated for the next.
+This module decides which containers are cloned. A container doesn't fail for lack of a template: the runtime
+starts it instead, and the reason is logged once. A template that misbehaves is ended with all of its children
+and recreated for the next container.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from assayd.ports.engine import (
 log = structlog.get_logger()
 
 MOST_TEMPLATES = 8
-"""Alive at a time, those included that only wait for their last child."""
+"""Maximum live templates, including those that only wait for their last child."""
 FEWEST_IDS = 2 * MOST_TEMPLATES * (1 + CHILDREN)
-"""User ids with which templates are used: half of them stay for containers that the runtime starts."""
+"""Minimum user ids for using templates: half of them remain for containers that the runtime starts."""
 _TRIES = 3
-"""How often in a row a template may fail to start, or die, before it is left alone for a while."""
+"""Consecutive failures after which a template is paused."""
 PAUSE_S = 60.0
-"""How long containers are started without a template that failed, until it is tried again."""
+"""Seconds for which a failed template is paused; containers start without it."""
 _DIAGNOSTICS = 500
 
 Key = tuple[str, str, tuple[str, ...], str, tuple[int, int, int]]
@@ -68,23 +68,23 @@ class Template:
 
     @property
     def gone(self) -> bool:
-        """Whether it has ended."""
+        """Whether the template has ended."""
         return self.control.gone or not self.container.running
 
     @property
     def has_room(self) -> bool:
-        """Whether one more child can be had."""
+        """Whether the template can have another child."""
         return bool(self._free) and not self.gone
 
     def take_ids(self) -> Ids:
-        """Return user ids for a child; the last returned ids are reused last."""
+        """Return the ids for a child; recently released ids are reused last."""
         number = self._free.popleft()
         return Ids(first_uid=self.container.place.first_uid + number, clone_uid=number)
 
     async def clone(self, child: OciContainer, streams: Sequence[int]) -> Process:
-        """Have a container's first process cloned.
+        """Clone the first process of a container.
 
-        The template knows it by a number that is used once: later children have a copy of what it read.
+        The template knows the child by a number that is used once, because later children inherit its memory.
 
         Raises: StartFailed; EngineError ``engine.launcher``.
         """
@@ -98,14 +98,17 @@ class Template:
             os.close(order)
 
     def release(self, child: OciContainer) -> None:
-        """Take the ids of a child that is gone back."""
+        """Release the ids of a removed child."""
         self.children.pop(child.record.name, None)
         if (number := self._numbers.pop(child.record.name, None)) is not None:
             self.control.forget(number)
         self._free.append(child.place.clone_uid)
 
     def beside(self, child: OciContainer) -> Mapping[str, OciContainer]:
-        """Return those in whose namespaces this child must not be: the template, its siblings. Any thread."""
+        """Return the containers whose namespaces this child must not share: template and siblings.
+
+        Thread-safe.
+        """
         others = [each for each in list(self.children.values()) if each is not child and each.running]
         return {"the template": self.container, **{each.record.name: each for each in others}}
 
@@ -127,22 +130,22 @@ class Templates:
         """The template's program."""
         self.reason = ""
         self.distrusted = ""
-        """Why containers are started without, where some are."""
+        """The reason why some containers are started without a template."""
         self.pause_s = PAUSE_S
         self.closed = False
-        """Whether templates are given up."""
+        """Whether templates are no longer used."""
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of all templates' own containers."""
+        """The names of the templates' own containers."""
         return frozenset(each.container.record.name for each in (*self._live.values(), *self._retired))
 
     def of(self, name: str) -> Template | None:
-        """Return the template that a container is cloned from; None for one that the runtime starts."""
+        """Return the template of a cloned container; None for one that the runtime starts."""
         return self._of.get(name)
 
     async def claim(self, spec: ContainerSpec, image: StoredImage) -> tuple[Template, Ids] | None:
-        """Return a template with ids for a container of it; None where the runtime is to start it."""
+        """Return a template and ids for a new clone; None if the runtime must start the container."""
         key = (spec.image, spec.image_digest, spec.preload, spec.seccomp, image.place)
         if self.closed or self._pauses(key):
             return None
@@ -159,7 +162,7 @@ class Templates:
         return template, template.take_ids()
 
     def _pauses(self, key: Key) -> bool:
-        """Return whether a template has failed so often, and so lately, that none is tried for a while."""
+        """Return whether a template has failed so often and recently that it is paused."""
         return self._failures[key] >= _TRIES and monotonic() - self._failed_at[key] < self.pause_s
 
     def _note_failure(self, key: Key, times: int = 1) -> None:
@@ -167,12 +170,12 @@ class Templates:
         self._failed_at[key] = monotonic()
 
     def hold(self, template: Template, child: OciContainer) -> None:
-        """Note a container that was planned with ids of a template."""
+        """Record a container that was planned with a template's ids."""
         template.children[child.record.name] = child
         self._of[child.record.name] = template
 
     async def clone(self, child: OciContainer, streams: Sequence[int]) -> None:
-        """Have a container's first process cloned.
+        """Clone the first process of a container.
 
         Raises: EngineError.
         """
@@ -197,18 +200,18 @@ class Templates:
                 self._failures.pop(key, None)
 
     def distrust(self, child: OciContainer, reason: str) -> None:
-        """End the template of a container with all its children: the container differs from the request."""
+        """End a template with all of its children, because one of them differs from the request."""
         if child.record.name in self._of:
             self.distrusted = self.distrusted or reason
         self.renew(child)
 
     def renew(self, child: OciContainer) -> None:
-        """End the template of a container with all its children, because it doesn't follow orders."""
+        """End the template of a container with all of its children, because it violates the protocol."""
         if (template := self._of.get(child.record.name)) is not None:
             template.control.lose()
 
     async def release(self, child: OciContainer) -> None:
-        """Take back what a container had of its template; end that if it only waited for this one."""
+        """Release a container's share of its template; end a retired template after its last child."""
         template = self._of.pop(child.record.name, None)
         if template is None:
             return
@@ -218,7 +221,7 @@ class Templates:
                 await self._end_retired()
 
     async def close(self, reason: str = "") -> None:
-        """Use no template any more; those without children end now, the others with their last."""
+        """Stop using templates. Those without children end now, the others with their last child."""
         self.closed, self.reason = True, reason
         async with self._changing:
             self._retired += self._live.values()
@@ -242,7 +245,7 @@ class Templates:
     async def _end_retired(self) -> None:
         for template in [each for each in self._retired if not each.children]:
             template.control.lose()
-            with suppress(EngineError):  # what stays is listed, and the reaper tries again
+            with suppress(EngineError):  # A remaining container is listed, and the reaper tries again.
                 await finish(self._end(template.container), timeout_s=self._threads.timeout_s)
             self._retired.remove(template)
 
@@ -264,7 +267,7 @@ class Templates:
             return None
 
     async def _started(self, key: Key, spec: ContainerSpec, image: StoredImage) -> Template:
-        """Start a template, send its order, and compare it with the request."""
+        """Start a template, send its plan, and compare it with the request."""
         host = await self._maker.known_host()
         if host.ids.count < FEWEST_IDS:
             few = f"templates need {FEWEST_IDS} user ids for containers, but the range has {host.ids.count}"
@@ -282,7 +285,7 @@ class Templates:
             await self._tell(container, control, ours)
         except BaseException:
             control.lose()
-            with suppress(EngineError):  # what stays is listed, and the reaper tries again
+            with suppress(EngineError):  # A remaining container is listed, and the reaper tries again.
                 await finish(self._end(container), timeout_s=self._threads.timeout_s)
             raise
         self.reason = ""
@@ -290,7 +293,7 @@ class Templates:
         return Template(container, control)
 
     async def _launch(self, container: OciContainer, control: int) -> None:
-        """Let the runtime start a template, with the socket as its standard input."""
+        """Start a template by the runtime, with the socket as its standard input."""
         ends, streams = make_pipes()
         container.stream = PipeStream(_nothing)
         try:
@@ -325,7 +328,7 @@ class Templates:
             raise EngineError("engine.mismatch", differs)
 
     def _lost(self, key: Key) -> None:
-        """Note that a template has ended; one that was not to is counted, and taken out of use."""
+        """Record that a template has ended; count an unexpected end and stop using that template."""
         template = self._live.get(key)
         if template is not None and template.control.gone:
             del self._live[key]
@@ -335,4 +338,4 @@ class Templates:
 
 
 async def _nothing() -> None:
-    """Compare nothing: a template says nothing on its standard output."""
+    """Do nothing: a template writes nothing to its standard output."""

@@ -1,4 +1,4 @@
-"""What blocks, in threads of the engine's own, and never without a bound."""
+"""Runs blocking steps in the engine's own threads, always with a timeout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Threads:
-    """Runs blocking steps. Args: `count` are under way at once, none for longer than `timeout_s`."""
+    """Runs blocking steps. Args: count: maximum concurrent steps. timeout_s: maximum seconds per step."""
 
     def __init__(self, count: int, timeout_s: float) -> None:
         self.timeout_s = timeout_s
@@ -23,7 +23,7 @@ class Threads:
     async def run(self, act: Callable[..., T], *arguments: object, timeout_s: float | None = None) -> T:
         """Run a step in a thread.
 
-        Raises: EngineError ``engine.timeout``, ``engine.closed``, and what the step raises.
+        Raises: EngineError ``engine.timeout``, ``engine.closed``, or an error of the step.
         """
         try:
             job = asyncio.get_running_loop().run_in_executor(self._pool, partial(act, *arguments))
@@ -36,7 +36,7 @@ class Threads:
             raise timed_out() from problem
 
     def close(self) -> None:
-        """Release the threads; queued calls never start."""
+        """Release the threads; queued steps never start."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 

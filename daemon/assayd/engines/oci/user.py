@@ -15,10 +15,10 @@ from assayd.engines.oci.ranges import IdRange
 from assayd.errors import EngineError
 
 FEWEST_IDS = 64
-"""Thirty-two containers, two ids each; templates need more."""
+"""Enough for thirty-two containers with two ids each; templates need more."""
 _PROGRAMS = ("usr/bin/newuidmap", "usr/bin/newgidmap")
 _PLACES = ("/mnt", "/media", "/srv", "/opt")
-"""Folders of every system in which others than the user may look for files."""
+"""Folders of every system that aren't private to one user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class User:
 
 
 def own_user() -> User:
-    """Return who this process runs as."""
+    """Return the user of this process."""
     uid = os.geteuid()
     try:
         return User(uid=uid, name=pwd.getpwuid(uid).pw_name)
@@ -39,13 +39,13 @@ def own_user() -> User:
 
 
 def user_ids(user: User, root: Path = Path("/")) -> IdRange:
-    """Return the most user ids in a row that a user was given, and the group ids with the same numbers.
+    """Return the longest range of subordinate ids that a user has as both user and group ids.
 
     Args:
-        user: whose.
-        root: of the file system that says so.
+        user: the user.
+        root: the root of the file system with the configuration.
 
-    Raises: EngineError ``engine.rights``, with all that is missing and what to do.
+    Raises: EngineError ``engine.rights``, naming everything that is missing and its remedy.
     """
     found = common_ids(*(_given(root / "etc" / name, user) for name in ("subuid", "subgid")))
     missing = list(_missing(user, found, root))
@@ -68,10 +68,10 @@ def common_ids(users: Sequence[IdRange], groups: Sequence[IdRange]) -> IdRange:
 
 
 def place_for_images(hidden: Sequence[Path]) -> str:
-    """Return a folder over which the launcher may mount images for itself alone.
+    """Return a folder over which the launcher can mount images in its own mount namespace.
 
     Args:
-        hidden: folders that must not lie below it, as the runtime needs them.
+        hidden: folders that must not be below it, because the runtime needs them.
 
     Raises: EngineError ``engine.rights``.
     """
@@ -84,7 +84,7 @@ def place_for_images(hidden: Sequence[Path]) -> str:
 
 
 def _given(path: Path, user: User) -> list[IdRange]:
-    """Read one of the two files; skip lines of other users, and malformed lines."""
+    """Parse one of the two files; skip lines of other users, and malformed lines."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:

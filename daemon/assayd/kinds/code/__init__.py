@@ -1,1 +1,1 @@
-"""The kind `code`: a node with typed inputs and one typed result."""
+"""The kind `code`: a code node with typed inputs and one typed result."""

@@ -1,4 +1,4 @@
-"""Judges what a code node declares: its inputs and its result, as annotations at module level.
+"""Checks the declarations of a code node: its inputs and its result, as module-level annotations.
 
     inputs {"data": …}, no annotation          annotations.missing_input    edit: data: list
     result = sorted(data)                      annotations.missing_result   edit: result: list = sorted(data)
@@ -6,8 +6,8 @@
     data: [int]                                annotations.unreadable
     data: Frame                                annotations.unchecked        (info)
 
-Names in annotations are judged in `code_type_names`. Only annotations of the module itself declare; those of
-functions and classes are their own. Source: docs/kinds/code.md.
+`type_names` checks the names in annotations. Annotations inside functions and classes don't declare anything.
+Source: docs/kinds/code.md.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ RULES = (
 
 
 def declarations(tree: ast.Module, wanted: Collection[str]) -> list[Declaration]:
-    """Return what the module declares of the wanted names, in order; the first few hundred.
+    """Return the module's declarations of the wanted names, in order; only the first few hundred.
 
-    Reading one follows all of the module's aliases at worst, so very many are not followed.
+    In the worst case, each one follows all of the module's aliases, so the number is limited.
     """
     aliases = module_aliases(tree)
     if len(aliases) > _MOST_ALIASES:
@@ -76,7 +76,7 @@ def declarations(tree: ast.Module, wanted: Collection[str]) -> list[Declaration]
 
 
 def check_annotations(text: str, tree: ast.Module, inputs: Mapping[str, object]) -> Iterator[Finding]:
-    """Judge the declarations against the inputs that are given."""
+    """Yield the findings about the declarations of the supplied inputs and the result."""
     known = {name for name, _ in annotated(tree)}
     wanted = declarations(tree, {*inputs, RESULT})
     for name in inputs:
@@ -189,7 +189,7 @@ def _kind_of(node: ast.stmt) -> str | None:
 
 
 def _annotated(node: ast.stmt, kind: str, text: str) -> Edit | None:
-    """Return the line with the annotation in it, for an assignment that starts its line."""
+    """Return the edit that adds the annotation to an assignment at the start of its line."""
     line = line_at(text, node.lineno) or ""
     head, equals, rest = line.partition("=")
     if not equals or head.strip() != RESULT:

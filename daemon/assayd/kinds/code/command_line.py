@@ -1,4 +1,4 @@
-"""What the command line shows of code nodes."""
+"""The command-line description of code nodes."""
 
 from assayd.ports.command_line import CommandLine, Option
 

@@ -1,4 +1,4 @@
-"""What a file on a command line means as a code node."""
+"""Builds a code node's payload from a file on a command line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from assayd.static.submitted_file import only_text
 
 
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-    """Build a payload of one file, ``--input`` with the inputs, ``--option`` timeout_s and requires.
+    """Return the payload of one file, ``--input``, and the options timeout_s and requires.
 
     Raises: RequestError ``request.options``.
     """

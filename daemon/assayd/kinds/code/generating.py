@@ -1,4 +1,4 @@
-"""What a code node is written from: words, inputs, cases, libraries."""
+"""The request for writing a code node: words, inputs, cases, libraries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ result: int = sum(len(word) > least for word in text.split())
 
 
 class CodeContext(BaseModel):
-    """The inputs that it gets, cases that it has to pass, and modules that it may need."""
+    """The inputs that it receives, cases to pass, and modules that it may need."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -41,7 +41,7 @@ class CodeContext(BaseModel):
 
 
 def base_of(context: CodeContext) -> Document:
-    """Return the payload without the code."""
+    """Return the payload without code."""
     cases = [case.model_dump(mode="json") for case in context.cases]
     base: dict[str, object] = {"inputs": context.inputs}
     if cases:
@@ -52,7 +52,7 @@ def base_of(context: CodeContext) -> Document:
 
 
 def surroundings(inputs: Mapping[str, object], cases: Sequence[CodeCase]) -> list[Surrounding]:
-    """Return inputs and cases. Cases have their inputs with them, so without others none are listed."""
+    """Return the inputs and the cases. Without inputs, only the cases are listed, with their own inputs."""
     found = [_shown_inputs(inputs)] if inputs or not cases else []
     if cases:
         told = cases_told((case, case.inputs, case.expected) for case in cases)
@@ -61,7 +61,7 @@ def surroundings(inputs: Mapping[str, object], cases: Sequence[CodeCase]) -> lis
 
 
 def _shown_inputs(inputs: Mapping[str, object]) -> Surrounding:
-    """Return each input with its type and value, at most 2,000 characters of it."""
+    """Return each input with its type and at most 2,000 characters of its value."""
     shown = [
         f"{name}: {type(value).__name__} = {json.dumps(value, ensure_ascii=False)[:_SHOWN_CHARS]}"
         for name, value in inputs.items()
@@ -70,5 +70,5 @@ def _shown_inputs(inputs: Mapping[str, object]) -> Surrounding:
 
 
 def around(context: CodeContext) -> list[Surrounding]:
-    """Return what the code has to fit."""
+    """Return the context that the code must fit."""
     return surroundings(context.inputs, context.cases)

@@ -1,10 +1,10 @@
-"""Judges the values that a code node is given against what it declares.
+"""Checks the input values of a code node against its declarations.
 
     {"my-data": []}                            inputs.name          not a name
-    {"at": {"$py": "datetime", "value": 1}}    inputs.encoding      a tag with a value that is not its own
-    data: list, and a dict is given            inputs.type
-    data: list = [1], and data is given        inputs.overwritten   (a warning)
-    count: int, and nothing is given           inputs.not_given     (a warning)
+    {"at": {"$py": "datetime", "value": 1}}    inputs.encoding      a tag with a value of another type
+    data: list, and a dict is passed           inputs.type
+    data: list = [1], and data is passed       inputs.overwritten   (a warning)
+    count: int, and nothing is passed          inputs.not_given     (a warning)
     requires ["pandas"]                        inputs.requires      (a warning)
 
 Source: docs/kinds/code.md.
@@ -68,7 +68,7 @@ RULES = (
 def check_inputs(
     text: str, tree: ast.Module, inputs: Mapping[str, JsonValue], requires: Sequence[str]
 ) -> Iterator[Finding]:
-    """Judge names, forms and types of the inputs, and the required modules."""
+    """Yield findings about names, encodings and types of the inputs, and about the required modules."""
     missing = awaited(tree, inputs)
     declared = {found.name: found for found in reversed(declarations(tree, {*inputs, *missing}))}
     for name, value in inputs.items():
@@ -87,7 +87,7 @@ def check_inputs(
 def check_values(
     text: str, tree: ast.Module, given: Sequence[tuple[str, Mapping[str, object]]]
 ) -> Iterator[Finding]:
-    """Judge forms and types of the values that cases give; each finding names its case."""
+    """Yield findings about encodings and types of the cases' values; each finding names its case."""
     wanted = {name for _, inputs in given for name in inputs}
     declared = {found.name: found for found in reversed(declarations(tree, wanted))}
     for case, inputs in given:
@@ -100,7 +100,7 @@ def check_values(
 
 
 def awaited(tree: ast.Module, inputs: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the names that are declared, and neither given nor bound by the text; a hundred at most."""
+    """Return the declared names that are neither inputs nor bound by the source; at most a hundred."""
     bare = [node.target for _, node in annotated(tree) if node.value is None]
     bound = bound_names(tree, leaving_out=bare)
     if bound is None:
@@ -120,7 +120,7 @@ def _name(name: str) -> Finding | None:
 
 
 def _encoding(name: str, value: JsonValue) -> Finding | None:
-    """Read a value as the container will; a plain scalar needs no reading."""
+    """Return the finding for a value that the container couldn't decode; scalars always can be."""
     if not isinstance(value, list | dict):
         return None
     try:
@@ -147,7 +147,7 @@ def _type(declaration: Declaration, value: JsonValue, text: str) -> Iterator[Fin
 
 
 def _remedy(declaration: Declaration, actual: str) -> str:
-    """Say both ways out: change the declaration, or the value."""
+    """Return both remedies: change the declaration, or the value."""
     name = declaration.name
     if actual == "None":
         optional = code_types.written({*declaration.types, "None"})

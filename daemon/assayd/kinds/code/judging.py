@@ -1,4 +1,4 @@
-"""Judges the runs of a code node: how each ended, whether it told its result, and whether that is right."""
+"""Judges the runs of a code node: their ends, their results, and whether the results are right."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNIT = "node"
 
 
 def runs_of(payload: CodePayload) -> Iterator[tuple[str, Mapping[str, object], CodeCase | None]]:
-    """Return the runs by name, each with its inputs and, if it is a case, the case."""
+    """Yield the runs by name, each with its inputs and, if any, its case."""
     if payload.inputs or not payload.cases:
         yield UNIT, payload.inputs, None
     for case in payload.cases:
@@ -34,7 +34,7 @@ def runs_of(payload: CodePayload) -> Iterator[tuple[str, Mapping[str, object], C
 
 
 def judge_runs(payload: PreparedCode, result: RunResult) -> Judgement:
-    """Judge the end of every run, and, if all completed, their results."""
+    """Judge the end of every run and, if all completed, their results."""
     cases = [case for _, _, case in runs_of(payload)]
     tries = [
         _judge_unit(name, _unit_of(result, index, name), payload)
@@ -56,7 +56,7 @@ def judge_runs(payload: PreparedCode, result: RunResult) -> Judgement:
 
 
 def _judge_result(tried: Tried, wanted: CodeCase | None, payload: PreparedCode) -> Tried:
-    """Judge the value that a run gave: of the declared type, and what its case expects."""
+    """Judge the result of a run: its type against the declaration, its value against the case."""
     declared = Wanted(
         types=payload.result_types,
         annotation=payload.result_annotation,
@@ -74,7 +74,7 @@ def _judge_result(tried: Tried, wanted: CodeCase | None, payload: PreparedCode) 
 
 
 def _together(tries: Sequence[Tried]) -> tuple[Finding, ...]:
-    """Return the findings of all runs; what several of them say alike is said once."""
+    """Return the findings of all runs; equal ones of several runs are merged."""
     if len(tries) == 1:
         return tries[0].findings
     alike = [(one.case.name, finding) for one in tries for finding in one.findings if not finding.context]
@@ -82,13 +82,13 @@ def _together(tries: Sequence[Tried]) -> tuple[Finding, ...]:
 
 
 def _unit_of(result: RunResult, index: int, name: str) -> UnitResult | None:
-    """Return the unit in the place of a run; one of another name is none."""
+    """Return the unit of a run if it has the right name, or None."""
     unit = result.units[index] if index < len(result.units) else None
     return unit if unit is not None and unit.name == name else None
 
 
 def _judge_unit(name: str, unit: UnitResult | None, payload: PreparedCode) -> Tried:
-    """Judge the end of a run; a good one must have told the value of `result`, or that there is none."""
+    """Judge the end of a run; a good one must have reported the value of `result`, or its absence."""
     if unit is None:
         return never_started(name)
     around = ExceptionContext(text=payload.code, required=payload.requires, awaited=payload.awaited)
@@ -105,7 +105,7 @@ def _judge_unit(name: str, unit: UnitResult | None, payload: PreparedCode) -> Tr
 
 
 def _value(unit: UnitResult) -> tuple[Value | None, tuple[JsonValue, ...]]:
-    """Return the value of `result`, and its value in a second run."""
+    """Return the value of `result`, and its values in a second run."""
     record = read(unit)
     if not isinstance(record, Bound):
         raise GuestJsonError("not the record of a node")
@@ -115,6 +115,6 @@ def _value(unit: UnitResult) -> tuple[Value | None, tuple[JsonValue, ...]]:
 
 
 def _stage_of(tried: Tried) -> str:
-    """Report source that only the container's Python refuses in the stage `syntax`."""
+    """Return the stage of a failure: source that only the container's Python rejects counts as `syntax`."""
     disagrees = any(finding.rule == run_findings.NOT_COMPILED_RULE.id for finding in tried.findings)
     return "syntax" if disagrees else "sandbox"

@@ -1,4 +1,4 @@
-"""The submission of a code node, and the facts read from its code."""
+"""The payload of a code node, and the facts read from its code."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ Module = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,9
 
 
 class CodeCase(ExpectedCase):
-    """What `result` has to be for some inputs: named fields must be equal, others may exist."""
+    """The expected `result` for some inputs: named fields must be equal, others may exist."""
 
     inputs: dict[str, object] = Field(default_factory=dict, max_length=100)
     expected: object
 
 
 class CodePayload(BaseModel):
-    """`code` is Python, or an answer that holds it; `inputs` are the values of its declared names, as JSON.
+    """`code` is Python, or an answer that contains it.
 
-    What JSON has no form for goes as a tagged object. `timeout_s` tightens the policy's `unit_timeout_s`;
-    `requires` names the modules that the code needs. Each of `cases` is a separate run with its own inputs;
-    without `inputs`, only they are run.
+    `inputs` are the values of its declared names, as JSON.
+
+    Values without a JSON form are tagged objects. `timeout_s` tightens the policy's `unit_timeout_s`;
+    `requires` lists the modules that the code needs. Each of `cases` is a separate run with its own inputs;
+    without `inputs`, only the cases run.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, cache_strings="none")
@@ -41,7 +43,7 @@ class CodePayload(BaseModel):
         return cases
 
     def all_inputs(self) -> dict[str, object]:
-        """Return every input that any run gets, with a value of the first one that has it."""
+        """Return the inputs of all runs by name, each with its first value."""
         given: dict[str, object] = dict(self.inputs)
         for case in self.cases:
             given = {**case.inputs, **given}

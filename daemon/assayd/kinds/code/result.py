@@ -25,7 +25,7 @@ _NOTES_SHOWN = 3
 _IN_PLACE = re.compile(
     r"\.(append|clear|discard|extend|insert|remove|reverse|sort|update)\([^()]*\)\s*(?:#.*)?$"
 )
-"""A call of a method that changes its object, at the end of a line."""
+"""A call of a mutating method at the end of a line."""
 _PLAIN = "Return plain values: numbers, strings, lists, dicts, sets, tuples, bytes, Decimal, dates and times."
 _PLAIN_FORMS = {
     **dict.fromkeys(
@@ -39,7 +39,7 @@ _PLAIN_FORMS = {
     "coroutine": "Run it: result: … = asyncio.run(…)",
     "module": "Return a value from the module, not the module itself.",
 }  # fmt: skip
-"""What to do about values that have no form, by the name of their type."""
+"""Remedies for values without a JSON form, by the name of their type."""
 
 RULES = (
     Rule(
@@ -77,7 +77,7 @@ class Wanted:
 
 
 def check_result(value: Value | None, wanted: Wanted) -> Iterator[Finding]:
-    """Judge the value; None when the code ended without one."""
+    """Yield the findings about the value; None means that the code ended without one."""
     if value is None:
         message = "The code ended without a value in 'result'."
         remedy = f"Assign it on every code path: result: {wanted.annotation} = …"

@@ -1,4 +1,4 @@
-"""Code nodes that the kind proves itself by."""
+"""The self-test samples of the kind."""
 
 from __future__ import annotations
 

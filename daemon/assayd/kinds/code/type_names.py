@@ -1,4 +1,4 @@
-"""Judges the names in a code node's annotations, and holds what a declaration is.
+"""Checks the names in a code node's annotations; defines declarations.
 
     data: dict[str, any]                       annotations.lower_case_any   edit: dict[str, object]
     data: List[int], List never imported       annotations.not_imported     edit: list[int]
@@ -37,13 +37,13 @@ _PLAIN = {
     "any": "object", "Dict": "dict", "FrozenSet": "frozenset", "List": "list", "Set": "set", "Tuple": "tuple",
     "Type": "type",
 }  # fmt: skip
-"""What can stand for a name without an import."""
+"""Replacements for names that would need an import."""
 _TYPING = frozenset(typing.__all__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """One name with its annotation at module level; `names` are the outer types that it names."""
+    """One name with its module-level annotation; `names` are the outer types of the annotation."""
 
     name: str
     node: ast.AnnAssign
@@ -51,12 +51,12 @@ class Declaration:
 
     @property
     def types(self) -> frozenset[str]:
-        """The types that a value may have."""
+        """The allowed types of a value."""
         return code_types.meaning(self.names)
 
     @property
     def has_value(self) -> bool:
-        """Whether the statement assigns too."""
+        """Whether the statement also assigns a value."""
         return self.node.value is not None
 
     def shown(self, text: str) -> str:
@@ -70,7 +70,7 @@ class Declaration:
 
 
 def check_names(tree: ast.Module, text: str) -> Iterator[Finding]:
-    """Find names in the module's annotations that aren't types or aren't defined."""
+    """Yield findings about names in the module's annotations that aren't types or aren't defined."""
     bound, top = bound_names(tree), insertion_line(tree)
     if bound is None:
         return
@@ -99,7 +99,7 @@ def _missing(
 
 
 def _plain_types(names: Sequence[tuple[ast.Name, bool]], text: str) -> Edit | None:
-    """Return the line of an annotation with plain types in it, for all names at once that have one."""
+    """Return the edit that replaces all names of an annotation that have a plain type."""
     nodes = [node for node, _ in names if node.id in _PLAIN]
     lines = {node.lineno for node in nodes}
     if len(lines) != 1 or any(quoted for _, quoted in names):
@@ -113,7 +113,7 @@ def _plain_types(names: Sequence[tuple[ast.Name, bool]], text: str) -> Edit | No
 
 
 def _type_names(annotation: ast.expr) -> Iterator[tuple[ast.Name, bool]]:
-    """Return the plain names in an annotation, and whether each is quoted; what Literal holds is data."""
+    """Yield the plain names in an annotation, and whether each is quoted; contents of Literal are data."""
     pending = [(annotation, False)]
     while pending:
         node, quoted = pending.pop()
@@ -127,7 +127,7 @@ def _type_names(annotation: ast.expr) -> Iterator[tuple[ast.Name, bool]]:
 
 
 def _inside(node: ast.expr) -> list[ast.expr]:
-    """Return the expressions inside one that name types."""
+    """Return the nested expressions that name types."""
     if not isinstance(node, ast.Subscript):
         return [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
     name = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
@@ -145,7 +145,7 @@ def _parse(text: str) -> ast.expr | None:
 def finding_at(
     declaration: Declaration, text: str, rule: str, message: str, remedy: str | None, edit: Edit | None = None
 ) -> Finding:
-    """Make a finding at a declaration's place."""
+    """Return a finding at a declaration's place."""
     line = declaration.node.lineno
     return Finding(
         rule=rule,

@@ -1,8 +1,7 @@
-"""The types that code nodes declare: which annotation means which, what a value has, which fits which.
+"""The types that code nodes declare: the types of annotations and values, and which ones match.
 
-Only outer types count: ``list[dict]`` asks for a list. As in Python a bool is an int, and an int will do
-where a float is declared. A value's type is read from its own form, tags included, never from what a guest
-says of it.
+Only outer types count: ``list[dict]`` requires a list. As in Python, a bool is an int, and an int is accepted
+for a float. A value's type is read from its JSON form, including tags, never from the guest's claims.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from assayd.guest.tagged import TAG, TAGS, VALUE
 from assayd.model.submission import JsonValue
 
 ANYTHING = "anything"
-"""What a type means that is not checked."""
+"""The meaning of a type that isn't checked."""
 
 _BY_NAME: Mapping[str, frozenset[str]] = {
     **{
@@ -57,11 +56,11 @@ _WIDER: Mapping[str, tuple[str, ...]] = {
     "int": ("float",),
     "datetime": ("date",),
 }
-"""The other types that a value of a type may have."""
+"""The additional declared types that accept a value of a type."""
 
 
 def meaning(names: Collection[str]) -> frozenset[str]:
-    """Return the types that an annotation's names stand for; `ANYTHING` for those not checked."""
+    """Return the types that an annotation's names mean; `ANYTHING` for unchecked ones."""
     found: set[str] = set()
     for name in names:
         found |= _BY_NAME.get(name, {ANYTHING})
@@ -69,12 +68,12 @@ def meaning(names: Collection[str]) -> frozenset[str]:
 
 
 def unknown(names: Collection[str]) -> list[str]:
-    """Return the names that are types of which nothing is known here."""
+    """Return the names of types that are unknown here."""
     return sorted(name for name in names if name not in _BY_NAME and name not in _UNCHECKED)
 
 
 def type_of(form: JsonValue) -> str:
-    """Name the type of a value in its JSON form; `ANYTHING` for an instance of another class."""
+    """Return the type of a value in its JSON form; `ANYTHING` for an instance of another class."""
     if isinstance(form, dict) and TAG in form:
         tag = form[TAG]
         known = isinstance(tag, str) and tag in TAGS and form.keys() == {TAG, VALUE}
@@ -83,14 +82,14 @@ def type_of(form: JsonValue) -> str:
 
 
 def fits(actual: str, declared: Collection[str]) -> bool:
-    """Return whether a value of a type is one that is declared."""
+    """Return whether a value of a type matches one of the declared types."""
     if ANYTHING in declared:
         return True
     return actual in declared or any(wider in declared for wider in _WIDER.get(actual, ()))
 
 
 def written(types: Collection[str]) -> str:
-    """Write types as an annotation: ``list | None``."""
+    """Return types as an annotation: ``list | None``."""
     return " | ".join(sorted(types, key=lambda name: (name == "None", name)))
 
 
@@ -119,7 +118,7 @@ _ONE = frozenset({"str", "int", "float", "bool", "bytes", "Decimal", "datetime",
 
 
 def conversion(actual: str, declared: Collection[str], value: str) -> str | None:
-    """Write the conversion of a value to a declared type; None without a usual conversion."""
+    """Return the code that converts a value to a declared type; None without a usual conversion."""
     for wanted in sorted(declared):
         if (way := _WAYS.get((wanted, actual))) is not None:
             return way.replace("{}", value)

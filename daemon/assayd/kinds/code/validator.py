@@ -1,7 +1,7 @@
-"""Code nodes: Python that declares its inputs and its result by annotations, and leaves `result`.
+"""Code nodes: Python that declares its inputs and its result by annotations, and assigns `result`.
 
-Static: syntax, annotations, inputs; each stops the ones after it. Then one run in a container, with the
-inputs as native values; the result must have the declared outer type. Source: docs/kinds/code.md.
+Static stages: syntax, annotations, inputs; each must pass before the next. Then one run in a container with
+the inputs as native values; the result must have the declared outer type. Source: docs/kinds/code.md.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Code(Kind[CodePayload, PreparedCode]):
         )
 
     def narrow(self, payload: CodePayload, policy: ExecutionPolicy) -> ExecutionPolicy:
-        """Take the payload's own timeout for a unit's.
+        """Return the policy with the payload's timeout as the unit timeout.
 
         Raises: RequestError ``override.wider``.
         """
@@ -127,7 +127,7 @@ class Code(Kind[CodePayload, PreparedCode]):
         return tighten(policy, {"resources": {"unit_timeout_s": timeout_s}})
 
     def prepare(self, payload: CodePayload) -> PreparedCode:
-        """Return the payload with the code that an answer means, and what it declares."""
+        """Return the payload with the extracted code and its declarations."""
         source = _parsed(payload)
         if source.tree is None:
             return PreparedCode.model_construct(**dict(payload))
@@ -165,15 +165,15 @@ class Code(Kind[CodePayload, PreparedCode]):
         return judge_runs(payload, result)
 
     def code_of(self, answer: str) -> str:
-        """Return the Python of an answer."""
+        """Return the Python code of an answer."""
         return model_answer.clean(answer).text
 
     def passage(self, payload: CodePayload) -> Passage:
-        """Return the code that the answer means."""
+        """Return the extracted code."""
         return Passage(name="code", language="python", text=self.code_of(payload.code))
 
     def surroundings(self, payload: CodePayload) -> Sequence[Surrounding]:
-        """Return the inputs that the code gets, with their values, and its cases."""
+        """Return the inputs with their values, and the cases."""
         return generating.surroundings(_inputs(payload), payload.cases)
 
     def normal_form(self, payload: CodePayload) -> bytes:
@@ -185,7 +185,7 @@ class Code(Kind[CodePayload, PreparedCode]):
         return generating.around(context)
 
     def base(self, context: CodeContext) -> Document:
-        """Return the payload without the code."""
+        """Return the payload without code."""
         return generating.base_of(context)
 
 
@@ -212,7 +212,7 @@ def _parsed(payload: CodePayload) -> PythonSource:
 def _check_syntax(payload: CodePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
     """``result: list = [1, 2`` -> syntax.unclosed_bracket."""
     source = _parsed(payload)
-    # Names of typing are looked at where they matter, in annotations.
+    # Names of typing are checked in annotations, where they matter.
     meant = check_meant(
         source, policy.imports, offered=IMAGE_MODULES, leaving_out={"typing"}, given=_inputs(payload)
     )
@@ -233,7 +233,7 @@ def _check_inputs(payload: CodePayload, policy: ExecutionPolicy) -> Sequence[Fin
     if source.tree is None:
         return source.findings
     first = payload.inputs or _inputs(payload)
-    # What another image has is known where it is.
+    # The modules of another image are known only there.
     required = payload.requires if policy.image is None else ()
     found = check_inputs(source.text, source.tree, first, required)  # type: ignore[arg-type]
     given = [(case.name, case.inputs) for case in payload.cases]

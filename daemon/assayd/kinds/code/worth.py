@@ -1,4 +1,4 @@
-"""Finds code nodes that pass and are worth little. Source: docs/quality.md.
+"""Finds code nodes that pass but are worth little. Source: docs/quality.md.
 
 limit: int, and only print() reads limit   quality.unread_input
 rows: list, then rows = [1, 2]             quality.unread_input
@@ -34,25 +34,25 @@ RULES = (
     ),
 )
 _BY_NAME = frozenset({"globals", "locals", "vars", "eval", "exec"})
-"""Who calls these may read a name that is nowhere written."""
+"""Functions whose callers can read names that don't appear in the source."""
 _PURE = frozenset({
     "abs", "all", "any", "bool", "dict", "enumerate", "float", "int", "isinstance", "len", "list", "max",
     "min", "range", "repr", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "type", "zip",
 })  # fmt: skip
 _TELLING = frozenset({"print"})
-"""What these do is not the result."""
+"""Functions whose effects aren't part of the result."""
 _CHANCE = re.compile(
     r"\b(?:random|secrets|uuid|time|datetime|os|socket|threading|id|hash|object|numpy|getpid)\b"
 )
-"""Code without these words computes the same in each run."""
+"""Words without which code computes the same result in each run."""
 _LEAVES_TRACES = re.compile(
     r"\b(?:open|sqlite3|pathlib|Path|shutil|subprocess|tempfile|os|write|socket|input|stdin)\b"
 )
-"""A second run in the same place may find what the first left."""
+"""Words of code whose second run may find traces of the first."""
 
 
 def unread_inputs(text: str, tree: ast.Module, inputs: Collection[str]) -> Iterator[Finding]:
-    """Find inputs that no statement reads which the result, or anything else, depends on."""
+    """Yield findings about inputs that no relevant statement reads."""
     declared = {name: node for name, node in reversed(annotated(tree)) if node.value is None}
     walked = scoped(tree)
     reads = _reads(walked)
@@ -78,7 +78,7 @@ def unread_inputs(text: str, tree: ast.Module, inputs: Collection[str]) -> Itera
 
 
 def runs_twice(code: str, policy: ExecutionPolicy) -> bool:
-    """Return whether a second run could give another result, and does no harm."""
+    """Return whether a second run could have another result and is harmless."""
     if policy.quality.is_off or policy.network.mode is not NetworkMode.BLOCKED:
         return False
     return _CHANCE.search(code) is not None and _LEAVES_TRACES.search(code) is None
@@ -87,7 +87,7 @@ def runs_twice(code: str, policy: ExecutionPolicy) -> bool:
 def judge_second(
     first: JsonValue, again: tuple[JsonValue, ...], text: str, line: int | None
 ) -> list[Finding]:
-    """Compare the result with that of a second run, unless that failed."""
+    """Return the finding about a different result of a second run, unless that run failed."""
     if not again or again[0] is None or again[0] == first:
         return []
     finding = Finding(
@@ -104,7 +104,7 @@ def judge_second(
 
 
 def _reads(walked: ScopedTree) -> dict[str, list[ast.AST]]:
-    """Return for each name of the module's scope, or a built-in one, the statements that read it."""
+    """Return the statements that read each name of the module's scope or each builtin."""
     found: dict[str, list[ast.AST]] = {}
     dead = _never_run(site.node for site in walked.sites)
     for site in walked.sites:
@@ -119,7 +119,7 @@ def _reads(walked: ScopedTree) -> dict[str, list[ast.AST]]:
 
 
 def _statement(node: ast.AST, walked: ScopedTree) -> ast.AST:
-    """Return the statement of the module that holds a node."""
+    """Return the module-level statement that contains a node."""
     while (parent := walked.parent(node)) is not None and not isinstance(parent, ast.Module):
         node = parent
     return node
@@ -145,7 +145,7 @@ def _prints(statement: ast.AST) -> bool:
 
 
 def _live(body: list[ast.stmt], reads: Mapping[str, list[ast.AST]]) -> set[ast.AST]:
-    """Return the statements that do more than bind names which nothing live reads."""
+    """Return the statements that do more than bind names that no live statement reads."""
     bound = {statement: names for statement in body if (names := _only_binds(statement)) is not None}
     live: set[ast.AST] = {statement for statement in body if statement not in bound}
     grew = True
@@ -159,7 +159,7 @@ def _live(body: list[ast.stmt], reads: Mapping[str, list[ast.AST]]) -> set[ast.A
 
 
 def _only_binds(statement: ast.stmt) -> set[str] | None:
-    """Return the names that a statement binds, if it does nothing else; none for a bare value."""
+    """Return the names that a statement binds if it has no other effect; empty for a bare value."""
     match statement:
         case (
             ast.FunctionDef(name=name, decorator_list=[]) | ast.AsyncFunctionDef(name=name, decorator_list=[])
@@ -181,7 +181,7 @@ def _only_binds(statement: ast.stmt) -> set[str] | None:
 
 
 def _is_pure(value: ast.expr) -> bool:
-    """Return whether a value calls nothing but built-in functions that change nothing."""
+    """Return whether an expression calls only built-in functions without side effects."""
     calls = (node for node in ast.walk(value) if isinstance(node, ast.Call | ast.Await | ast.NamedExpr))
     return all(
         isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in _PURE
@@ -190,7 +190,7 @@ def _is_pure(value: ast.expr) -> bool:
 
 
 def _replaced(name: str, body: list[ast.stmt], reads: Mapping[str, list[ast.AST]]) -> int | None:
-    """Return the line of the assignment that comes before any statement which reads an input."""
+    """Return the line of the assignment that precedes all statements reading an input, or None."""
     reading = {id(statement) for statement in reads.get(name, ())}
     for statement in body:
         if id(statement) in reading:

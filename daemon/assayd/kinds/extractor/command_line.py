@@ -1,4 +1,4 @@
-"""What the command line shows of extractors."""
+"""The command-line description of extractors."""
 
 from assayd.ports.command_line import CommandLine
 

@@ -1,4 +1,4 @@
-"""What a file on a command line means as an extractor."""
+"""Builds an extractor's payload from a file on a command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RULES = frozenset({".yaml", ".yml"})
 
 
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-    """Build a payload of one file and the sample paths.
+    """Return the payload of one file and the sample paths.
 
     Raises: RequestError ``request.options``, ``request.sample_paths``.
     """

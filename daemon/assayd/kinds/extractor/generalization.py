@@ -1,11 +1,11 @@
-"""Looks at what an extractor returns for paths that are like the samples: does it read the path at all.
+"""Checks an extractor's results for paths similar to the samples, to see whether it reads the path.
 
     return {"client": "CLIENT-ABC", "year": int(parts[3])}   quality.hard_coded   on 'client'
     return {"status": "ok"}                                  quality.constant
     return SAMPLES.get(path, {})                             quality.hard_coded
     return {"id": hash(path)}                                quality.not_from_path
 
-Pure. What an extractor returned is a guest's word and makes warnings alone.
+Pure. Guest code controls the results, so they only cause warnings.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Fields = Mapping[str, JsonValue]
 MOST_FIELDS = 200
 _MOST_ELEMENTS = 20
 _FEW = 4
-"""With fewer similar paths than this, nothing is said of all of them."""
+"""Minimum similar paths for a finding about all of them."""
 _DIGITS = 3
-"""A shorter number is in a path by chance."""
+"""Digits below which a number may occur in a path by chance."""
 _PART_CHARS = 3
 
 
@@ -39,12 +39,12 @@ class SimilarResult:
 
     @property
     def fields(self) -> Fields:
-        """Return the fields that hold something."""
+        """Return the non-empty fields."""
         return filled(fields_of(self.result or {}))
 
 
 def fields_of(result: Result) -> dict[str, JsonValue]:
-    """Return the fields of a result by name; those of a dict in it have the names of both."""
+    """Return the fields of a result by name; a field of a nested dict has both names."""
     found: dict[str, JsonValue] = {}
     left = list(result.items())[::-1]
     while left and len(found) < MOST_FIELDS:
@@ -57,7 +57,7 @@ def fields_of(result: Result) -> dict[str, JsonValue]:
 
 
 def leaves_of(result: Result) -> Fields:
-    """Return the fields that hold something; the elements of a short list have names with their place."""
+    """Return the non-empty fields; elements of a short list are named by their index."""
     found: dict[str, JsonValue] = {}
     for name, value in filled(fields_of(result)).items():
         if isinstance(value, list) and len(value) <= _MOST_ELEMENTS:
@@ -73,25 +73,25 @@ def filled(fields: Fields) -> Fields:
 
 
 def is_empty(value: JsonValue) -> bool:
-    """Return whether a value is None, empty, or a list of nothing else."""
+    """Return whether a value is None, empty, or a list of only such values."""
     if isinstance(value, list):
         return all(map(is_empty, value))
     return value is None or value in ("", {})
 
 
 def text_of(value: JsonValue) -> str:
-    """Return a value as the text that a path may hold."""
+    """Return a value as the string that a path may contain."""
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
-# --- one field that stays the same
+# --- single fields that don't change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unmoved:
-    """A field that keeps its value when the piece of the path that it shows becomes another."""
+    """A field that keeps its value although the part of the path that it shows changes."""
 
     name: str
     value: JsonValue
@@ -101,7 +101,7 @@ class Unmoved:
 
 
 def unmoved_fields(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> list[Unmoved]:
-    """Return each field whose value is a piece of a path and stays when that piece changes."""
+    """Return each field whose value is a part of the path but stays when that part changes."""
     found: dict[str, tuple[JsonValue, SimilarPath]] = {}
     for path, result in samples.items():
         own = [(one.similar, leaves_of(one.result or {})) for one in tried if one.similar.sample == path]
@@ -127,7 +127,7 @@ def _moved(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> tup
 
 
 def _shows(value: JsonValue, piece: str, path: str) -> bool:
-    """Return whether a value is a part of the path, long enough for no chance, that holds the piece."""
+    """Return whether a value is a part of the path that contains `piece` and is too long for chance."""
     text = text_of(value)
     own = pieces(text)
     if piece not in own or not is_telling(text) or isinstance(value, list | bool):
@@ -136,20 +136,20 @@ def _shows(value: JsonValue, piece: str, path: str) -> bool:
 
 
 def is_telling(text: str) -> bool:
-    """Return whether a text is in a path, and not by chance."""
+    """Return whether a string is too long to occur in a path by chance."""
     return len(text) >= _DIGITS or (len(text) > 1 and not text.isdecimal() and not text.isalpha())
 
 
 def is_part(text: str, path: str) -> bool:
-    """Return whether the pieces of a text follow one another in a path."""
+    """Return whether the pieces of a string occur consecutively in a path."""
     own, all_pieces = pieces(text), pieces(path)
     return any(all_pieces[at : at + len(own)] == own for at in range(len(all_pieces) - len(own) + 1))
 
 
 def written_out(samples: Mapping[str, Result], known: Sequence[str]) -> list[tuple[str, JsonValue, str]]:
-    """Return each further field with one value for all paths, which some have in them and others don't.
+    """Return each other field with one value for all paths, although only some paths contain it.
 
-    With the field and its value comes the first path that doesn't contain it.
+    Each field comes with its value and the first path that doesn't contain the value.
     """
     if len(samples) < 2:
         return []
@@ -166,18 +166,18 @@ def written_out(samples: Mapping[str, Result], known: Sequence[str]) -> list[tup
     return found
 
 
-# --- a result as a whole
+# --- whole results
 
 
 def ignores_path(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
-    """Return whether the result is the same for every path, samples and similar ones."""
+    """Return whether the result is the same for every path, including similar ones."""
     results = [*samples.values(), *(one.result for one in tried)]
     enough = len(samples) > 1 if not tried else len(tried) >= _FEW
     return enough and all(result == results[0] for result in results)
 
 
 def knows_samples_alone(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
-    """Return whether whatever is changed of a sample path gives one and the same other result."""
+    """Return whether every change of a sample path produces the same other result."""
     if len(tried) < _FEW or not any(one.similar.is_number for one in tried):
         return False
     results = [one.fields for one in tried]
@@ -188,7 +188,7 @@ def knows_samples_alone(samples: Mapping[str, Result], tried: Sequence[SimilarRe
 def shows_no_piece(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
     """Return whether no value is a part of its path, and none changes with any piece, like a length.
 
-    Yes and no may depend on what all these paths have in common.
+    Booleans are ignored: they may depend on a property that all these paths share.
     """
     if len(tried) < _FEW or any(one.result != samples[one.similar.sample] for one in tried):
         return False
@@ -198,7 +198,7 @@ def shows_no_piece(samples: Mapping[str, Result], tried: Sequence[SimilarResult]
 
 
 def mixes_all(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
-    """Return whether no value is a part of its path, and each changes with whatever changes in the path."""
+    """Return whether no value is a part of its path, and each changes with every change of the path."""
     if len(tried) < _FEW:
         return False
     for path, result in samples.items():
@@ -226,9 +226,9 @@ _LONGEST_DIGITS = 100
 
 
 def echoes(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
-    """Return whether each value is its path, in other letters, parts or order; so for similar paths, too.
+    """Return whether each value is its path in another case, split or order, for similar paths, too.
 
-    What refuses a path that is like a sample looks at it, and has more to say than the path.
+    An extractor that rejects a similar path does read it.
     """
     results = [*samples.items(), *((one.similar.path, one.result or {}) for one in tried)]
     first, result = results[0]
@@ -244,7 +244,7 @@ def echoes(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> boo
 
 
 def _same_in_all(results: Sequence[Result]) -> frozenset[str]:
-    """Return the fields that have one value in all results."""
+    """Return the fields that have the same value in all results."""
     first, *others = map(fields_of, results)
     return frozenset(
         name for name, value in first.items() if all(name in one and one[name] == value for one in others)
@@ -268,12 +268,12 @@ def varying(results: Sequence[Result]) -> list[str]:
     return [name for name in names if any(one.get(name) != first.get(name) for one in others)]
 
 
-# --- results that do not fit together
+# --- inconsistent results
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misfit:
-    """Two paths that are alike, with results that aren't: other names, or a field of another type."""
+    """Two similar paths with inconsistent results: different field names, or a field of another type."""
 
     first: str
     second: str
@@ -283,7 +283,7 @@ class Misfit:
 
 
 def misfits(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> Iterator[Misfit]:
-    """Compare the results of samples that differ in numbers and capitals alone, and of other years."""
+    """Yield inconsistent results of samples that differ only in numbers and capitals, and for other years."""
     by_form: dict[str, str] = {}
     by_loose_form: dict[str, str] = {}
     for path, result in samples.items():
@@ -303,9 +303,9 @@ def misfits(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> It
 
 
 def _named_by(similar: SimilarPath, before: Result, after: Result) -> tuple[str, str] | None:
-    """Return a numbered field that has a piece of the path in its name, and its name with the other piece.
+    """Return a numbered field named after a piece of the path, and its name for the other piece.
 
-    Names without numbers may be meant so: ``{"region": "north"}`` of ``/region=north/``.
+    Names without numbers may be intended: ``{"region": "north"}`` of ``/region=north/``.
     """
     for name in before:
         if name not in after and similar.old in pieces(name) and _names_part(name, similar.sample):
@@ -315,7 +315,7 @@ def _named_by(similar: SimilarPath, before: Result, after: Result) -> tuple[str,
 
 
 def _numbered_names(samples: Mapping[str, Result]) -> Iterator[Misfit]:
-    """Compare the first sample with the others: names with numbers that each takes from its own path."""
+    """Yield inconsistencies between the first sample and others: field names with numbers from each path."""
     (first, one), *others = samples.items()
     for path, other in others:
         mine = [n for n in one if n not in other and _names_part(n, first) and not is_part(n, path)]
@@ -332,7 +332,7 @@ _ZEROS = re.compile("0+")
 
 
 def _form(path: str) -> str:
-    """Return the shape of a path: lowercase words stay, other pieces are replaced by their kind."""
+    """Return the shape of a path: lowercase words stay, other pieces are replaced by their type."""
     words = path
     for piece in sorted(set(pieces(path)), key=len, reverse=True):
         if piece.isdecimal():
@@ -343,7 +343,7 @@ def _form(path: str) -> str:
 
 
 def _other_names(first: str, one: Result, second: str, other: Result) -> Iterator[Misfit]:
-    """Names that only one has are fine; not fine is that each has names which the other lacks."""
+    """Return whether each result has field names that the other lacks; additional names alone are fine."""
     missing, added = [n for n in one if n not in other], [n for n in other if n not in one]
     if missing and added:
         yield Misfit(first=first, second=second, name="", one=missing[0], other=added[0])

@@ -1,4 +1,4 @@
-"""What an extractor is written from: words, sample paths, cases."""
+"""The request for writing an extractor: words, sample paths, cases."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def extract(path: str) -> dict:
 
 
 class ExtractorContext(BaseModel):
-    """Sample paths that it is tried on, and cases that it has to pass; at least one of both."""
+    """Sample paths to try, and cases to pass; at least one of them is required."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -47,14 +47,14 @@ class ExtractorContext(BaseModel):
 
 
 def base_of(context: ExtractorContext) -> Document:
-    """Return the payload without the code; without sample paths, the paths of the cases are tried."""
+    """Return the payload without code; without sample paths, the paths of the cases are tried."""
     paths = context.sample_paths or tuple(dict.fromkeys(case.path for case in context.cases))
     cases = [case.model_dump(mode="json") for case in context.cases]
     return {"sample_paths": list(paths), **({"cases": cases} if cases else {})}
 
 
 def around(context: ExtractorContext) -> list[Surrounding]:
-    """Return what the code has to fit."""
+    """Return the context that the code must fit."""
     found = []
     if context.sample_paths:
         found.append(Surrounding(title="sample paths", text="\n".join(context.sample_paths[:PATHS_TOLD])))

@@ -1,4 +1,4 @@
-"""What the submission of an extractor holds."""
+"""The payload of an extractor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ExtractorCase(ExpectedCase):
 
 
 class ExtractorPayload(BaseModel):
-    """`code` is a model's answer, plain Python or YAML rules; `sample_paths` are what it is tried on.
+    """`code` is a model's answer, plain Python or YAML rules; it is tried on `sample_paths`.
 
     `cases` are expected results for some paths, which run in addition to the sample paths. `paths`, in place
     of both, are what approved code is applied to, many in one process.

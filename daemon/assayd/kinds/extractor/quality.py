@@ -1,4 +1,4 @@
-"""Looks at the dicts that an extractor gave: are they of any use. Source: docs/kinds/extractor.md.
+"""Checks the quality of an extractor's results. Source: docs/kinds/extractor.md.
 
 every result is {}                quality.all_empty
 one of several is {}              quality.some_empty  (a warning)
@@ -27,10 +27,10 @@ _MATCHES_FROM_START = re.compile(r"\.match\(")
 
 
 def judge_quality(tries: Sequence[Tried], text: str = "") -> Iterator[Finding]:
-    """Look at the dicts: all empty, some empty, odd field names, values that are not JSON.
+    """Yield findings about the results: all empty, some empty, odd field names, values without JSON form.
 
     Args:
-        tries: the calls, each of which gave a dict.
+        tries: the calls, each of which returned a dict.
         text: the code.
     """
     empty = [one.case.name for one in tries if one.case.result == {}]
@@ -66,7 +66,7 @@ def judge_quality(tries: Sequence[Tried], text: str = "") -> Iterator[Finding]:
 
 
 def _odd_keys(tries: Sequence[Tried]) -> dict[str, list[str]]:
-    """Return the field names that are none, each with the paths that gave it."""
+    """Return the invalid field names, each with the paths whose results have it."""
     found: dict[str, list[str]] = {}
     for one in tries:
         for key in one.case.result if isinstance(one.case.result, dict) else ():
@@ -76,7 +76,7 @@ def _odd_keys(tries: Sequence[Tried]) -> dict[str, list[str]]:
 
 
 def _weight(problem: str) -> Severity:
-    """A tuple is an array in JSON without any loss."""
+    """Return the severity of a problem; a tuple becomes a JSON array without loss."""
     return Severity.INFO if problem.startswith("a tuple") else Severity.WARNING
 
 

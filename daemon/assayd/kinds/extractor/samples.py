@@ -1,4 +1,4 @@
-"""Extractors that the kind proves itself by."""
+"""The self-test samples of the kind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def extract(path: str) -> dict:
 
 
 def _sample(name: str, code: str, *rules: str, runs: bool = False, verdict: str = "failed") -> Sample:
-    paths = _PATHS[:1] if "sandbox.timeout" in rules else _PATHS  # each takes all of its time
+    paths = _PATHS[:1] if "sandbox.timeout" in rules else _PATHS  # Each path uses its full time limit.
     payload = {"code": code, "sample_paths": list(paths)}
     return Sample(name=name, payload=payload, verdict=verdict, rules=frozenset(rules), needs_container=runs)
 

@@ -1,9 +1,9 @@
-"""Makes paths that are like the sample paths: another number or another name in the same place.
+"""Creates paths similar to the sample paths, with another number or name in the same place.
 
     /data/ACME/2024/report.csv   ->   /data/ACME/2023/report.csv, /data/BDNF/2024/report.csv, …
 
-An extractor that reads a path returns other fields for them; one that knows the samples by heart doesn't.
-Pure: the same paths always give the same similar paths.
+An extractor that reads the path returns other fields for them; one with hard-coded samples doesn't. Pure and
+deterministic.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from dataclasses import dataclass
 from itertools import islice, zip_longest
 
 MOST_OF_FIRST, MOST_OF_SECOND = 6, 2
-"""How many similar paths are made of the first sample path, and of the second; of a single one, all."""
+"""Maximum similar paths of the first and of the second sample path; a single sample gets both numbers."""
 _MOST_NAMED = 4
-"""Pieces that the code names as well: these come first, because they may be hard-coded."""
+"""Maximum pieces that the code also contains: they come first, because they may be hard-coded."""
 _CODE_CHARS = 50_000
 _LONGEST_CHARS = 512
-"""Longer sample paths are left alone: what they cost grows with them."""
+"""Characters above which sample paths are skipped, because their cost grows with their length."""
 _PIECE = re.compile(r"[^\W\d_]+|\d+")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _WHOLE_CHARS = 3
-"""Shorter pieces are exchanged only where they stand alone: many a longer word holds them."""
+"""Characters up to which pieces are replaced only as whole words, because longer words may contain them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimilarPath:
-    """A sample path in which one piece, `old`, is exchanged for another of the same form wherever it is."""
+    """A sample path in which every occurrence of `old` is replaced by a piece of the same form."""
 
     path: str
     sample: str
@@ -37,17 +37,17 @@ class SimilarPath:
 
     @property
     def is_number(self) -> bool:
-        """Return whether a number was exchanged."""
+        """Return whether a number was replaced."""
         return self.old.isdecimal()
 
     @property
     def is_year(self) -> bool:
-        """Return whether a year was exchanged for another."""
+        """Return whether a year was replaced by another year."""
         return _YEAR.fullmatch(self.old) is not None
 
 
 def similar_paths(samples: Sequence[str], code: str = "") -> tuple[SimilarPath, ...]:
-    """Return paths that are like the first two sample paths; first those of pieces that the code names."""
+    """Return paths similar to the first two sample paths, first those for pieces that the code contains."""
     found: list[SimilarPath] = []
     chosen = list(dict.fromkeys(samples))[:2]
     room = (MOST_OF_FIRST, MOST_OF_SECOND) if len(chosen) > 1 else (MOST_OF_FIRST + MOST_OF_SECOND,)
@@ -58,12 +58,12 @@ def similar_paths(samples: Sequence[str], code: str = "") -> tuple[SimilarPath, 
 
 
 def pieces(text: str) -> list[str]:
-    """Return the runs of letters and the runs of digits of a text, in order."""
+    """Return the sequences of letters and of digits in a string, in order."""
     return _PIECE.findall(text)
 
 
 def _of(sample: str, code: str) -> Iterator[SimilarPath]:
-    """Exchange one piece after the other: the ending, then numbers and names in turn, from the end."""
+    """Yield paths with one piece replaced: the ending, then numbers and names alternately, from the end."""
     known = list(dict.fromkeys(reversed(pieces(sample))))
     named = [piece for piece in known if len(piece) > 1 and piece in code][:_MOST_NAMED]
     for old in dict.fromkeys((*_in_turn(named), *_in_turn(known))):
@@ -74,7 +74,7 @@ def _of(sample: str, code: str) -> Iterator[SimilarPath]:
 
 
 def _in_turn(known: Sequence[str]) -> Iterator[str]:
-    """Return names and numbers in turn."""
+    """Yield names and numbers alternately."""
     numbers = [piece for piece in known if piece.isdecimal()]
     names = [piece for piece in known if not piece.isdecimal()]
     return (piece for pair in zip_longest(names, numbers) for piece in pair if piece is not None)
@@ -87,14 +87,14 @@ def _exchanged(path: str, old: str, new: str) -> str:
 
 
 def _other_number(digits: str) -> str:
-    """Return the number before or after, in as many digits: months and days mostly stay such."""
+    """Return the next or previous number with the same digits, so that most months and days stay valid."""
     number = int(digits)
     other = number - 1 if number % 10 > 1 or (number % 10 and number > 1) else number + 1
     return f"{other:0{len(digits)}d}"
 
 
 def _other_name(name: str) -> str:
-    """Return a name of the same length in the same kind of letters: each is followed by the next one."""
+    """Return a name of the same length and case, with each letter replaced by the next one."""
     return "".join(_next_letter(letter) for letter in name)
 
 

@@ -1,10 +1,10 @@
-"""Reads of an extractor which fields it returns, and whether a field is a part of the path or computed of it.
+"""Reads from an extractor's source its fields, and whether each is a part of the path or computed.
 
     return {"year": int(parts[-3])}           year: a part
     return {"start_month": 3 * quarter - 2}   start_month: computed
     result["month"] = MONTHS[parts[-2]]       month: computed
 
-Decides by form alone; a form that it does not know counts as computed.
+It decides by syntax alone; unknown forms count as computed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from assayd.static.python.source import parse
 MOST_FIELDS = 100
 NAME_CHARS = 64
 MOST_STEPS = 100
-"""How far a value is followed."""
+"""Maximum steps to follow a value."""
 
 _WHOLE = frozenset({"int", "float", "str", "Path", "PurePath", "PurePosixPath", "list", "tuple"})
 _CUTTING = frozenset({
@@ -31,18 +31,18 @@ _CUTTING = frozenset({
 
 @dataclass(slots=True)
 class _Function:
-    """What a function assigns: to plain names, and which of these it returns."""
+    """The assignments of a function to plain names, and the returned names."""
 
     values: dict[str, list[ast.expr]] = field(default_factory=dict)
     results: set[str] = field(default_factory=set)
     arguments: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
     judged: dict[str, bool] = field(default_factory=dict)
-    """Whether a name's value is computed: each is looked at once, however often it is used."""
+    """Whether a name's value is computed, cached so that each name is examined once."""
 
 
 def taken_fields(text: str, function: str) -> tuple[TakenField, ...]:
-    """Return the fields of the dict that a function returns, in order; none for invalid source."""
+    """Return the fields of the dict that a function returns, in order; empty for invalid source."""
     tree = parse(text).tree
     found = next((n for n in ast.walk(tree) if _is_named(n, function)), None) if tree is not None else None
     if not isinstance(found, ast.FunctionDef):
@@ -88,7 +88,7 @@ def _assign(target: ast.expr, value: ast.expr, known: _Function) -> None:
 
 
 def _items(function: ast.FunctionDef, known: _Function) -> Iterator[tuple[str, ast.expr]]:
-    """Return every key of the result with the value that it gets."""
+    """Yield every key of the result with its value."""
     for node in ast.walk(function):
         match node:
             case ast.Return(value=ast.expr() as value):
@@ -125,11 +125,12 @@ def _named(keywords: Sequence[ast.keyword]) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _computed(value: ast.expr, known: _Function, step: int) -> bool:
-    """Return whether a value is computed, rather than a part of the argument."""
+    """Return whether a value is computed rather than a part of the argument."""
     if not isinstance(value, ast.Name):
         return _made(value, known, step)
     if value.id not in known.judged:
-        known.judged[value.id] = False  # what it comes of may lead back to it
+        # Set before the recursion, because the value's sources may refer to the name again.
+        known.judged[value.id] = False
         known.judged[value.id] = _made(value, known, step)
     return known.judged[value.id]
 
@@ -142,7 +143,7 @@ def _made(value: ast.expr, known: _Function, step: int) -> bool:
 
 
 def _comes_of(value: ast.expr, known: _Function) -> Sequence[ast.expr] | None:
-    """Return the values that a value is part of, or chosen from; None if it is computed from them."""
+    """Return the values that a value is a part or a choice of; None if it is computed."""
     found: Sequence[ast.expr] | None = None
     match value:
         case ast.Name(id=name) if name not in known.changed:
@@ -174,7 +175,7 @@ def _call_comes_of(call: ast.Call, known: _Function) -> Sequence[ast.expr] | Non
 
 
 def _is_table(value: ast.expr, known: _Function) -> bool:
-    """Return whether a value is looked up in data that doesn't derive from the argument."""
+    """Return whether a value is looked up in data that doesn't depend on the argument."""
     if isinstance(value, ast.Dict):
         return True
     if not isinstance(value, ast.Name) or value.id in known.arguments:

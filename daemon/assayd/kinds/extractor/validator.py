@@ -1,8 +1,8 @@
 """Path extractors: a function that turns a file path into a dict of its fields.
 
-Static: syntax, security, signature; each stops the ones after it. Then one call per sample path in one
-container, each in a separate process; all must return a dict. Approved code is applied to many paths in one
-process. YAML rules are checked as such, and run as Python. Source: docs/kinds/extractor.md.
+Static stages: syntax, security, signature; each must pass before the next. Then one call per sample path in
+one container, each in a separate process; all must return a dict. Approved code is applied to many paths in
+one process. YAML rules are checked as such, and run as Python. Source: docs/kinds/extractor.md.
 """
 
 from __future__ import annotations
@@ -66,12 +66,15 @@ _PRELOAD = (
     "os.path", "pathlib", "re", "string", "textwrap", "time", "typing", "unicodedata", "urllib.parse",
     "uuid", "warnings",
 )  # fmt: skip
-"""What most code uses of the default policy. Never what a request names: the runner itself imports this."""
+"""Modules of the default policy that most code uses.
+
+Never names from a request: the runner itself imports these.
+"""
 
 _PATHS_PER_PROCESS = 100
 """Paths that approved code is applied to in one process; an early end loses all their results."""
 _PATHS_TOLD = 20
-"""How many sample paths a request for a fix shows."""
+"""Maximum sample paths in a request for a fix."""
 
 _HEADLINES = {
     "syntax": "The code isn't valid Python:",
@@ -142,7 +145,7 @@ class Extractor(Kind[ExtractorPayload]):
         )
 
     def prepare(self, payload: ExtractorPayload) -> ExtractorPayload:
-        """Return the payload with the Python that the answer or the rules mean, and nothing else of it."""
+        """Return the payload with the Python code of the answer or the rules."""
         rules = rules_text(payload.code)
         return payload.model_copy(
             update={"code": to_python(rules) if rules is not None else _source(payload).text}
@@ -169,7 +172,7 @@ class Extractor(Kind[ExtractorPayload]):
         )
 
     def judge(self, payload: ExtractorPayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Judge every path; look at the quality of the results only when all paths gave one."""
+        """Judge every path, and the quality of the results if all paths have one."""
         if payload.paths:
             return _judge_applied(payload, result)
         text, names = payload.code, (*payload.sample_paths, *(case.name for case in payload.cases))
@@ -190,7 +193,7 @@ class Extractor(Kind[ExtractorPayload]):
         return Judgement(stage_findings={"sandbox": found, "quality": quality}, cases=cases)
 
     def code_of(self, answer: str) -> str:
-        """Return the Python or the rules of an answer."""
+        """Return the Python code or the rules of an answer."""
         return rules_text(answer) or model_answer.clean(answer).text
 
     def passage(self, payload: ExtractorPayload) -> Passage:
@@ -200,7 +203,7 @@ class Extractor(Kind[ExtractorPayload]):
         return Passage(name=FILENAME, language="python", text=_source(payload).text)
 
     def surroundings(self, payload: ExtractorPayload) -> Sequence[Surrounding]:
-        """Return the paths that the code is tried on, and its cases."""
+        """Return the sample paths and the cases."""
         paths = "\n".join((payload.sample_paths or payload.paths)[:_PATHS_TOLD])
         around = [Surrounding(title="sample paths", text=paths)]
         if payload.cases:
@@ -219,7 +222,7 @@ class Extractor(Kind[ExtractorPayload]):
         return generating.around(context)
 
     def base(self, context: ExtractorContext) -> Document:
-        """Return the payload without the code."""
+        """Return the payload without code."""
         return generating.base_of(context)
 
     def taken(self, payload: ExtractorPayload) -> Taken:
@@ -265,14 +268,17 @@ def _check_signature(payload: ExtractorPayload, _: ExecutionPolicy) -> Sequence[
 
 
 def _with_packages(imports: ImportPolicy) -> ImportPolicy:
-    """Let ``import os`` run where ``import os.path`` may: it binds the same name, whose uses were judged."""
+    """Allow ``import os`` at run time if ``import os.path`` is allowed.
+
+    Both bind the same name, and the static rules check its uses.
+    """
     packages = {name for name in PACKAGE_NAMES if imports.allows(f"{name}.path")} - imports.denied
     return replace(imports, allowed=imports.allowed | packages)
 
 
 _BY_NAME = ("getattr", "hasattr")
 _GIVEN_NAMES = {"os.path": "posixpath"}
-"""What modules call themselves, where that differs."""
+"""The internal names of modules, if they differ from the public ones."""
 
 
 def _calls(payload: ExtractorPayload) -> Iterator[tuple[str, dict[str, JsonValue]]]:
@@ -313,7 +319,7 @@ def _again(payload: ExtractorPayload, policy: ExecutionPolicy) -> Again | None:
 
 
 def _worth(payload: ExtractorPayload, policy: ExecutionPolicy, tries: Sequence[Tried]) -> Iterator[Finding]:
-    """Check the quality of the results, unless all are empty."""
+    """Yield findings about the quality of the results, unless all are empty."""
     results = [one.case.result for one in tries]
     paths = [result if isinstance(result, dict) else {} for result in results[: len(payload.sample_paths)]]
     samples = dict(zip(payload.sample_paths, paths, strict=True))
@@ -324,7 +330,7 @@ def _worth(payload: ExtractorPayload, policy: ExecutionPolicy, tries: Sequence[T
 
 
 def _names_asked(text: str, imports: ImportPolicy) -> dict[str, JsonValue]:
-    """Return the names of modules that may be taken by a computed name, where the text takes any."""
+    """Return the names of modules that code can access by computed names, if it uses any."""
     if not any(function in text for function in _BY_NAME):
         return {}
     return {
@@ -397,7 +403,7 @@ def _require_dict(tried: Tried) -> Tried:
 
 
 def _incomplete(cases: Sequence[Case], result: RunResult) -> Finding:
-    """Return the finding for paths without a result that nothing else explains."""
+    """Return the finding for paths without a result, if no other finding explains it."""
     missing = sum(case.status is not CaseStatus.PASSED for case in cases)
     cause = Cause.PROTOCOL_VIOLATION if result.outcome.completed else result.outcome.cause
     limit = f"limit of the whole attempt{_seconds(result)}; " if cause is Cause.TIMEOUT else ""

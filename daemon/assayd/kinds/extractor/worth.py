@@ -1,4 +1,4 @@
-"""Finds extractors that pass and are worth nothing: they don't read the path. Source: docs/quality.md.
+"""Finds extractors that pass without reading the path. Source: docs/quality.md.
 
 every value is None or empty                       quality.all_none
 {"path": path}                                     quality.echo
@@ -78,14 +78,14 @@ _MAY_VARY = re.compile(
     r"\b(?:random|secrets|uuid|time|datetime|hash|id|object|next|global|nonlocal|count|cache"
     r"|append|add|update|setdefault|pop|insert|extend)\b"
 )
-"""Code without these words returns the same in each call."""
+"""Words without which code returns the same result in each call."""
 _BY_CHANCE = 5
-"""How often code that mentions chance is called for the last path: two results may be equal by chance."""
+"""Calls for the last path if the code mentions randomness: two results may be equal by chance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Again:
-    """The further calls of an attempt: for the last path once more, and for paths like the samples."""
+    """The additional calls of an attempt: the last path again, and similar paths."""
 
     last: str
     similar: tuple[SimilarPath, ...]
@@ -98,9 +98,9 @@ class Again:
 
 
 def again_for(paths: Sequence[str], last: str, code: str, policy: ExecutionPolicy) -> Again | None:
-    """Return the calls beyond the sample paths, or None.
+    """Return the additional calls, or None.
 
-    Under an allowlist nothing is called twice: what a call does elsewhere can't be undone.
+    Under an allowlist, no call is repeated, because its external effects can't be undone.
     """
     if policy.quality.is_off or policy.network.mode is not NetworkMode.BLOCKED:
         return None
@@ -112,18 +112,18 @@ def again_for(paths: Sequence[str], last: str, code: str, policy: ExecutionPolic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """What an extractor returned: for the samples, for paths like them, and for the last path twice."""
+    """An extractor's results: for the samples, for similar paths, and for the repeated last path."""
 
     samples: Mapping[str, Result]
     tried: tuple[SimilarResult, ...] = ()
     repeated: tuple[Result, ...] = ()
-    """The results for the last path: first of the call that is judged."""
+    """The results for the last path, beginning with the judged call."""
 
 
 def results_of(
     samples: Mapping[str, Result], last: Result, again: Again | None, returned: Sequence[JsonValue]
 ) -> Results:
-    """Collect the results; further calls may be missing at the end."""
+    """Collect the results; additional calls may be missing at the end."""
     if again is None or not returned:
         return Results(samples=samples)
     tried = (
@@ -139,7 +139,7 @@ def results_of(
 
 
 def judge_worth(results: Results, text: str) -> Iterator[Finding]:
-    """Look at the results of all paths, each of which gave a dict; some of them not an empty one."""
+    """Yield findings about the results of all paths, each of which returned a dict, not all of them empty."""
     samples, tried = results.samples, results.tried
     if not any(generalization.filled(generalization.fields_of(one)) for one in samples.values()):
         message = f"extract() returned only None or empty values for all {len(samples)} paths."
@@ -161,7 +161,7 @@ def judge_worth(results: Results, text: str) -> Iterator[Finding]:
 
 
 def _of_whole(results: Results) -> Finding | None:
-    """Return the findings about results that don't depend on the path."""
+    """Return the finding about results that don't depend on the path."""
     samples, tried = results.samples, results.tried
     if generalization.echoes(samples, tried):
         message = "extract() returns the path itself and none of its parts."

@@ -1,7 +1,7 @@
-"""Judges the `python` unit in which the daemon's own text imports the adapter and looks at what it registers.
+"""Judges the `python` unit that imports the adapter and inspects its registered classes.
 
-It runs apart from the module's tests, in a separate process. It sees more than a reader: the real effect of
-an import, and the real members of a class.
+The unit's source is the daemon's. It runs apart from the module's tests, in a separate process, and sees more
+than static checks: the real effects of an import, and the real members of a class.
 
     raise RuntimeError at the top      contract.import_failed
     if False: @register_adapter …      contract.not_registered
@@ -58,14 +58,14 @@ def _form(value):
 
 
 def probe(adapter: str, contract: AdapterContract) -> str:
-    """Return the text that imports the adapter's module and says what it registered."""
+    """Return the source that imports the adapter's module and reports its registered classes."""
     return _PROBE.format(provided=contract.modules[0], adapter=adapter, result=RESULT)
 
 
 def judge_adapter(
     file: str, unit: UnitResult | None, texts: Mapping[str, str], contract: AdapterContract
 ) -> tuple[Finding, ...]:
-    """Judge the unit that ran the probe; None when it was never started."""
+    """Judge the unit that ran the probe; None means that the unit never started."""
     if unit is None:
         return ()
     events = tuple(_events(file, unit, texts))
@@ -126,7 +126,7 @@ def _raised(file: str, record: Raised, texts: Mapping[str, str]) -> Finding:
 
 
 def _compared(file: str, record: Bound, contract: AdapterContract) -> Iterator[Finding]:
-    """Compare the registered class with the contract."""
+    """Yield the differences between the registered class and the contract."""
     value = record.values.get(RESULT)
     classes = value.value if value is not None and isinstance(value.value, list) else []
     module = file.removesuffix(".py")

@@ -1,4 +1,4 @@
-"""Decides whether an asserted expression is true whatever the adapter does. By its form alone.
+"""Decides by syntax alone whether an assertion holds regardless of the adapter.
 
 True, "text", (x, "told"), 1 + 1 == 2, x == x, f(x) == f(x), x or True, len(x) >= 0, isinstance(x, object),
 Adapter() is not None, hasattr(adapter, "transform")
@@ -26,7 +26,7 @@ class Constructed:
 
     @classmethod
     def in_body(cls, test: ast.FunctionDef | ast.AsyncFunctionDef) -> Constructed:
-        """Find the names that are bound once, by an assignment."""
+        """Return the names that a test binds exactly once, by an assignment."""
         values: dict[str, ast.expr] = {}
         bindings: Counter[str] = Counter()
         for node in ast.walk(test):
@@ -41,7 +41,7 @@ class Constructed:
         return cls(kinds=kinds, values=values)
 
     def value_of(self, node: ast.expr) -> ast.expr:
-        """Return what a name stands for, if it is bound once; an object that is made keeps its name."""
+        """Return the value of a name that is bound once; a name of a new object stays a name."""
         seen: set[str] = set()
         while isinstance(node, ast.Name) and node.id in self.values and node.id not in seen:
             seen.add(node.id)
@@ -51,12 +51,12 @@ class Constructed:
         return node
 
     def class_of(self, node: ast.expr) -> str:
-        """Return the class whose new object an expression is; empty if it is none."""
+        """Return the class of an expression that creates a new object; empty for other expressions."""
         return self.kinds.get(node.id, "") if isinstance(node, ast.Name) else _class_of(node)
 
 
 def _class_of(node: ast.expr) -> str:
-    """Return the name of the class that is called, by the habit that classes begin in capitals."""
+    """Return the name of a called class, which is assumed to begin with a capital."""
     if not isinstance(node, ast.Call):
         return ""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -68,7 +68,7 @@ def is_always_true(node: ast.expr, made: Constructed, methods: Collection[str]) 
 
     Args:
         node: the asserted expression.
-        made: the names of the test that stand for new objects.
+        made: the names of the test that refer to new objects.
         methods: attributes that every adapter has.
     """
     match node:
@@ -85,7 +85,7 @@ def is_always_true(node: ast.expr, made: Constructed, methods: Collection[str]) 
 
 
 def _is_filled(node: ast.expr) -> bool:
-    """Return whether a value that is written out is true."""
+    """Return whether a literal value is true."""
     match node:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return _is_constant(operand) and _is_empty(operand)
@@ -107,7 +107,7 @@ def _is_true_comparison(left: ast.expr, op: ast.cmpop, right: ast.expr, made: Co
         return _number(right) < 0 or (_number(right) == 0 and isinstance(op, ast.GtE))
     if _is_length(right) and isinstance(op, ast.LtE | ast.Lt):
         return _number(left) < 0 or (_number(left) == 0 and isinstance(op, ast.LtE))
-    return _is_constant(left) and _is_constant(right)  # a test that passed has found it true
+    return _is_constant(left) and _is_constant(right)  # The test passed, so the comparison is true.
 
 
 def _is_compared_with_itself(left: ast.expr, right: ast.expr, made: Constructed) -> bool:
@@ -117,9 +117,9 @@ def _is_compared_with_itself(left: ast.expr, right: ast.expr, made: Constructed)
 
 
 def repeats_a_call(node: ast.expr, made: Constructed, methods: Collection[str]) -> bool:
-    """Return whether an assertion compares a method of the contract with itself: ``a.get() == a.get()``.
+    """Return whether an assertion compares a contract method with itself: ``a.get() == a.get()``.
 
-    That says something of an adapter which keeps count, and nothing of any other.
+    This tests only adapters that keep state.
     """
     match node:
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
@@ -143,7 +143,7 @@ def _is_true_call(name: str, arguments: list[ast.expr], made: Constructed, metho
 
 
 def _is_constant(node: ast.expr) -> bool:
-    """Return whether a value is written out in full."""
+    """Return whether a value is a complete literal."""
     for inner in ast.walk(node):
         match inner:
             case ast.Name(id=name) if name not in _PURE:
@@ -167,7 +167,7 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def _are_equal(left: ast.expr, right: ast.expr) -> bool:
-    """Return whether two expressions are written alike; very long ones are not compared."""
+    """Return whether two expressions have the same source; very long ones count as different."""
     long, other = (sum(1 for _ in ast.walk(each)) for each in (left, right))
     if long != other or long > _MOST_NODES:
         return False

@@ -1,8 +1,8 @@
-"""Finds tests that can't fail, whatever the tested code returns. Reads source text only.
+"""Finds tests that can't fail, whatever the tested code returns. It reads source text only.
 
-def test_a(): adapter.transform(raw)                    quality.no_assertion
-def test_a(): assert True, or x == x, or (x, "told")    quality.tautology
-try: assert …, then except Exception: pass              quality.swallowed
+    def test_a(): adapter.transform(raw)                    quality.no_assertion
+    def test_a(): assert True, or x == x, or (x, "told")    quality.tautology
+    try: assert …, then except Exception: pass              quality.swallowed
 
 A test is reported only if none of its assertions can fail. Source: docs/quality.md.
 """
@@ -42,22 +42,22 @@ RULES = (
 _DEPTH = 4
 _MOST_TESTS = 1000
 _MOST_STATEMENTS = 20_000
-"""Of a whole file, those of functions counted as often as they are called."""
+"""Maximum statements of a whole file; a function's count once per call."""
 _CHECKING = ("assert", "check", "verif", "expect", "should", "ensure", "must", "raises", "warns", "fail")
-"""How functions are called that check something: those that are defined elsewhere are believed."""
+"""Name parts of functions that check something: functions defined elsewhere are trusted by these."""
 _CATCH_ALL = frozenset({"Exception", "BaseException", "AssertionError"})
 _OFF = frozenset({"skip", "skipif", "xfail", "skipIf", "skipUnless", "expectedFailure"})
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def check_assertions(file: str, text: str, tree: ast.Module, methods: Collection[str]) -> Iterator[Finding]:
-    """Judge each test of a file.
+    """Yield the findings about the tests of a file.
 
     Args:
         file: its name.
-        text: what it holds.
-        tree: that, parsed.
-        methods: what every adapter has, so that finding it there says nothing.
+        text: its content.
+        tree: its syntax tree.
+        methods: attributes that every adapter has, so that asserting their existence proves nothing.
     """
     helpers = {node.name: node for node in ast.walk(tree) if isinstance(node, Definition)}
     budget = _Budget(left=_MOST_STATEMENTS)
@@ -66,7 +66,7 @@ def check_assertions(file: str, text: str, tree: ast.Module, methods: Collection
         for test in islice(_tests(tree), _MOST_TESTS)
     ]
     plain = [_judge(test, found, frozenset(methods)) for test, found in read]
-    if None in plain:  # comparing a call with itself is fine next to a test that can fail
+    if None in plain:  # Comparing a call with itself is fine in addition to a test that can fail.
         strict = [_judge(test, found, frozenset(methods), repeats=True) for test, found in read]
         plain = plain if None in strict else strict
     for verdict in plain:
@@ -78,7 +78,7 @@ def check_assertions(file: str, text: str, tree: ast.Module, methods: Collection
 
 
 def _tests(tree: ast.Module) -> Iterator[Definition]:
-    """Return the functions that are tests, and the methods of test classes; not those switched off."""
+    """Yield the test functions, and the methods of test classes, except disabled ones."""
     for node in tree.body:
         inner = node.body if isinstance(node, ast.ClassDef) and not _is_off(node) else [node]
         for each in inner:
@@ -92,7 +92,7 @@ def _is_off(node: Definition | ast.ClassDef) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Assertion:
-    """One place where a test may fail; `test` is the asserted expression, None if it can fail."""
+    """One place at which a test may fail; `test` is the asserted expression, None if it can fail."""
 
     node: ast.AST
     test: ast.expr | None
@@ -102,7 +102,7 @@ class _Assertion:
 def _judge(
     test: Definition, found: Sequence[_Assertion], methods: frozenset[str], *, repeats: bool = False
 ) -> tuple[str, str, str, ast.AST] | None:
-    """Return rule, message, hint and place of a test's fault.
+    """Return rule, message, hint and place of a test's fault, or None.
 
     With `repeats`, an assertion that compares a call with itself counts as always true.
     """
@@ -129,14 +129,14 @@ def _judge(
 
 @dataclass(slots=True, kw_only=True)
 class _Budget:
-    """How many statements may still be read; after that, a test is taken for a good one."""
+    """The number of statements left to read; after that, tests count as good."""
 
     left: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reader:
-    """Finds assertions; `helpers` are the functions of the file, `seen` those that led here."""
+    """Finds assertions. `helpers` are the functions of the file; `seen` are the calling ones."""
 
     helpers: Mapping[str, Definition]
     seen: tuple[str, ...]
@@ -144,7 +144,7 @@ class _Reader:
     swallowed: bool = False
 
     def block(self, body: Sequence[ast.stmt]) -> Iterator[_Assertion]:
-        """Return the assertions that a block can reach, those of functions that it calls included."""
+        """Yield the assertions that a block can reach, including those in functions that it calls."""
         for statement in body:
             yield from self._statement(statement)
             if isinstance(statement, ast.Return | ast.Raise | ast.Break | ast.Continue):
@@ -157,7 +157,7 @@ class _Reader:
             return
         match statement:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                return  # counts where it is called
+                return  # Counted where it is called.
             case ast.Assert() | ast.Raise():
                 test = statement.test if isinstance(statement, ast.Assert) else None
                 yield _Assertion(node=statement, test=test, swallowed=self.swallowed)
@@ -184,7 +184,7 @@ class _Reader:
         return any(True for _ in self.block(handler.body))
 
     def _calls(self, node: ast.AST) -> Iterator[_Assertion]:
-        """Return the assertions behind the calls in a statement's own expressions."""
+        """Yield the assertions behind the calls in a statement's own expressions."""
         for call in _calls(node):
             name = _last_word(call.func)
             helper = self.helpers.get(name)
@@ -207,7 +207,7 @@ def _suppresses_all(item: ast.withitem) -> bool:
 
 
 def _calls(node: ast.AST) -> Iterator[ast.Call]:
-    """Return the calls in an expression, or in a statement without its blocks."""
+    """Yield the calls in an expression, or in a statement without its blocks."""
     pending = [node]
     while pending:
         each = pending.pop()
@@ -227,7 +227,7 @@ def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def _of_unittest(call: ast.Call, name: str) -> ast.expr | None:
-    """Return what a method of unittest asserts, as an expression; None if it is not understood."""
+    """Return the asserted expression of a unittest method; None if it is unknown."""
     match name, call.args:
         case "assertTrue" | "assert_", [value, *_]:
             return value

@@ -1,7 +1,7 @@
-"""Which file of a module is at fault, by the errors of its report.
+"""Decides which file of a module is at fault, by the errors of its report.
 
-A test that failed, or did not come to its end, speaks of what it tests: asked for the test itself, a model
-could make it agree. So once that has happened, no file of tests is at fault.
+A test that fails or doesn't finish is evidence against the tested code: asked to fix the test, a model could
+make it agree with the code. So after such a failure, no test file is at fault.
 
     tests.failed in test_rates.py            rates.py if it exists, otherwise the adapter
     sandbox.out_of_memory in test_rates.py   the same
@@ -17,13 +17,13 @@ from assayd.kinds.module.files import is_python, is_test
 
 _FAILED = frozenset({"tests.failed", "tests.hung", "tests.error", "tests.exited", "tests.not_run"})
 _ENDED = "sandbox."
-"""Prefixes of the rules for the end of a process; the tested code ends the process of a test file."""
+"""Prefix of the rules for a process's end; the tested code ends the process of a test file."""
 
 Errors = Iterable[Mapping[str, object]]
 
 
 def faulty_file(errors: Errors, files: Iterable[str], adapter: str) -> str:
-    """Name the file at fault: the first that the errors blame, or the adapter."""
+    """Return the file at fault: the first that the errors blame, or the adapter."""
     names = frozenset(files)
     return next((name for name in _blamed(tuple(errors), names, adapter) if name in names), adapter)
 
@@ -49,7 +49,7 @@ def _is_failed_test(error: Mapping[str, object]) -> bool:
 
 
 def _tested_by(test: str, files: frozenset[str]) -> str | None:
-    """Return the one file that a file of tests has its name from."""
+    """Return the file after which a test file is named, or None."""
     stem = PurePosixPath(test).stem
     names = {stem.removeprefix("test_"), stem.removesuffix("_test")}
     found = [one for one in files if is_python(one) and not is_test(one) and PurePosixPath(one).stem in names]

@@ -1,4 +1,4 @@
-"""What the command line shows of modules."""
+"""The command-line description of modules."""
 
 from assayd.ports.command_line import CommandLine
 

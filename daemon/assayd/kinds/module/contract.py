@@ -1,12 +1,12 @@
-"""The contract of an adapter, as far as its text tells: a registered class that has the methods itself.
+"""Checks the adapter's contract in its source: a registered class that defines the methods itself.
 
     class Weather: …                  contract.no_decorator     (nothing registers it)
     @register_adapter on a function   contract.not_a_class
     no get_schema in the class        contract.missing_method
     def transform(): …                contract.method_form      (takes no self)
 
-Decorators count bare, called and dotted, under whatever name they were imported.
-Source: docs/kinds/module.md.
+Decorators count in every form (bare, called, dotted) and under any imported name. Source:
+docs/kinds/module.md.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ _PROPERTIES = ("property", "cached_property", "setter", "getter", "deleter")
 
 
 def check_contract(file: str, text: str, tree: ScopedTree, contract: AdapterContract) -> Iterator[Finding]:
-    """Judge the adapter's file."""
+    """Yield the findings about the adapter's file."""
     for finding in _check(text, tree, contract):
         yield replace(finding, file=file)
 
 
 def no_file(files: list[str]) -> Finding:
-    """Return the finding for a module none of whose files can be the adapter's."""
+    """Return the finding for a module without a possible adapter file."""
     among = f"; the files are {shorten(', '.join(files), 200)}" if files else ""
     return Finding(
         rule="contract.no_file",
@@ -73,7 +73,7 @@ def no_file(files: list[str]) -> Finding:
 
 
 def registered_classes(tree: ScopedTree, contract: AdapterContract) -> list[ast.ClassDef]:
-    """Return the classes at the top level that a decorator of the contract registers."""
+    """Return the top-level classes that a decorator of the contract registers."""
     marked = (site.node for site in _registered(tree, contract) if site.scope.kind is ScopeKind.MODULE)
     return [node for node in marked if isinstance(node, ast.ClassDef)]
 
@@ -126,7 +126,7 @@ def _registers(decorator: ast.expr, scope: Scope, contract: AdapterContract) -> 
 
 
 def _candidates(tree: ScopedTree, contract: AdapterContract) -> list[ast.ClassDef]:
-    """Return the classes at the top level that have some of the methods."""
+    """Return the top-level classes that have some of the methods."""
     top = (site.node for site in tree.sites if site.scope.kind is ScopeKind.MODULE)
     return [node for node in top if isinstance(node, ast.ClassDef) and _has(node, set(contract.methods))]
 
@@ -134,7 +134,7 @@ def _candidates(tree: ScopedTree, contract: AdapterContract) -> list[ast.ClassDe
 def _no_decorator(
     text: str, tree: ScopedTree, contract: AdapterContract, meant: list[ast.ClassDef]
 ) -> Finding:
-    """Return the finding for an adapter that nothing registers; an edit where one class must be meant."""
+    """Return the finding for an unregistered adapter, with an edit if only one class is possible."""
     name = _bound_decorator(tree, contract)
     how = f"@{name or contract.decorators[0]}"
     where = "it" if meant else "the adapter's class"
@@ -154,7 +154,7 @@ def _no_decorator(
 
 
 def _bound_decorator(tree: ScopedTree, contract: AdapterContract) -> str | None:
-    """Return the name that a decorator of the contract was imported by."""
+    """Return the imported name of a decorator of the contract, or None."""
     for site in tree.sites:
         if isinstance(site.node, ast.ImportFrom) and site.scope.kind is ScopeKind.MODULE:
             for alias in site.node.names:
@@ -178,7 +178,7 @@ def _missing(node: ast.ClassDef, name: str, defined: list[str], text: str) -> Fi
 
 
 def _renamed(node: ast.ClassDef, name: str, other: str, text: str) -> Finding:
-    """Return the finding for a method that has nearly the required name, at the method."""
+    """Return the finding, at a method, for a name similar to the required one."""
     method = next(one for one in node.body if getattr(one, "name", None) == other)
     found = finding_at(
         method,

@@ -1,7 +1,7 @@
-"""Says what the tests don't run of the adapter. Source: docs/quality.md.
+"""Reports the parts of the adapter that the tests don't run. Source: docs/quality.md.
 
 methods of the contract that no test runs      quality.untested_method
-how many lines of its functions they run       quality.coverage  (info)
+share of its functions' lines that they run    quality.coverage  (info)
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ RULES = (
 _MOST_RANGES = 20
 
 _SHARE = 0.25
-"""Methods that no test runs are worth a warning from this share of the adapter's lines on."""
+"""Share of the adapter's lines from which methods without tests cause a warning."""
 
 Methods = Mapping[str, Sequence[Sequence[int]]]
 
 
 def methods_of(tree: ast.Module) -> dict[str, list[list[int]]]:
-    """Return the methods of all classes at the top of a file, each with its first and last lines."""
+    """Return the methods of all top-level classes of a file, each with its first and last lines."""
     found: dict[str, list[list[int]]] = {}
     for holder in tree.body:
         for node in holder.body if isinstance(holder, ast.ClassDef) else ():
@@ -48,11 +48,11 @@ def methods_of(tree: ast.Module) -> dict[str, list[list[int]]]:
 def judge_coverage(
     file: str, text: str, methods: Methods, contract: Sequence[str], found: Sequence[Coverage]
 ) -> Iterator[Finding]:
-    """Judge what all tests together ran of the adapter; `methods` are those that its file defines."""
+    """Yield findings about the adapter's parts that no test ran. Args: methods: those its file defines."""
     if not found:
         return
     ran, known = _lines(found)
-    # No test may have imported the file: then nothing of it is known, and nothing ran.
+    # If no test imported the file, nothing of it ran.
     idle = {name: methods[name] for name in contract if name in methods and not _ran(methods[name], ran)}
     total = sorted(line for line in known if line > 0)
     own = [line for line in total for first, last in _places(idle) if first <= line <= last]
@@ -63,7 +63,7 @@ def judge_coverage(
 
 
 def lines_run(found: Sequence[Coverage]) -> set[int] | None:
-    """Return the lines of functions that any test ran; None if nothing is known of them."""
+    """Return the function lines that any test ran; None if unknown."""
     ran, known = _lines(found)
     return ran if known else None
 
@@ -104,7 +104,7 @@ def _figure(file: str, total: Sequence[int], missed: Sequence[int], idle: Sequen
 
 
 def _lines(found: Iterable[Coverage]) -> tuple[set[int], set[int]]:
-    """Return the lines that ran, and all; a function's own line, of its ``def``, is negative."""
+    """Return the lines that ran, and all lines; the line of a ``def`` is negative."""
     ran: set[int] = set()
     known: set[int] = set()
     for one in found:

@@ -1,9 +1,9 @@
-"""Which tests a file holds, as far as its text tells: what the test framework must collect, and what it may.
+"""Finds the tests in a file's source: those that the framework must collect, and those that it may.
 
 two functions test_a              tests.duplicate      (the first never runs)
 class TestA with __init__         tests.not_collectable
-async def test_a in a TestCase    tests.never_runs     (unittest calls it and does not await it)
-def test_a(): yield               tests.never_runs     (the framework passes over generators)
+async def test_a in a TestCase    tests.never_runs     (unittest calls it and doesn't await it)
+def test_a(): yield               tests.never_runs     (the framework skips generators)
 pytest_plugins = ["x"]            tests.hook
 def pytest_runtest_call(…)        tests.hook
 no test in any file               tests.none_found
@@ -60,7 +60,7 @@ Trees = Mapping[str, ast.Module]
 class ExpectedTests:
     """The tests of one file by name (``test_a``, ``TestA::test_a``).
 
-    `certain` ones are collected whatever happens; `possible` ones depend on what the file does when it runs.
+    `certain` ones are always collected; `possible` ones depend on the file's behavior at run time.
     """
 
     certain: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class _Found:
 
 
 def expected_tests(file: str, trees: Trees) -> ExpectedTests:
-    """Find the tests of a file; names that it imports from the module's other files are followed."""
+    """Return the tests of a file, including names imported from the module's other files."""
     found = list(_in_block(trees[file].body, _Where(file=file, trees=trees), certain=True))
     certain = dict.fromkeys(one.name for one in found if one.certain)
     possible = dict.fromkeys(one.name for one in found if not one.certain and one.name not in certain)
@@ -82,7 +82,7 @@ def expected_tests(file: str, trees: Trees) -> ExpectedTests:
 
 
 def check_tests(file: str, text: str, trees: Trees) -> Iterator[Finding]:
-    """Judge one file of tests; classes that it imports from the module's other files are followed."""
+    """Yield the findings about one test file, including classes imported from other files."""
     tree, where = trees[file], _Where(file=file, trees=trees)
     for finding in (
         *_hooks(text, tree),
@@ -94,7 +94,7 @@ def check_tests(file: str, text: str, trees: Trees) -> Iterator[Finding]:
 
 
 def none_found(files: Sequence[str], methods: Sequence[str]) -> Finding:
-    """Return the finding for a module without a single test."""
+    """Return the finding for a module without tests."""
     message = f"No test was found in {', '.join(files)}." if files else "The module has no file test_*.py."
     example = methods[0] if methods else "transform"
     return Finding(
@@ -108,7 +108,7 @@ def none_found(files: Sequence[str], methods: Sequence[str]) -> Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Where:
-    """A file among others; `seen` are the files that led here."""
+    """A file among others; `seen` are the files that imported it."""
 
     file: str
     trees: Trees
@@ -119,7 +119,7 @@ class _Where:
 
 
 def _in_block(body: Sequence[ast.stmt], where: _Where, *, certain: bool) -> Iterator[_Found]:
-    """Return the tests that statements at the top level of a file define."""
+    """Yield the tests that top-level statements of a file define."""
     for node in body:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -144,7 +144,7 @@ def _function(node: Definition, prefix: str, certain: bool) -> Iterator[_Found]:
 
 
 def _class(node: ast.ClassDef, prefix: str, where: _Where, certain: bool) -> Iterator[_Found]:
-    """Return the tests of a class that is collected: by its name, or as one of unittest's."""
+    """Yield the tests of a class that is collected by its name or as a unittest class."""
     unittests = _is_unittest(node, where)
     if not (node.name.startswith("Test") or unittests) or _is_switched_off(node):
         return
@@ -161,7 +161,7 @@ def _class(node: ast.ClassDef, prefix: str, where: _Where, certain: bool) -> Ite
 def _class_body(
     node: ast.ClassDef, where: _Where, seen: set[ast.ClassDef]
 ) -> Iterator[tuple[ast.ClassDef | Definition, bool]]:
-    """Return what a class defines itself, and what classes of the module's files hand down to it."""
+    """Yield a class's own members, and those inherited from classes in the module's files."""
     seen.add(node)
     for one in node.body:
         if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -178,7 +178,7 @@ def _class_body(
 
 
 def _imported(node: ast.ImportFrom, where: _Where) -> Iterator[_Found]:
-    """Return the tests that come by import from another file of the module."""
+    """Yield the tests that are imported from another file of the module."""
     file = _file_of(node, where)
     if file is None:
         return
@@ -191,7 +191,7 @@ def _imported(node: ast.ImportFrom, where: _Where) -> Iterator[_Found]:
 
 
 def _find_class(name: str, where: _Where) -> tuple[ast.ClassDef, _Where] | None:
-    """Find a class by its name: in the file, or in the file that it is imported from."""
+    """Return the class with a name, defined in the file or in the file that it is imported from."""
     for node in where.trees[where.file].body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             return node, where
@@ -215,12 +215,12 @@ def _file_of(node: ast.ImportFrom, where: _Where) -> str | None:
 
 
 def _is_unittest(node: ast.ClassDef, where: _Where) -> bool:
-    """Return whether a class is one of unittest's, by itself or by what it inherits from."""
+    """Return whether a class is a unittest class, directly or by inheritance."""
     return not _BASES.isdisjoint(_bases(node, where))
 
 
 def _bases(node: ast.ClassDef, where: _Where) -> Iterator[str]:
-    """Name what a class inherits from, as far as the module's files tell."""
+    """Yield the base classes of a class, as far as the module's files show."""
     seen, pending = {node}, [(node, where)]
     while pending:
         node, where = pending.pop()
@@ -234,7 +234,7 @@ def _bases(node: ast.ClassDef, where: _Where) -> Iterator[str]:
 
 
 def _is_switched_off(node: ast.ClassDef) -> bool:
-    """Return whether a class says ``__test__ = False``."""
+    """Return whether a class sets ``__test__ = False``."""
     return any(
         isinstance(one, ast.Assign)
         and any(isinstance(target, ast.Name) and target.id == "__test__" for target in one.targets)
@@ -250,7 +250,7 @@ def _init(node: ast.ClassDef) -> ast.stmt | None:
 
 
 def _keeps(decorator: ast.expr) -> bool:
-    """Return whether a decorator is known to leave a test a test."""
+    """Return whether a decorator is known to keep a test a test."""
     target = decorator.func if isinstance(decorator, ast.Call) else decorator
     words = []
     while isinstance(target, ast.Attribute):
@@ -272,7 +272,7 @@ def _is_name_of_test(name: str) -> bool:
 
 
 def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
-    """Return the blocks of a statement that may or may not run."""
+    """Yield the blocks of a statement that run conditionally."""
     for field in ("body", "orelse", "finalbody"):
         block = getattr(node, field, None)
         if isinstance(block, list):
@@ -319,7 +319,7 @@ def _duplicates(text: str, body: Sequence[ast.stmt]) -> Iterator[Finding]:
 
 
 def _never_run(text: str, body: Sequence[ast.stmt], where: _Where) -> Iterator[Finding]:
-    """Return the tests that return a coroutine or generator, which the framework never runs."""
+    """Yield the tests that return a coroutine or generator, which the framework never runs."""
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _yielding(text, node)
@@ -349,7 +349,7 @@ def _yielding(text: str, node: Definition) -> Iterator[Finding]:
 
 
 def _own_yields(node: Definition) -> Iterator[ast.AST]:
-    """Return the yields of a function, and not those of functions inside it."""
+    """Yield the yields of a function without those of nested functions."""
     pending: list[ast.AST] = [*node.body]
     while pending:
         one = pending.pop()

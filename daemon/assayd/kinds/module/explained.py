@@ -1,12 +1,13 @@
-"""Explains test failures with the module's files: the intended code, its place, and the edit.
+"""Explains test failures by the module's files: the intended code, its place, and the edit.
 
     'coroutine' object has no attribute …       the line that assigned it, with await
     assert <bound method Response.json …        the line that has `json` without parentheses
-    the fixture 'adaptor' doesn't exist         the fixture with nearly this name
-    unexpected keyword argument 'particle'      the parameter or field with nearly this name
-    No such file or directory: 'anwser.json'    the file with nearly this name
+    the fixture 'adaptor' doesn't exist         the fixture with a similar name
+    unexpected keyword argument 'particle'      the parameter or field with a similar name
+    No such file or directory: 'anwser.json'    the file with a similar name
 
-The texts of exceptions are the guest's: they choose words and an edit of the guest's lines, never a verdict.
+The guest controls the texts of exceptions: they affect wording and an edit of the guest's lines, but no
+verdict.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import replace
 from assayd.did_you_mean import close_names
 from assayd.guest_results.record import Raised
 from assayd.kinds.module.explained_calls import CALLS, PROGRAMMING_ERRORS, with_data_keys
+from assayd.kinds.module.explained_patches import PATCHES
 from assayd.kinds.module.explained_results import RESULTS
 from assayd.kinds.module.mistakes import word_edit
 from assayd.kinds.module.places import (
@@ -35,20 +37,20 @@ Texts = ModuleFiles
 
 
 def explained(finding: Finding, raised: Raised, texts: Mapping[str, str], test: str = "") -> Finding:
-    """Return a finding with what the module's files tell about an exception.
+    """Return a finding with the explanation of an exception by the module's files.
 
     Args:
         finding: the plain finding.
         raised: the exception.
         texts: the Python files by name.
-        test: the id of the test, empty for an import.
+        test: the id of the test; empty for an import.
     """
     files, message = indexed(texts), raised.message[:MOST_MESSAGE_CHARS]
-    for pattern, explain in (*CALLS, *_EXPLANATIONS, *RESULTS):
+    for pattern, explain in (*PATCHES, *CALLS, *_EXPLANATIONS, *RESULTS):
         found = pattern.search(message)
         try:
             made = explain(finding, raised, found, files, test) if found is not None else None
-        except RecursionError:  # of a deep expression
+        except RecursionError:  # A deeply nested expression.
             made = None
         if made is not None:
             return made
@@ -56,14 +58,14 @@ def explained(finding: Finding, raised: Raised, texts: Mapping[str, str], test: 
 
 
 def with_files(found: Sequence[Finding], files: Mapping[str, str]) -> list[Finding]:
-    """Return the findings of a run, the first of them with the files and keys that were meant."""
+    """Return the findings of a run; the first ones name the files and keys that were probably meant."""
     read = indexed(files)
     first = [with_data_keys(with_near_file(one, read), read) for one in found[:MOST_EXPLAINED]]
     return [*first, *found[MOST_EXPLAINED:]]
 
 
 def with_near_file(finding: Finding, texts: Mapping[str, str]) -> Finding:
-    """Return the finding of a file that doesn't exist with the submitted file that was meant."""
+    """Return the finding about a missing file with the name of the similar submitted file."""
     found = _NO_FILE.search(finding.message)
     if found is None:
         return finding
@@ -85,7 +87,7 @@ _NO_FILE = re.compile(r"No such file or directory: '([^']{1,200})'")
 def _not_awaited(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``response = client.get(…)`` without await, which fails where it is used."""
+    """``response = client.get(…)`` without await, which fails at its use."""
     file, text = raised.file or "", texts.get(raised.file or "", "")
     lines = texts.lines(text)
     patterns = [
@@ -374,7 +376,7 @@ def _partly_imported(
 
 
 def expected_other(finding: Finding, raised: Raised, texts: Mapping[str, str], test: str) -> Finding:
-    """Return the finding of a test that expects another exception than the one that was raised."""
+    """Return the finding for a test that expects another exception than the raised one."""
     file, _, name = test.partition("::")
     files = indexed(texts)
     text, kind = files.get(file, ""), raised.error_type.rpartition(".")[2]

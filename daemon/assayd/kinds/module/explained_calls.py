@@ -1,10 +1,10 @@
-"""Explains failures whose cause is a call, a key or a literal in another line than the one that failed.
+"""Explains failures whose cause (a call, a key or a literal) is in another line than the failure.
 
 'set' object has no attribute 'items'       {"city", city} is a set: write a colon
-the JSON object must be str, not dict       json.loads() of a value that is parsed
+the JSON object must be str, not dict       json.loads() of a value that is already parsed
 module 'datetime' has no attribute 'now'    datetime.datetime.now
-object has no attribute 'URL'               self.URL of a constant of the module
-'function' object has no attribute 'get'    a fixture that the test has no parameter for
+object has no attribute 'URL'               self.URL for a constant of the module
+'function' object has no attribute 'get'    a fixture that isn't a parameter of the test
 DID NOT RAISE                               the call in pytest.raises isn't awaited
 'Response' object is not callable           MockTransport takes a function
 KeyError: 'results'                         the keys that the data has
@@ -31,7 +31,7 @@ PROGRAMMING_ERRORS = frozenset(
         "UnboundLocalError",
     }
 )  # fmt: skip
-"""Exceptions that no test should expect instead of the one that it expects."""
+"""Programming errors, which no test should expect in place of its declared exception."""
 
 
 def _line(raised: Raised, texts: Texts) -> tuple[int, str]:
@@ -46,7 +46,7 @@ def _replaced(number: int, line: str, new: str) -> Edit | None:
 def _set_for_dict(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``params={"city", city}``: a set, where a dict was meant."""
+    """``params={"city", city}``: a set instead of a dict."""
     number, line = _line(raised, texts)
     new = _SET.sub(r"{\1: \2}", line)
     if new == line:
@@ -88,7 +88,7 @@ def _class_of_the_module(
 def _name_of_the_module(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``self.URL`` of a constant of the module."""
+    """``self.URL`` for a constant of the module."""
     text = texts.get(raised.file or "", "")
     number, line = _line(raised, texts)
     name = found[2]
@@ -222,7 +222,7 @@ def _missing_argument(
 def _missing_key(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``response.json()["results"]``: name the key that was meant, or the keys that the data has."""
+    """``response.json()["results"]``: name the similar key, or the keys that the data has."""
     wanted = found[1]
     if raised.meant is not None or not is_test(raised.file or ""):
         return None
@@ -247,10 +247,10 @@ _MOST_SHOWN = 20
 
 
 def with_data_keys(finding: Finding, files: Mapping[str, str]) -> Finding:
-    """Return the finding of a key that doesn't exist with the keys that the module's data has.
+    """Return the finding about a missing key with the keys that the module's data has.
 
     Args:
-        finding: of a failed run.
+        finding: a finding of a failed run.
         files: all files of the module by name.
     """
     found = re.search(r"KeyError: '(\w{1,60})'$", finding.message)
@@ -266,7 +266,7 @@ def with_data_keys(finding: Finding, files: Mapping[str, str]) -> Finding:
 
 
 def _keys_of_data(texts: Mapping[str, str]) -> Iterator[str]:
-    """Return the keys of the JSON files that the module has, and of dicts that its tests write."""
+    """Yield the keys of the module's JSON files, and of dicts in its tests."""
     left = MOST_PARSED_CHARS
     for file, text in texts.items():
         if file.endswith(".json") and len(text) <= left:
@@ -295,7 +295,7 @@ def _raised_text(
 def _passed_value(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``grade(raw.get("pm"))``: the function got None, or a string, from the line that calls it."""
+    """``grade(raw.get("pm"))``: the calling line passes None, or a string."""
     text, line = texts.get(raised.file or "", ""), raised.line or 0
     function = texts.function_at(text, line)
     given = {each.arg for each in function.args.args} - {"self"} if function is not None else set()
@@ -330,7 +330,7 @@ def _frames(raised: Raised, texts: Texts) -> list[tuple[str, int]]:
 def _other_keys(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``assert {"grades": …} == {"grade": …}``: the line that writes the other key."""
+    """``assert {"grades": …} == {"grade": …}``: name the line that writes the other key."""
     written, wanted = found[1], found[2]
     pattern = re.compile(rf"[\"']{re.escape(written)}[\"']\s*+:")
     places = [
@@ -374,7 +374,7 @@ def _has(node: ast.AST, *kinds: type[ast.AST]) -> bool:
 def _needlessly_async(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``async def transform(…)`` without an `await` in it, which tests call as a plain method."""
+    """``async def transform(…)`` without `await`, which tests call as a plain method."""
     name = found[1].rpartition(".")[2]
     if isinstance(
         texts.function_at(texts.get(raised.file or "", ""), raised.line or 0), ast.AsyncFunctionDef
@@ -555,4 +555,4 @@ CALLS: tuple[tuple[re.Pattern[str], Explain], ...] = (
     (re.compile(r"^([\w.]{1,200})\(\) got an unexpected keyword argument '(\w{1,100})'"), _no_annotation),
     (re.compile(r"^exceptions must derive from BaseException"), _raised_text),
 )  # fmt: skip
-"""Patterns of messages with what explains them, tried before all others."""
+"""Patterns of messages with their explanations, tried before all others."""

@@ -1,4 +1,4 @@
-"""Places a failed comparison at the code that computes the value, if one line of the module does.
+"""Attributes a failed comparison to the code that computes the value, if it is a single line.
 
 assert grade(3) == "good"                   the only statement of grade()
 Differing items: {'share': 1} != …          the only statement of `share`, or the line that writes the key
@@ -22,7 +22,7 @@ _SHOWN_CHARS = 100
 
 
 def _only_statement(name: str, texts: Texts) -> tuple[str, int] | None:
-    """Return file and line of the only statement of a function of the module; None for a longer one."""
+    """Return file and line of the only statement of a function; None for a longer function."""
     found = [
         (file, node)
         for file, text in texts.items()
@@ -50,7 +50,7 @@ def _computed_by(node: ast.expr) -> str | None:
 
 
 def _values_of(key: str, texts: Texts) -> Iterator[tuple[str, ast.expr]]:
-    """Return the expressions that the module writes under a key of a dict."""
+    """Yield the expressions that the module stores under a key of a dict."""
     for file, text in texts.items():
         for node in () if is_test(file) else texts.dicts(text):
             for name, value in zip(node.keys, node.values, strict=True):
@@ -93,4 +93,4 @@ RESULTS: tuple[tuple[re.Pattern[str], Explain], ...] = (
     (re.compile(r"Differing items:\s+\{'(\w{1,100})': "), _differing_key),
     (re.compile(r"^assert (?!<)[^\n]{1,500} == "), _wrong_result),
 )
-"""Patterns of messages of assertions, tried after all others."""
+"""Patterns of assertion messages with their explanations, tried after all others."""

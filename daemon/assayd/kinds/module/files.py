@@ -1,6 +1,6 @@
 """The files of a module: allowed paths, number, sizes and roles.
 
-Judges only names and sizes; other checks read the contents.
+It checks only names and sizes; other checks read the contents.
 
     ../adapter.py            paths.not_inside
     a//b.py                  paths.not_normal
@@ -8,7 +8,7 @@ Judges only names and sizes; other checks read the contents.
     json.py                  paths.shadows
     x and x/y.py             paths.conflict
     a.py and a/__init__.py   paths.conflict      (one name for two modules)
-    A.py and a.py            paths.conflict      (one file, where case does not count)
+    A.py and a.py            paths.conflict      (one file on a case-insensitive file system)
     eleven files             paths.too_many
     one of 100,001 bytes     paths.too_large
 """
@@ -79,7 +79,7 @@ _OF_THE_IMAGE = frozenset(
 
 
 def check_files(files: Mapping[str, str], provided: Iterable[str]) -> Iterator[Finding]:
-    """Judge names and sizes of a module's files. `provided` are modules that the container offers."""
+    """Yield findings about names and sizes of a module's files. Args: provided: the container's modules."""
     taken = {name.partition(".")[0] for name in provided} | _OF_THE_IMAGE | sys.stdlib_module_names
     if len(files) > MAX_FILES:
         message = f"The module has {len(files)} files; {MAX_FILES} are allowed."
@@ -99,21 +99,21 @@ def is_python(name: str) -> bool:
 
 
 def is_test(name: str) -> bool:
-    """Return whether the test framework would take a file for tests."""
+    """Return whether the test framework would collect tests from a file."""
     stem = PurePosixPath(name).stem
     return is_python(name) and (stem.startswith("test_") or stem.endswith("_test"))
 
 
 def files_of_tests(files: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the files with tests, sorted."""
+    """Return the names of the test files, sorted."""
     return tuple(sorted(name for name in files if is_test(name)))
 
 
 def adapter_file(files: Iterable[str], entrypoint: object) -> str | None:
-    """Return the file that the adapter is in.
+    """Return the file of the adapter.
 
-    ``adapter.py``, or the file that the manifest's entrypoint names, or the only Python file that
-    is at the top and isn't a test.
+    This is ``adapter.py``, or the file of the manifest's entrypoint, or the only top-level Python file
+    without tests.
     """
     plain = (name for name in files if is_python(name) and not is_test(name) and "/" not in name)
     top = sorted(name for name in plain if name != "__init__.py")
@@ -129,7 +129,7 @@ def module_name(file: str) -> str:
 
 
 def own_modules(files: Iterable[str]) -> frozenset[str]:
-    """Name the modules that the files are, and the packages above them."""
+    """Return the names of the files' modules and of their parent packages."""
     names = {module_name(name) for name in files if is_python(name)}
     above = {
         ".".join(parts[:n]) for parts in (name.split(".") for name in names) for n in range(1, len(parts))
@@ -157,7 +157,7 @@ def _check_name(name: str, files: Mapping[str, str], taken: frozenset[str] | set
 
 
 def _check_twice(files: Iterable[str]) -> Iterator[Finding]:
-    """Find files that are imported by one name, or are one file where upper case does not count."""
+    """Yield findings for files with the same import name, or with names that differ only in case."""
     by_case: dict[str, str] = {}
     by_module: dict[str, str] = {}
     for name in sorted(files):

@@ -6,7 +6,7 @@
     def f(o=os): o.system("id")           forbidden.name
     pathlib.os.system("id")               forbidden.name      (a module that another brings along)
     getattr(os, "system")                 forbidden.name
-    sys.modules["os"].system              forbidden.name      (sys.modules, and what is taken from it)
+    sys.modules["os"].system              forbidden.name      (sys.modules, and values from it)
     vars(os)["system"]                    forbidden.name
     run = eval                            forbidden.name
     getattr(os, name)                     attribute.dynamic
@@ -71,7 +71,7 @@ _MAX_CHAIN = 8
 
 @dataclass(slots=True, kw_only=True)
 class _Text:
-    """One file with what its names may stand for."""
+    """One file, with the possible meanings of its names."""
 
     text: str
     tree: ScopedTree
@@ -80,7 +80,7 @@ class _Text:
     aliases: dict[str, set[str]] = field(default_factory=dict)
 
     def dotted(self, node: ast.AST, scope: Scope) -> set[str]:
-        """Return the dotted names that an expression may stand for."""
+        """Return the dotted names that an expression may refer to."""
         match node:
             case ast.Name(id=name):
                 return self._named(name, scope)
@@ -94,7 +94,7 @@ class _Text:
                 return {name for choice in _choices(node) for name in self.dotted(choice, scope)}
 
     def which(self, names: Iterable[str]) -> str | None:
-        """Return the forbidden names among those that an expression may mean."""
+        """Return the forbidden name among the possible meanings, or None."""
         for name in sorted(names):
             parts = name.split(".")
             own = parts[0] in self.own
@@ -105,13 +105,13 @@ class _Text:
         return None
 
     def has_forbidden(self, names: Iterable[str]) -> str | None:
-        """Return a module among the names that something is forbidden of."""
+        """Return a module among the names that has forbidden attributes, or None."""
         prefixes = {entry.rpartition(".")[0] for entry in self.forbidden} - {""}
         lasts = (name.rpartition(".")[2] for name in sorted(names))
         return next((name for name in lasts if name in prefixes), None)
 
     def learn(self) -> None:
-        """Follow plain assignments, a few steps far."""
+        """Follow plain assignments for a few steps."""
         for _ in range(_ROUNDS):
             before = sum(map(len, self.aliases.values()))
             for site in self.tree.sites:
@@ -132,7 +132,7 @@ class _Text:
         return names
 
     def _called(self, node: ast.Call, scope: Scope) -> set[str]:
-        """Return what a call stands for that takes something by its name."""
+        """Return the possible results of a call that accesses something by name."""
         function = self.dotted(node.func, scope)
         first, *others = node.args or [ast.Constant(value=None)]
         if "builtins.getattr" in function and others:
@@ -152,14 +152,14 @@ class _Text:
 def check_forbidden(
     file: str, text: str, tree: ScopedTree, forbidden: Iterable[str], own: Iterable[str]
 ) -> Iterator[Finding]:
-    """Judge all names of one file.
+    """Yield the findings about all names of one file.
 
     Args:
         file: its name.
         text: its text.
-        tree: the parsed text.
-        forbidden: modules, attributes of modules and builtins.
-        own: the module's own files, by the names of their top packages; single words are theirs to choose.
+        tree: its syntax tree with scopes.
+        forbidden: modules, attributes of modules, and builtins.
+        own: the top-level packages of the module's own files, which can use any single word.
     """
     entries = frozenset(f"builtins.{name}" if name in _BUILTINS else name for name in forbidden)
     read = _Text(text=text, tree=tree, forbidden=entries, own=frozenset(own))
@@ -199,7 +199,7 @@ def _check_attribute(read: _Text, node: ast.Attribute, scope: Scope) -> Iterator
 
 
 def _check_taken(read: _Text, node: ast.Call | ast.Subscript, scope: Scope) -> Iterator[Finding]:
-    """Judge access by name: from a mapping, or by getattr and similar functions."""
+    """Yield findings about access by name: from a mapping, or by getattr and similar functions."""
     if name := read.which(read.dotted(node, scope)):
         yield _finding(read, node, name)
         return
@@ -215,7 +215,7 @@ def _check_taken(read: _Text, node: ast.Call | ast.Subscript, scope: Scope) -> I
 
 
 def _taken(read: _Text, node: ast.Call | ast.Subscript, scope: Scope) -> Iterator[tuple[set[str], ast.expr]]:
-    """Return what something is taken of by its name, and the expression of that name."""
+    """Yield the objects that are accessed by name, and the expression of that name."""
     match node:
         case ast.Subscript(value=value, slice=key):
             names = read.dotted(value, scope)
@@ -231,7 +231,7 @@ def _taken(read: _Text, node: ast.Call | ast.Subscript, scope: Scope) -> Iterato
 
 
 def _revealing(node: ast.Call | ast.Subscript) -> str | None:
-    """Return a name that leads to frames, code or namespaces, when it is given as text."""
+    """Return a literal name that leads to frames, code or namespaces, or None."""
     given = (
         [*node.args, *(one.value for one in node.keywords)] if isinstance(node, ast.Call) else [node.slice]
     )
@@ -252,7 +252,7 @@ def _finding(read: _Text, node: ast.AST, name: str) -> Finding:
 
 
 def _items(bases: Iterable[str], key: str) -> Iterator[str]:
-    """Return what a mapping of names holds under a key."""
+    """Yield the values that a mapping of names has for a key."""
     for base in bases:
         if base == "sys.modules":
             yield key
@@ -263,7 +263,7 @@ def _items(bases: Iterable[str], key: str) -> Iterator[str]:
 
 
 def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """Return name and value of assignments that are plain enough to follow."""
+    """Yield name and value of simple assignments."""
     match node:
         case ast.Assign(targets=targets, value=value):
             for target in targets:
@@ -300,7 +300,7 @@ def _pairs(target: ast.AST, value: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 
 
 def _choices(node: ast.AST) -> list[ast.expr]:
-    """Return the expressions one of which an expression has the value of."""
+    """Return the expressions of which an expression may have the value."""
     match node:
         case ast.NamedExpr(value=value):
             return [value]
@@ -317,7 +317,7 @@ def _text(node: ast.AST) -> str | None:
 
 
 def _joined(bases: Iterable[str], name: str | None) -> Iterator[str]:
-    """Return an attribute of each base; chains that are longer than any that leads somewhere are given up."""
+    """Yield an attribute of each base, up to the longest useful chain."""
     for base in bases:
         if name is not None and base.count(".") < _MAX_CHAIN:
             yield f"{base}.{normal(name)}"

@@ -1,4 +1,4 @@
-"""What a module is written from: words, the manifest, and files such as example answers of an API."""
+"""The request for writing a module: words, the manifest, and files such as example responses of an API."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ EXAMPLE = Example(
 
 
 class ModuleContext(BaseModel):
-    """A manifest, if it is fixed, and existing files, e.g. example answers of an API."""
+    """The manifest, if it is fixed, and existing files, e.g. example responses of an API."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -102,7 +102,7 @@ def _asked(context: ModuleContext) -> list[tuple[str, str]]:
 
 
 def around(context: ModuleContext) -> list[Surrounding]:
-    """Return what the code has to fit."""
+    """Return the context that the code must fit."""
     found = [
         Surrounding(title=f"file {name}{_FIXED_TEST if is_test(name) else ''}", text=text)
         for name, text in sorted(context.files.items())
@@ -114,14 +114,14 @@ def around(context: ModuleContext) -> list[Surrounding]:
 
 
 def base_of(context: ModuleContext) -> Document:
-    """Return the payload without what the answer gives."""
+    """Return the payload without the parts that the answer supplies."""
     return {"manifest": context.manifest or {}, "files": dict(context.files)}
 
 
 def answered(base: Document, proposal: Proposal) -> Document:
-    """Put files into a module; manifest.json becomes its manifest, where that is not fixed.
+    """Add files to a module; manifest.json becomes its manifest, unless that is fixed.
 
-    Tests that are there stay as they are: an answer could make them agree with whatever it does.
+    Existing tests don't change, because an answer could otherwise make them agree with its code.
 
     Raises: ValueError, if manifest.json isn't a JSON object.
     """

@@ -1,13 +1,13 @@
-"""Imports of a module with several files: its own files, modules of the image, and others.
+"""Checks imports in a module with several files: own files, modules of the image, and others.
 
-The last are judged by the policy, as `python_imports` does. Here is decided what the module's own are.
+`static.python.imports` checks the others by the policy. This module finds the own ones.
 
     import select                     import.not_allowed
-    import socket  (never used)       import.not_allowed   (allowed for the names that the policy lists)
+    import socket  (never used)       import.not_allowed   (allowed only for the names that the policy lists)
     socket.create_server(…)           attribute.not_allowed
-    pytest.importorskip("gc")         import.not_allowed   (an import statement in other words)
+    pytest.importorskip("gc")         import.not_allowed   (equivalent to an import statement)
     from os import *                  import.star
-    from .adapter import Weather      import.relative      (at the top, where there is no package)
+    from .adapter import Weather      import.relative      (at the top level, without a package)
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Own:
     provided: frozenset[str]
 
     def covers(self, name: str) -> bool:
-        """Return whether a dotted name is one of the module's own, or offered by the container."""
+        """Return whether a dotted name is one of the module's own, or provided by the container."""
         return name in self.modules or any(f"{one}.".startswith(f"{name}.") for one in self.provided)
 
 
 def check_module_imports(
     file: str, text: str, tree: ScopedTree, policy: ImportPolicy, own: Own
 ) -> Iterator[Finding]:
-    """Judge all import statements of one file."""
+    """Yield the findings about the import statements of one file."""
     modules, unused = PolicyModules.of(policy), _Unused(tree, text)
     for site in tree.sites:
         node = site.node
@@ -68,14 +68,14 @@ def check_module_imports(
             found = [*found, *_idle(node, modules, text)]
         for finding in found:
             if finding.rule == "attribute.not_allowed" and _is_free(node, modules):
-                continue  # a forbidden name of a module that is free otherwise: see module_forbidden
+                continue  # A forbidden name of an otherwise allowed module: see `forbidden`.
             taken_out = unused.edit(node) if isinstance(node, ast.Import | ast.ImportFrom) else None
             edit = finding.edit or taken_out
             yield replace(finding, file=file, category=CATEGORY, edit=edit)
 
 
 def _unlisted(node: ast.Attribute, scope: Scope, modules: PolicyModules, text: str) -> Iterator[Finding]:
-    """Judge a name of a module of which the policy lists some."""
+    """Yield the finding for an unlisted name of a module of which the policy lists some."""
     base = node.value
     origins = resolve(base.id, scope).origins if isinstance(base, ast.Name) else ()
     for module in sorted(origin.module for origin in origins if origin.name is None):
@@ -86,12 +86,12 @@ def _unlisted(node: ast.Attribute, scope: Scope, modules: PolicyModules, text: s
 
 
 def _is_listed(node: ast.Import, policy: ImportPolicy) -> bool:
-    """Return whether a statement imports one module, of which the policy lists names."""
+    """Return whether a statement imports one module of which the policy lists names."""
     return len(node.names) == 1 and node.names[0].name in policy.names and policy.allows(node.names[0].name)
 
 
 def _idle(node: ast.Import, modules: PolicyModules, text: str) -> Iterator[Finding]:
-    """Refuse a module that is there for the names that the policy lists, where nothing uses any."""
+    """Yield the finding for a module that is allowed for listed names, if the file uses none of them."""
     module = node.names[0].name
     message = f"Import of {module!r} is allowed only for some of its names, and none of those is used."
     suggestion = f"Remove the line. {name_suggestion(module, modules)}"
@@ -99,7 +99,7 @@ def _idle(node: ast.Import, modules: PolicyModules, text: str) -> Iterator[Findi
 
 
 def _is_import(function: ast.expr, scope: Scope) -> bool:
-    """Return whether a function that is called is pytest's, which imports what it is given the name of."""
+    """Return whether a called function is pytest's `importorskip`."""
     if isinstance(function, ast.Attribute):
         return function.attr == _IMPORTING
     names = resolve(function.id, scope).origins if isinstance(function, ast.Name) else ()
@@ -123,7 +123,7 @@ def _is_free(node: ast.AST, modules: PolicyModules) -> bool:
 
 
 def absolute(file: str, node: ast.ImportFrom) -> str | None:
-    """Return the module that a ``from`` import means; None when it leads out of all packages."""
+    """Return the absolute module of a ``from`` import; None if it leaves all packages."""
     if not node.level:
         return node.module
     package = module_name(file).split(".")
@@ -149,7 +149,7 @@ def _from(file: str, node: ast.ImportFrom, modules: PolicyModules, text: str, ow
 def _of_own(
     found: Iterable[Finding], name: str, node: ast.Import | ast.ImportFrom, own: Own, text: str
 ) -> Iterator[Finding]:
-    """Say which file of the module an import means: ``from reading import``, if there is a readings.py."""
+    """Suggest the module's own file for an import: ``from reading import``, if there is a readings.py."""
     last = name.rpartition(".")[2]
     near = [last] if last in own.modules else close_names(name, sorted(own.modules))
     for finding in found:
@@ -167,7 +167,7 @@ def _of_own(
 
 
 def _relative(node: ast.ImportFrom, text: str, own: Own) -> Finding:
-    """Refuse a relative import where there is no package; one of a single line can be written anew."""
+    """Return the finding for a relative import without a package, with an edit if it is a single line."""
     dots, module = "." * node.level, node.module or ""
     message = f"Relative import of {dots + module!r}, outside a package."
     target = module or "MODULE"
@@ -187,7 +187,7 @@ def _relative(node: ast.ImportFrom, text: str, own: Own) -> Finding:
 
 
 class _Unused:
-    """The imports of a text whose names are never used. The text is gone through once, when first asked."""
+    """The imports of a source whose names are never used, computed at the first use."""
 
     def __init__(self, tree: ScopedTree, text: str) -> None:
         self._tree = tree
@@ -202,12 +202,12 @@ class _Unused:
         return frozenset(_names(site.node) for site in self._tree.sites)
 
     def uses(self, node: ast.Import | ast.ImportFrom) -> bool:
-        """Return whether the text uses the first name that a statement binds."""
+        """Return whether the source uses the first name that a statement binds."""
         alias = node.names[0]
         return (alias.asname or alias.name.partition(".")[0]) in self._used
 
     def edit(self, node: ast.Import | ast.ImportFrom) -> Edit | None:
-        """Return the edit that removes an import on a separate line whose only name is never used."""
+        """Return the edit that removes an import of one unused name on its own line."""
         [alias, *others] = node.names
         if others or alias.name == "*" or self.uses(node) or _is_only_child(node, self._tree):
             return None
@@ -216,14 +216,14 @@ class _Unused:
 
 
 def _is_only_child(node: ast.AST, tree: ScopedTree) -> bool:
-    """Return whether a statement is all that its block has, so that nothing would be left of it."""
+    """Return whether a statement is the only one in its block, so that removing it would leave none."""
     parent = tree.parent(node)
     blocks = (getattr(parent, field, None) for field in ("body", "orelse", "finalbody"))
     return any(block == [node] for block in blocks if isinstance(block, list))
 
 
 def _names(node: ast.AST) -> str | None:
-    """Return the name that a node reads, also as a word of ``__all__``."""
+    """Return the name that a node reads, including strings in ``__all__``."""
     if isinstance(node, ast.Name):
         return node.id
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None

@@ -1,4 +1,4 @@
-"""States in a prompt what a module has to be, and what the effective policy allows its files. Pure."""
+"""States the requirements for a module, and the policy's allowances, for a prompt. Pure."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ TESTS_STAY = "Keep the tests unchanged: correct the code so that it meets their 
 def instructions(
     policy: ExecutionPolicy | None, *, tests: bool = True, allowed: bool = True
 ) -> tuple[str, ...]:
-    """Return the instructions for a module by the effective policy; without one, by the contract alone.
+    """Return the instructions for a module by the effective policy, or by the contract alone.
 
     Args:
-        policy: the effective one.
-        tests: whether tests may have to be written.
+        policy: the effective policy, or None.
+        tests: whether the answer may contain tests.
         allowed: whether imports matter.
     """
     contract = AdapterContract() if policy is None else policy.adapter

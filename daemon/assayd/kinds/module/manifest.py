@@ -1,4 +1,4 @@
-"""The manifest of a module against its schema, each error with a JSON pointer.
+"""Checks the manifest of a module against its schema; each error has a JSON pointer.
 
     {"version": "1.0"}              manifest.value     /version
     {"colour": "red"}               manifest.unknown   /colour
@@ -78,14 +78,14 @@ class _Part(BaseModel):
 
 
 class Auth(_Part):
-    """How the platform wants to know who asks."""
+    """The authentication of the platform."""
 
     type: Literal["none", "api_key", "oauth2", "basic"]
     required_credentials: list[str] = Field(default_factory=list)
 
 
 class Pagination(_Part):
-    """How long answers come in parts."""
+    """The pagination of responses."""
 
     supported: bool = True
     type: Literal["offset", "cursor", "page"] | None = None
@@ -93,14 +93,14 @@ class Pagination(_Part):
 
 
 class Outputs(_Part):
-    """What the adapter gives."""
+    """The adapter's output."""
 
     schema_ref: str | None = None
     mime_types: list[str] = Field(default_factory=list)
 
 
 class Artifacts(_Part):
-    """What the adapter leaves."""
+    """The adapter's artifacts."""
 
     produces: list[Literal["chart", "file", "log", "report"]] = Field(default_factory=list)
 
@@ -123,7 +123,7 @@ class Manifest(_Part):
 
 
 def check_manifest(manifest: Mapping[str, object]) -> Iterator[Finding]:
-    """Judge a manifest; all that is wrong at once, in the order of the schema."""
+    """Yield all findings about a manifest, in the order of the schema."""
     try:
         read = Manifest.model_validate(dict(manifest))
     except ValidationError as problem:
@@ -143,7 +143,7 @@ def check_manifest(manifest: Mapping[str, object]) -> Iterator[Finding]:
 
 
 def entrypoint_finding(entrypoint: str, known: list[str]) -> Finding:
-    """Return the warning for an entrypoint that is none of the names that it could mean."""
+    """Return the warning for an entrypoint with an unknown name."""
     return Finding(
         rule="manifest.entrypoint",
         category="schema_error",
@@ -167,7 +167,7 @@ def _finding(error: ErrorDetails) -> Finding:
 
 
 def _words(error: ErrorDetails) -> tuple[str, str, str]:
-    """Word one error: rule, fault, fix."""
+    """Return rule, message and fix of one error."""
     field, kind, limits = str(error["loc"][-1]), error["type"], error.get("ctx", {})
     match kind:
         case "missing":
@@ -192,11 +192,11 @@ def _words(error: ErrorDetails) -> tuple[str, str, str]:
 
 
 def _example(error: ErrorDetails) -> str:
-    """Show a field as it may be."""
+    """Return an example of a valid field."""
     field = error["loc"][0]
     return f' For example: "{field}": {_EXAMPLES[field]}' if field in _EXAMPLES else ""
 
 
 def _escaped(part: str) -> str:
-    """Write a key as a JSON pointer has it."""
+    """Return a key escaped for a JSON pointer."""
     return part.replace("~", "~0").replace("/", "~1")

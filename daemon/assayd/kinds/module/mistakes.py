@@ -1,4 +1,4 @@
-"""Finds mistakes that several files of a module show together, and those that fail far from their place.
+"""Finds mistakes that only several files together show, or that fail far from their cause.
 
     from readings import grades       import.no_name         readings.py has `grade`
     def transform(raw): self.x        contract.method_form   the method has no self
@@ -6,7 +6,7 @@
     return response.json              call.missing           a method that isn't called (a warning)
     API_KEY = "q8Zr…"                 source.secret          a warning
 
-What a file binds in a way that can't be read (a star import, `__getattr__`) is left to the run.
+Dynamic bindings of a file (a star import, `__getattr__`) aren't checked before the run.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ Trees = Mapping[str, ast.Module]
 
 
 def own_names(trees: Trees) -> Mapping[str, frozenset[str]]:
-    """Return, by dotted name of each file, the names that can be imported from it."""
+    """Return the importable names of each file, by the file's dotted name."""
     found: dict[str, frozenset[str]] = {}
     for file, tree in trees.items():
         names = bound_names(tree)
@@ -133,7 +133,7 @@ def _no_name(node: ast.ImportFrom, text: str, module: str, name: str, known: fro
 
 
 def meant_names(findings: list[Finding]) -> frozenset[str]:
-    """Return the names that misspelt imports were meant to bind: their uses are right."""
+    """Return the names that misspelled imports were meant to bind, so that their uses aren't reported."""
     meant = (re.search(r"Did you mean `(\w+)`", one.suggestion or "") for one in findings)
     return frozenset(found[1] for found in meant if found is not None)
 
@@ -394,7 +394,7 @@ def check_raised(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
 
 
 def check_transports(texts: Mapping[str, str], trees: Trees) -> Iterator[Finding]:
-    """``httpx.AsyncClient(timeout=10)``, if tests pass a transport that nothing reads -> call.missing."""
+    """``httpx.AsyncClient(timeout=10)``, if tests pass a transport that no code uses -> call.missing."""
     passed = {
         name
         for file, text in texts.items()
@@ -457,7 +457,7 @@ _REQUESTS = frozenset({"get", "post", "put", "patch", "delete", "head", "request
 
 
 def check_json(file: str, text: str) -> Finding | None:
-    """A submitted ``.json`` file with quotes of Python -> files.json (a warning)."""
+    """A submitted ``.json`` file with Python quotes -> files.json (a warning)."""
     try:
         json.loads(text)
     except RecursionError:
@@ -479,7 +479,7 @@ def check_json(file: str, text: str) -> Finding | None:
 
 
 def _as_json(text: str) -> Edit | None:
-    """Return the edit that writes a Python literal as JSON."""
+    """Return the edit that rewrites a Python literal as JSON."""
     try:
         value = ast.literal_eval(text.strip()) if len(text) <= _MOST_LITERAL else None
         written = json.dumps(value) if isinstance(value, dict | list) else None
@@ -493,7 +493,7 @@ _MOST_LITERAL = 10_000
 
 
 def with_self(finding: Finding, text: str) -> Finding:
-    """Return the finding of an undefined name with `self.` before it, if the text has such an attribute."""
+    """Return the finding about an undefined name with `self.` prepended, if there is such an attribute."""
     named = re.match(r"'(\w+)' is not defined", finding.message)
     if named is None or (f"self.{named[1]}" not in text and named[1] != "config"):
         return finding
@@ -502,7 +502,7 @@ def with_self(finding: Finding, text: str) -> Finding:
 
 
 def check_secrets(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
-    """``API_KEY = "q8Zr41…"`` -> source.secret (a warning); files of tests may have made-up ones."""
+    """``API_KEY = "q8Zr41…"`` -> source.secret (a warning), except in test files."""
     if is_test(file):
         return
     told: set[int] = set()
@@ -565,7 +565,7 @@ def _last_name(node: ast.expr) -> str:
 
 
 def word_edit(text: str, number: int, old: str, new: str, *, quoted: bool = False) -> Edit | None:
-    """Return the edit that writes a word of a line differently, if the line has it once."""
+    """Return the edit that replaces a word in a line, if the line contains it once."""
     line = line_at(text, number)
     pattern = rf"(?<=[\"']){re.escape(old)}(?=[\"'])" if quoted else rf"(?<![\w.]){re.escape(old)}(?!\w)"
     if line is None or len(re.findall(pattern, line)) != 1:

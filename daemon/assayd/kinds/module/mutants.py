@@ -1,13 +1,13 @@
-"""Makes small changes to an adapter, to see whether its tests notice them. Source: docs/quality.md.
+"""Creates small changes (mutants) of an adapter, to see whether its tests detect them.
 
-if count < 5:          if count >= 5:
-return sorted(low)     return None
-total += price         total -= price
-raise ValueError(…)    pass
+    if count < 5:          if count >= 5:
+    return sorted(low)     return None
+    total += price         total -= price
+    raise ValueError(…)    pass
 
-The same text always gives the same changes. A comparison is negated and never moved by one, because `<` that
-becomes `<=` often changes nothing. Strings for people and code that no result depends on (logs, messages of
-exceptions, timeouts) stay as they are. Reads source text only.
+Source: docs/quality.md. Deterministic. A comparison is negated rather than shifted by one, because changing
+`<` to `<=` often has no effect. Strings for people, and code that doesn't affect results (logs, exception
+messages, timeouts), stay unchanged. It reads source text only.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from assayd.static.python.work import is_slow_to_compile
 
 _MOST_NODES = 50_000
 _MORE_LOOKED_AT = 4
-"""So many times the changes that are wanted are compiled at most: some have no effect."""
+"""Maximum candidates to compile, as a multiple of the wanted mutants: some candidates have no effect."""
 _MOST_WORK = 300_000
-"""Nodes in all texts that are compiled, with a node for each 50 bytes: about a second.
+"""Maximum nodes of all compiled texts, counting a node per 50 bytes: about a second.
 
-It is a count because a clock would give other changes each time.
+A count rather than a time, so that the selection is deterministic.
 """
 _BYTES_OF_A_NODE = 50
 _COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
@@ -55,19 +55,19 @@ _ARITHMETIC: dict[type[ast.operator], tuple[str, str]] = {
     ast.Mod: ("%", "*"),
 }
 _LARGEST = 1e300
-"""Larger numbers stay as they are: Python refuses to write very long ones in decimal."""
+"""Larger numbers stay unchanged: Python rejects very long ones in decimal."""
 _LOGS = frozenset({"log", "logger", "logging", "print", "warnings", "super"})
 _INCIDENTAL = frozenset({"description", "encoding", "headers", "indent", "timeout", "title"})
-"""Arguments and keys whose values hardly any test should check."""
+"""Arguments and keys whose values tests rarely need to check."""
 _SHOWING = frozenset({"__repr__", "__str__", "__format__"})
 _Change = tuple[str, int, int, str]
 _ORDER = ("condition", "return", "arithmetic", "raise", "call", "number", "string")
 
 
 class Mutant(BaseModel):
-    """One change: the bytes from `start` to `end` of the adapter's text become `now`.
+    """One mutant: `now` replaces the bytes from `start` to `end` of the adapter's source.
 
-    `line` is its line, `statement` the first line of the statement that holds it.
+    `line` is its line; `statement` is the first line of the containing statement.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -80,13 +80,13 @@ class Mutant(BaseModel):
     now: str
 
     def text(self, source: str) -> bytes:
-        """Return the changed text."""
+        """Return the changed source."""
         content = source.encode()
         return content[: self.start] + self.now.encode() + content[self.end :]
 
 
 def mutants_of(source: str, most: int) -> list[Mutant]:
-    """Return at most so many changes, one of each function in turn, spread over lines and kinds of change."""
+    """Return at most `most` mutants, alternating between functions, lines and types of change."""
     if most < 1:
         return []
     read = _compiled(source)
@@ -112,7 +112,7 @@ def _by_turns(queues: Sequence[deque[Mutant]]) -> Iterator[Mutant]:
 
 
 def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Return the functions at the top of a file, and the methods of its classes."""
+    """Yield the top-level functions of a file, and the methods of its classes."""
     bodies = [tree.body, *(node.body for node in tree.body if isinstance(node, ast.ClassDef))]
     for node in chain.from_iterable(bodies):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name not in _SHOWING:
@@ -120,7 +120,7 @@ def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunction
 
 
 def _in_order(found: Iterable[tuple[str, Mutant]]) -> list[Mutant]:
-    """Order changes so that kinds take turns, and a line's second change comes after the first of all."""
+    """Order mutants so that types alternate, and a line's second mutant follows all first ones."""
     by_kind: dict[str, list[Mutant]] = {kind: [] for kind in _ORDER}
     for kind, one in found:
         by_kind[kind].append(one)
@@ -133,13 +133,13 @@ def _in_order(found: Iterable[tuple[str, Mutant]]) -> list[Mutant]:
 
 
 def _differs(one: Mutant, source: str, original: object) -> bool:
-    """Return whether a change compiles, and to other code: the compiler drops unreachable code."""
+    """Return whether a mutant compiles to different code: the compiler drops unreachable code."""
     changed = _compiled(one.text(source).decode())
     return changed is not None and changed[1] != original
 
 
 def _compiled(text: str) -> tuple[ast.Module, object] | None:
-    """Return the tree of a source and the essence of its code; None if it fails or takes long to compile."""
+    """Return the tree of a source and its code without positions; None if it fails or compiles too slowly."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -152,13 +152,13 @@ def _compiled(text: str) -> tuple[ast.Module, object] | None:
 
 
 def _essence(code: CodeType) -> object:
-    """Return what code does, without its places in the text."""
+    """Return a code object's content without its source positions."""
     inner = tuple(_essence(one) if isinstance(one, CodeType) else (type(one), one) for one in code.co_consts)
     return code.co_name, code.co_code, code.co_names, inner
 
 
 class _Finder:
-    """Finds the changes of one text."""
+    """Finds the mutants of one source."""
 
     def __init__(self, source: str) -> None:
         self._content = source.encode()
@@ -166,7 +166,7 @@ class _Finder:
         self._starts = [0, *(match.end() for match in re.finditer(rb"\r\n?|\n", self._content))]
 
     def found(self, function: ast.AST) -> Iterator[tuple[str, Mutant]]:
-        """Return the changes within a function, each with its kind, in the order of the text."""
+        """Yield the mutants within a function with their types, in source order."""
         pending = [(statement, statement) for statement in reversed(_body(function))]
         while pending:
             node, statement = pending.pop()
@@ -181,7 +181,7 @@ class _Finder:
             pending += reversed(inner)  # type: ignore[arg-type]
 
     def _of(self, node: ast.AST) -> Iterator[_Change]:
-        """Return the changes of one node: kind, place, and new text."""
+        """Yield the mutants of one node: type, place, and new text."""
         if isinstance(node, ast.Constant):
             yield from self._constant(node)
         elif isinstance(node, ast.stmt):
@@ -233,7 +233,7 @@ class _Finder:
                 yield "string", *self._place(node), '""'
 
     def _between(self, kind: str, left: ast.expr, right: ast.expr, was: str, now: str) -> Iterator[_Change]:
-        """Exchange the operator that is between two operands."""
+        """Yield the replacement of the operator between two operands."""
         start, end = self._place(left)[1], self._place(right)[0]
         found = re.search(was.encode(), self._content[start:end])
         if found is not None and b"#" not in self._content[start:end]:
@@ -257,17 +257,17 @@ def _is_docstring(node: ast.AST) -> bool:
 
 
 def _is_neutral(node: ast.expr) -> bool:
-    """Return whether an operator at this operand may stay without effect, or breaks at once: 0, 1, text."""
+    """Return whether changing an operator at this operand has no effect or fails at once: 0, 1, a string."""
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str) or node.value in (0, 1)
     return isinstance(node, ast.JoinedStr)
 
 
 def _parts(node: ast.AST) -> Iterator[ast.AST]:
-    """Return the parts of a node in which a change may matter."""
+    """Yield the parts of a node in which a change may matter."""
     match node:
         case ast.JoinedStr() | ast.Raise() | ast.ClassDef() | ast.Expr(value=ast.Constant()):
-            return  # the places in an f-string are not those of the text
+            return  # Positions inside an f-string aren't positions in the source.
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             yield from _body(node)
         case ast.Assert(test=value) | ast.AnnAssign(value=ast.expr() as value):

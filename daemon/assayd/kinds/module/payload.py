@@ -1,4 +1,4 @@
-"""The submission of a module, and the facts read from it."""
+"""The payload of a module, and the facts read from it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from assayd.kinds.module.mutants import Mutant
 
 
 class ModulePayload(BaseModel):
-    """`manifest` describes the module, `files` are its texts by name."""
+    """`manifest` describes the module; `files` are its texts by name."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, cache_strings="none")
 
@@ -18,10 +18,10 @@ class ModulePayload(BaseModel):
 
 
 class PreparedModule(ModulePayload):
-    """A module that was read: `expected` are the tests of each file.
+    """A parsed module: `expected` are the tests of each file.
 
-    `methods` are those of the adapter's classes, with their first and last lines; `mutants` the changes to
-    try against the tests.
+    `methods` are those of the adapter's classes, with their first and last lines; `mutants` are the changes
+    to try against the tests.
     """
 
     expected: dict[str, ExpectedTests]

@@ -1,7 +1,7 @@
-"""The files of a module as explanations of failures read them: short lines, functions, fixtures, fields.
+"""An index of a module's files for explaining failures: short lines, functions, fixtures, fields.
 
-Texts, lines and places are the submitter's, so the work is bounded: each file is split and parsed once for a
-whole run, long lines and long files aren't read at all, and only the first failures are explained.
+The submitter controls texts, lines and places, so the work is limited: each file is split and parsed once per
+run, long lines and long files aren't read, and only the first failures are explained.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from assayd.model.text_limits import SNIPPET_CHARS, shorten
 from assayd.static.python.work import is_slow_to_parse
 
 MOST_EXPLAINED = 20
-"""Failures of one run that are explained; the others keep their plain texts."""
+"""Maximum failures per run to explain; the others keep their plain messages."""
 MOST_ADVISED = 100
-"""Failures of one run whose plain hint is made from the source; the others have the hint of their type."""
+"""Maximum failures per run whose hint uses the source; the others have the hint of their exception type."""
 MOST_MESSAGE_CHARS = 600
-"""The part of a message that is compared with the patterns."""
+"""Characters of a message to compare with the patterns."""
 MOST_CHARS = 100_000
 MOST_PARSED_CHARS = 400_000
-"""Of all files of a module."""
+"""Maximum characters of all files of a module."""
 _LINE_CHARS = 300
-"""The longest line that is read; an edit of a longer one would be unreadable, too."""
+"""Maximum characters of a line; an edit of a longer one would be unreadable, too."""
 _MOST_LINES = 5000
 _MOST_NODES = 50_000
 _NAME_CHARS = 60
@@ -37,7 +37,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parsed:
-    """What explanations look for in a tree, in the order of `ast.walk`."""
+    """The nodes that explanations need, in the order of `ast.walk`."""
 
     body: Sequence[ast.stmt] = ()
     definitions: Sequence[Function | ast.ClassDef] = ()
@@ -46,10 +46,10 @@ class _Parsed:
 
 
 class ModuleFiles(Mapping[str, str]):
-    """The texts of a module by name, each read once, and how many failures may still be explained."""
+    """The texts of a module by name, each parsed at most once, and the number of explanations left."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
-        """Keep the texts; nothing is read before an explanation needs it."""
+        """Store the texts. Parsing happens on demand."""
         self._texts = texts
         self._split: dict[str, list[str]] = {}
         self._short: dict[str, list[str]] = {}
@@ -64,25 +64,25 @@ class ModuleFiles(Mapping[str, str]):
         return self._texts[name]
 
     def __iter__(self) -> Iterator[str]:
-        """Return the names."""
+        """Yield the names."""
         return iter(self._texts)
 
     def __len__(self) -> int:
-        """Return how many files there are."""
+        """Return the number of files."""
         return len(self._texts)
 
     def may_explain(self) -> bool:
-        """Count one more failure; False if enough were explained."""
+        """Count one more failure. Return False if the limit is reached."""
         self._explained_left -= 1
         return self._explained_left >= 0
 
     def may_advise(self) -> bool:
-        """Count one more plain hint that reads the source; False if there were enough."""
+        """Count one more hint that reads the source. Return False if the limit is reached."""
         self._advised_left -= 1
         return self._advised_left >= 0
 
     def snippet(self, text: str, number: int | None) -> str | None:
-        """Return a line of any length, cut, or None."""
+        """Return a line of any length, truncated, or None."""
         if text not in self._split:
             self._split[text] = text.split("\n")
         lines = self._split[text]
@@ -91,35 +91,35 @@ class ModuleFiles(Mapping[str, str]):
         return shorten(lines[number - 1].rstrip(), SNIPPET_CHARS)
 
     def lines(self, text: str) -> Sequence[str]:
-        """Return the first lines of a text; one that is too long to read is empty."""
+        """Return the first lines of a text; lines that are too long are empty."""
         if text not in self._short:
             lines = text[:MOST_CHARS].split("\n", _MOST_LINES)[:_MOST_LINES]
             self._short[text] = [line if len(line) <= _LINE_CHARS else "" for line in lines]
         return self._short[text]
 
     def line(self, text: str, number: int | None) -> str:
-        """Return a 1-based line; an empty one if it doesn't exist or is too long to read."""
+        """Return a 1-based line; empty if it doesn't exist or is too long."""
         lines = self.lines(text)
         return lines[number - 1] if number is not None and 1 <= number <= len(lines) else ""
 
     def body(self, text: str) -> Sequence[ast.stmt]:
-        """Return the statements of a file; none if it can't be read."""
+        """Return the statements of a file; empty if it can't be parsed."""
         return self._read(text).body
 
     def functions(self, text: str) -> Iterator[Function]:
-        """Return the functions and methods of a file."""
+        """Yield the functions and methods of a file."""
         return (each for each in self._read(text).definitions if isinstance(each, FUNCTIONS))
 
     def classes(self, text: str) -> Iterator[ast.ClassDef]:
-        """Return the classes of a file."""
+        """Yield the classes of a file."""
         return (each for each in self._read(text).definitions if isinstance(each, ast.ClassDef))
 
     def dicts(self, text: str) -> Sequence[ast.Dict]:
-        """Return the dicts that a file writes."""
+        """Return the dict literals of a file."""
         return self._read(text).dicts
 
     def function_at(self, text: str, line: int) -> Function | None:
-        """Return the innermost function that holds a 1-based line."""
+        """Return the innermost function that contains a 1-based line."""
         around = [each for each in self.functions(text) if each.lineno <= line <= (each.end_lineno or 0)]
         return around[-1] if around else None
 
@@ -129,7 +129,7 @@ class ModuleFiles(Mapping[str, str]):
         return {name for name, words in decorations.items() if any(word in one for one in words)}
 
     def parameters(self, text: str, owner: str) -> Iterator[str]:
-        """Return the parameters of a function, or the fields and parameters of a class."""
+        """Yield the parameters of a function, or the fields and parameters of a class."""
         for node in self._read(text).definitions:
             if node.name == owner and isinstance(node, ast.ClassDef):
                 yield from fields(node)
@@ -137,7 +137,7 @@ class ModuleFiles(Mapping[str, str]):
                 yield from (each.arg for each in (*node.args.args, *node.args.kwonlyargs))
 
     def fields_around(self, text: str, line: int) -> Collection[str]:
-        """Return the attributes of the class that holds a 1-based line."""
+        """Return the attributes of the class that contains a 1-based line."""
         classes = [one for one in self.classes(text) if one.lineno <= line <= (one.end_lineno or 0)]
         if not classes:
             return ()
@@ -180,7 +180,7 @@ class ModuleFiles(Mapping[str, str]):
 
 
 def indexed(texts: Mapping[str, str]) -> ModuleFiles:
-    """Return the texts as an index, which they may be already."""
+    """Return the index of these texts, which may be one already."""
     return texts if isinstance(texts, ModuleFiles) else ModuleFiles(texts)
 
 
@@ -196,7 +196,7 @@ def _words(nodes: Iterable[ast.expr]) -> Collection[str]:
 
 
 def near_names(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known name that is close to a name, if one is; only a bounded number is compared."""
+    """Return the known names similar to a name; only a limited number is compared."""
     if len(name) > _NAME_CHARS:
         return []
     compared = [one for one in dict.fromkeys(known) if len(one) <= _NAME_CHARS]

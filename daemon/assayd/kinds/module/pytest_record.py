@@ -1,7 +1,7 @@
-"""Reads what a `pytest` unit told, line by line, and whether it fits together.
+"""Parses the record of a `pytest` unit line by line, and checks its consistency.
 
-A guest's claim, like any record: what is believed of it is decided in `pytest_unit`. Lines that come out of
-their order, twice, or without their end are a contradiction, whoever wrote them.
+The record is a guest's claim: `pytest_unit` decides what to trust. Lines out of order, repeated, or without
+their end are contradictions, whoever wrote them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Fields = Mapping[str, JsonValue]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedTest:
-    """One test with its end. `raised` is there when an exception ended it, `reason` when it was skipped."""
+    """One test with its end. `raised` is set if an exception ended it, `reason` if it was skipped."""
 
     id: str
     outcome: str
@@ -41,7 +41,7 @@ class EndedTest:
 
 @dataclass(slots=True, kw_only=True)
 class Told:
-    """All that a unit told. `final` is its last line; None when it did not come to that."""
+    """The record of a unit. `final` is its last line, or None if it is missing."""
 
     collected: list[str] | None = None
     ended: list[EndedTest] = field(default_factory=list)
@@ -56,9 +56,9 @@ class Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """What the tests ran of the adapter's functions: lines by block, and which blocks began.
+    """The executed lines of the adapter's functions, by block, and the blocks that began.
 
-    `owners` has the line of the ``def`` of each block that is a function's own, 0 for the others.
+    `owners` has the line of the ``def`` for each block that is a function's own, 0 for the others.
     """
 
     owners: tuple[int, ...]
@@ -68,7 +68,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Final:
-    """The record that ends the lines."""
+    """The final record."""
 
     good: bool
     notes: tuple[str, ...]
@@ -76,13 +76,13 @@ class Final:
 
 
 def read_told(body: bytes, *, whole: bool) -> Told:
-    """Read the lines.
+    """Parse the lines.
 
     Args:
-        body: the result's bytes.
-        whole: whether the unit came to its own end, so that the last line must be the record.
+        body: the bytes of the result.
+        whole: whether the unit ended by itself, so that the last line must be the final record.
 
-    Raises: GuestJsonError when something does not fit.
+    Raises: GuestJsonError, if the lines are malformed or contradictory.
     """
     lines = body.split(b"\n")
     if len(lines) > MAX_LINES:
@@ -112,7 +112,7 @@ def _take(told: Told, fields: Fields, number: int) -> None:
 
 
 def _collect(told: Told, fields: Fields) -> None:
-    """Take a line that tells how the file was imported and what was found in it."""
+    """Process a line about the file's import or its tests."""
     if told.collected is not None:
         raise GuestJsonError("a misplaced line")
     match fields.get("event"):
@@ -168,7 +168,7 @@ def _final(told: Told, fields: Fields, number: int) -> Final:
 
 
 def _coverage(fields: Fields) -> Coverage | None:
-    """Read which blocks ran. Skip malformed entries: they only lead to warnings."""
+    """Parse the executed blocks. Malformed entries are skipped, because they only affect warnings."""
     blocks, seen = fields.get("blocks"), fields.get("seen")
     if not isinstance(blocks, str) or not isinstance(seen, str):
         return None
@@ -183,7 +183,7 @@ def _coverage(fields: Fields) -> Coverage | None:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """Read numbers separated by spaces; none if one isn't a number."""
+    """Parse numbers separated by spaces; empty if one is malformed."""
     parts = text.split()
     plain = all(part.isascii() and part.isdecimal() and len(part) <= _DIGITS for part in parts)
     return tuple(map(int, parts)) if plain else ()

@@ -1,7 +1,7 @@
-"""Judges one `pytest` unit: which tests of a file ran, how they ended, and whether the text holds them.
+"""Judges one `pytest` unit: which tests of a file ran, how they ended, and whether the source has them.
 
-What is told counts only beside an end that leaves room for it, and only when it fits together, fits the exit
-code that wait saw, and fits the tests that were found by reading the file.
+The record counts only if the unit's end permits one, and if it is consistent in itself, with the exit code
+from the wait status, and with the tests found in the source.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _EXITS = frozenset({"SystemExit", "Exit", "KeyboardInterrupt"})
 _SYNTAX = frozenset({"SyntaxError", "IndentationError", "TabError"})
 _EXIT_ADVICE = "Let tests end normally; expect an exit with pytest.raises(SystemExit)."
 _NOT_AWAITED = "async def function and no async plugin"
-"""How the framework skips a test that gave it a coroutine; those of ``async def`` are awaited."""
+"""The framework's message for skipping a test that returned a coroutine; ``async def`` tests are awaited."""
 _SHOWN = 5
 
 Texts = ModuleFiles
@@ -80,7 +80,7 @@ Texts = ModuleFiles
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestedFile:
-    """One test file with the outcomes of its tests."""
+    """One test file with the results of its tests."""
 
     __test__ = False
 
@@ -92,13 +92,13 @@ class TestedFile:
 def judge_tests(
     file: str, unit: UnitResult | None, texts: Mapping[str, str], expected: ExpectedTests
 ) -> TestedFile:
-    """Judge the unit that ran a file's tests; None when it was never started.
+    """Judge the unit that ran a file's tests; None means that the unit never started.
 
     Args:
         file: its name.
-        unit: what it told.
-        texts: the Python files by name; of a run with several files of tests, one index for all.
-        expected: the tests that its text holds.
+        unit: its result.
+        texts: the Python files by name; one index for all test files of a run.
+        expected: the tests in its source.
     """
     files = indexed(texts)
     if unit is None:
@@ -125,7 +125,7 @@ def judge_tests(
 
 
 def nothing_ran(cases: Sequence[Case], files: Sequence[str]) -> Finding:
-    """Return the finding for a module none of whose tests has passed or failed."""
+    """Return the finding for a module in which no test passed or failed."""
     skipped = bool(cases)
     reasons = ", ".join(dict.fromkeys(case.message for case in cases if case.message))
     said = f" ({shorten(reasons, 200)})" if reasons else ""
@@ -140,9 +140,9 @@ def nothing_ran(cases: Sequence[Case], files: Sequence[str]) -> Finding:
 
 
 def _read(unit: UnitResult) -> Told:
-    """Read what a unit told, to the end when it came to its own.
+    """Parse a unit's record, which must be complete if the unit ended by itself.
 
-    Raises: GuestJsonError when that does not fit together, or not with how the process ended.
+    Raises: GuestJsonError, if the record contradicts itself or the process's end.
     """
     own_end = unit.outcome.cause in _OWN_ENDS
     if unit.outcome.cause is Cause.PROTOCOL_VIOLATION or (own_end and unit.malformed is not None):
@@ -168,7 +168,7 @@ def _is_good(told: Told) -> bool:
 
 
 def _events(file: str, unit: UnitResult, texts: Texts) -> Iterator[Finding]:
-    """Return what the runtime policy refused."""
+    """Yield the findings about violations of the run-time policy."""
     for event, finding in file_events(file, unit.events, texts):
         if event.kind == LEAVING:
             message = "The code called os._exit."
@@ -187,7 +187,7 @@ def _own_names(texts: Texts) -> str:
 
 
 def _strange_module(finding: Finding, module: str, file: str, texts: Texts) -> Finding:
-    """Say of a module that is none of the files, most likely named to `patch`, which there are."""
+    """Name the existing files for a missing module, most likely an argument of `patch`."""
     own = _own_names(texts)
     lines = texts.lines(texts.get(file, ""))
     named = re.compile(rf"['\"]{re.escape(module)}[.'\"]")
@@ -202,7 +202,7 @@ def _strange_module(finding: Finding, module: str, file: str, texts: Texts) -> F
 
 
 def _findings(file: str, told: Told, texts: Texts) -> Iterator[Finding]:
-    """Return the faults in the report."""
+    """Yield the findings about the reported failures."""
     if told.not_imported is not None:
         yield _not_imported(file, told.not_imported, texts)
     for raised in told.not_collected:
@@ -297,7 +297,7 @@ def _raised(
 
 
 def _explained(finding: Finding, raised: Raised, texts: Texts, test: str = "") -> Finding:
-    """Return what the files tell of a failure; after the first ones, what they told of one like it."""
+    """Return the explanation of a failure; after the limit, that of an equal earlier failure."""
     if finding.rule == "tests.exited":
         return finding
     key = (finding.rule, finding.file, finding.line, raised.error_type, _plain(test))
@@ -309,7 +309,7 @@ def _explained(finding: Finding, raised: Raised, texts: Texts, test: str = "") -
 
 
 def _plain_advice(rule: str, raised: Raised) -> str | None:
-    """Return the hint that doesn't depend on the text."""
+    """Return the hint that doesn't depend on the source."""
     if rule == "tests.exited":
         return _EXIT_ADVICE
     if raised.error_type.rpartition(".")[2] == "AssertionError":
@@ -332,7 +332,7 @@ def _advice(raised: Raised, text: str) -> str:
 
 
 def _compared(file: str, told: Told, expected: ExpectedTests) -> Iterator[Finding]:
-    """Compare the tests that were collected with those of the text."""
+    """Yield the differences between the collected tests and those in the source."""
     if told.collected is None or told.too_many is not None:
         return
     prefix = f"{file}::"
@@ -351,7 +351,7 @@ def _compared(file: str, told: Told, expected: ExpectedTests) -> Iterator[Findin
 
 
 def _cut_short(file: str, unit: UnitResult, told: Told) -> Finding:
-    """Return the finding for a unit that did not come to its own end."""
+    """Return the finding for a unit that didn't end by itself."""
     what = told.running or (f"The import of {file}" if told.collected is None else f"The unit of {file}")
     if unit.outcome.cause is Cause.TIMEOUT:
         message = f"{what} didn't end in time{time_words(unit)}."
@@ -380,7 +380,7 @@ def _finding(rule: str, file: str, message: str, suggestion: str) -> Finding:
 
 
 def _cases(file: str, unit: UnitResult, told: Told, expected: ExpectedTests) -> Iterator[Case]:
-    """Return a case per test: those that ended, the one that did not, those that never began."""
+    """Yield a case per test: finished ones, the interrupted one, those that never began."""
     for ended in told.ended:
         yield _case(ended)
     seen = {ended.id for ended in told.ended}

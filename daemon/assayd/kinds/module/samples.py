@@ -1,4 +1,4 @@
-"""Modules with the verdict and the rules that they must get: the proof that the kind `module` carries."""
+"""The self-test samples of the kind `module`, with the required verdicts and rules."""
 
 from __future__ import annotations
 

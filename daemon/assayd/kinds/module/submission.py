@@ -1,6 +1,6 @@
-"""What a folder on a command line means as a module: its manifest, and its other files as text.
+"""Builds a module's payload from a folder on a command line: its manifest, and its other files as text.
 
-The manifest may be YAML, as far as it is what JSON can hold. Caches and hidden files are omitted.
+The manifest can be YAML with JSON-compatible values. Caches and hidden files are omitted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MANIFESTS = ("manifest.json", "manifest.yaml", "manifest.yml")
 
 
 def read_files(files: Mapping[str, bytes], options: FileOptions) -> dict[str, object]:
-    """Build a payload.
+    """Return the payload.
 
     Raises: RequestError, naming the file or option at fault.
     """
@@ -78,7 +78,7 @@ def _refuse_twice(names: list[str]) -> None:
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads plain values; a key that is there twice is an error, and dates stay text."""
+    """Loads plain values; a repeated key is an error, and dates stay strings."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         _refuse_twice([str(key.value) for key, _ in node.value])

@@ -1,11 +1,11 @@
-"""Plans and judges the trial of a module: do its tests notice small changes to the adapter.
+"""Plans and judges the trial of a module: whether its tests detect small changes to the adapter.
 
-the tests notice fewer than half of the changes     quality.mutants  (a warning)
-they notice more                                    quality.mutants  (info)
+    the tests detect fewer than half of the changes     quality.mutants  (a warning)
+    they detect more                                    quality.mutants  (info)
 
-Each change runs against every file of tests, in a second container, after the module has passed. A change
-is noticed if a file's tests don't all pass: one fails, hangs, or ends its process. One in a line that the
-tests never ran isn't noticed, and isn't run. Source: docs/quality.md.
+Each change runs against every test file, in a second container, after the module has passed. A change is
+detected if the tests of a file don't all pass: one fails, hangs, or ends its process. A change in a line that
+the tests never ran counts as undetected and isn't run. Source: docs/quality.md.
 """
 
 from __future__ import annotations
@@ -32,24 +32,26 @@ RULES = (
     ),
 )
 _ENOUGH = 0.5
-"""From this share of noticed changes on, the figure is for information alone."""
+"""Share of detected changes from which the finding is informational."""
 _MORE_TIME, _LEAST_S = 5, 2.0
-"""A change may take so many times the processor time of the tests without it, and at least so much."""
+"""Limits of a change's processor time: a multiple of the time without the change, and a minimum in
+seconds.
+"""
 _SHOWN_CHARS = 40
 _MOST_BYTES = 8 * 2**20
-"""Of all changed texts that are sent to the container; the changes beyond count as not tried."""
+"""Maximum bytes of all changed texts sent to the container; further changes aren't tried."""
 
 
 def plan(
     spec: RunSpec, payload: PreparedModule, adapter: str, tests: Mapping[str, UnitResult]
 ) -> RunSpec | None:
-    """Plan a unit for each change and file of tests; None if the tests run no changed line.
+    """Plan a unit for each change and test file; None if the tests run no changed line.
 
     Args:
         spec: the plan of the run that passed.
         payload: the module, with its changes.
-        adapter: the file that is changed.
-        tests: the result of each file of tests.
+        adapter: the file to change.
+        tests: the result of each test file.
     """
     originals = [
         replace(
@@ -74,7 +76,7 @@ def plan(
 def judge(
     payload: PreparedModule, adapter: str, tests: Mapping[str, UnitResult], trial: RunResult | None
 ) -> list[Finding]:
-    """Count the changes that the tests notice; those that weren't tried don't count."""
+    """Return the finding about the detected changes; untried ones don't count."""
     tried = _run(payload, tests)
     units = trial.units if trial is not None else ()
     unnoticed = [one for one in payload.mutants if one not in tried]
@@ -92,7 +94,7 @@ def judge(
 
 
 def _run(payload: PreparedModule, tests: Mapping[str, UnitResult]) -> list[Mutant]:
-    """Return the changes in lines that the tests ran; all, if that is unknown."""
+    """Return the changes in lines that the tests ran; all changes, if the lines are unknown."""
     told = [
         pytest_unit.judge_tests(file, unit, {}, payload.expected.get(file, ExpectedTests())).coverage
         for file, unit in tests.items()

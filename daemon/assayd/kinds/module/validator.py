@@ -1,7 +1,7 @@
-"""Adapter modules: a manifest, an adapter that others call, and the tests that it brings along.
+"""Adapter modules: a manifest, an adapter that others call, and the tests that come with it.
 
-Static: syntax, contract, manifest, paths; all of them run. Then, in one container, the daemon's own look at
-the adapter and one process per file of tests. Source: docs/kinds/module.md.
+Static stages: syntax, contract, manifest, paths; all of them always run. Then, in one container, the daemon
+inspects the adapter, and each test file runs in one process. Source: docs/kinds/module.md.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _PRELOAD = (
     "_pytest.runner", "_pytest.skipping", "_pytest.unittest", "_pytest.warnings", "aiohttp", "asyncio", "csv",
     "httpx", "pdb", "pydantic", "pytest", "pytest_asyncio.plugin", "requests", "statistics", "unittest.mock",
 )  # fmt: skip
-"""What the default policy allows, and what the framework loads. Never what a request names."""
+"""Modules of the default policy and of the test framework. Never names from a request."""
 
 _HEADLINES = {
     "syntax": "A file of the module isn't valid Python:",
@@ -166,7 +166,7 @@ class Module(Kind[ModulePayload, PreparedModule]):
         return {name: value for name, value in said.items() if isinstance(value, str)}
 
     def prepare(self, payload: ModulePayload) -> PreparedModule:
-        """Return the texts as they were read, and the tests that they hold."""
+        """Return the normalized texts, and the tests that they contain."""
         texts = _texts(payload)
         trees = _trees(payload)
         expected = {file: module_tests.expected_tests(file, trees) for file in files_of_tests(trees)}
@@ -176,7 +176,7 @@ class Module(Kind[ModulePayload, PreparedModule]):
         return PreparedModule(manifest=payload.manifest, files=files, expected=expected, methods=methods)
 
     def plan(self, payload: ModulePayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
-        """Plan the look at the adapter, and one unit per file of tests."""
+        """Plan the inspection of the adapter, and one unit per test file."""
         contract = policy.adapter
         modules = {
             "files": sorted(filter(is_python, payload.files)),
@@ -198,7 +198,7 @@ class Module(Kind[ModulePayload, PreparedModule]):
         )
 
     def judge(self, payload: PreparedModule, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Judge the adapter and every file of tests; at least one test must have run."""
+        """Judge the adapter and every test file; at least one test must have run."""
         texts = ModuleFiles({name: text for name, text in payload.files.items() if is_python(name)})
         contract = adapter_unit.judge_adapter(
             _adapter(payload), _unit_named(result, 0, CONTRACT_UNIT), texts, policy.adapter
@@ -230,7 +230,7 @@ class Module(Kind[ModulePayload, PreparedModule]):
         )
 
     def prepare_trial(self, payload: PreparedModule, policy: ExecutionPolicy) -> PreparedModule:
-        """Return the module with the changes to its adapter that the policy asks for."""
+        """Return the module with the changes to its adapter that the policy requests."""
         text = payload.files.get(_adapter(payload))
         if text is None or not _is_tried(policy):
             return payload
@@ -248,18 +248,18 @@ class Module(Kind[ModulePayload, PreparedModule]):
     def judge_trial(
         self, payload: PreparedModule, policy: ExecutionPolicy, result: RunResult, trial: RunResult | None
     ) -> Mapping[str, Sequence[Finding]]:
-        """Count the changes that the tests notice."""
+        """Return the findings about the changes that the tests detect."""
         tests = _units_of_tests(payload, result)
         return {"sandbox": module_trial.judge(payload, _adapter(payload), tests, trial)}
 
     def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
-        """Return what a module has to be, and what the policy allows its files."""
+        """Return the requirements for a module, and the policy's allowances for its files."""
         return instructions(policy)
 
     def context(
         self, payload: ModulePayload, report: Document, policy: ExecutionPolicy | None = None
     ) -> RepairContext:
-        """Ask for the file that is at fault again, with what the report says and the other files."""
+        """Return the request to fix the file at fault, with the report's content and the other files."""
         errors = errors_of(report)
         name = module_blame.faulty_file(errors, payload.files, _adapter(payload))
         tested, unreadable = module_blame.has_failed_test(errors), is_unreadable(report)
@@ -277,7 +277,7 @@ class Module(Kind[ModulePayload, PreparedModule]):
         )
 
     def patch(self, payload: ModulePayload, passage: str, code: str) -> Document:
-        """Put another text in the place of that file."""
+        """Return the payload with a new text of that file."""
         document = payload.model_dump(mode="json", exclude_unset=True)
         return {**document, "files": {**document["files"], passage: code}}
 
@@ -302,11 +302,11 @@ class Module(Kind[ModulePayload, PreparedModule]):
         return generating.around(context)
 
     def base(self, context: ModuleContext) -> Document:
-        """Return the payload without what the answer gives."""
+        """Return the payload without the parts that the answer supplies."""
         return generating.base_of(context)
 
     def answered(self, base: Document, proposal: Proposal) -> Document:
-        """Return a payload with the files that were proposed."""
+        """Return a payload with the proposed files."""
         return generating.answered(base, proposal)
 
 
@@ -331,7 +331,7 @@ def _around(
 def _others(
     payload: ModulePayload, name: str
 ) -> list[tuple[Passage, Callable[[Mapping[str, object]], bool]]]:
-    """Return the other files, each with what tells whether a hint is about it."""
+    """Return the other files, each with a test whether a hint is about it."""
     return [
         (
             Passage(name=other, language="python", text=text),
@@ -343,7 +343,7 @@ def _others(
 
 
 def _texts(payload: ModulePayload) -> dict[str, str]:
-    """Return the Python files in the form that is read and run: plain line ends, no mark at the start."""
+    """Return the Python files in normalized form: LF line ends, no byte order mark."""
     return {
         name: text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
         for name, text in payload.files.items()
@@ -390,7 +390,7 @@ def _check_syntax(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator[F
 
 
 def _is_meant(finding: Finding, misspelt: list[Finding]) -> bool:
-    """Return whether a misspelt import was meant to bind the name that a finding is about."""
+    """Return whether a finding is about a name that a misspelled import was meant to bind."""
     return any(finding.message.startswith(f"'{one}' ") for one in module_mistakes.meant_names(misspelt))
 
 
@@ -489,13 +489,13 @@ def _units(
 
 
 def _is_tried(policy: ExecutionPolicy) -> bool:
-    """Return whether changes are tried; not under an allowlist: what tests do elsewhere can't be undone."""
+    """Return whether changes are tried. Not under an allowlist: external effects of tests can't be undone."""
     off = policy.quality.level("quality.mutants") is RuleLevel.OFF
     return policy.quality.mutants > 0 and not off and policy.network.mode is NetworkMode.BLOCKED
 
 
 def _units_of_tests(payload: ModulePayload, result: RunResult) -> dict[str, UnitResult]:
-    """Return the result of each file of tests."""
+    """Return the result of each test file."""
     found = (
         (file, _unit_named(result, place, file))
         for place, file in enumerate(files_of_tests(payload.files), 1)
@@ -504,13 +504,13 @@ def _units_of_tests(payload: ModulePayload, result: RunResult) -> dict[str, Unit
 
 
 def _unit_named(result: RunResult, place: int, name: str) -> UnitResult | None:
-    """Return the unit in its place; one of another name is none."""
+    """Return the unit at an index if it has the right name, or None."""
     unit = result.units[place] if place < len(result.units) else None
     return unit if unit is not None and unit.name == name[:256] else None
 
 
 def _unrepeated(contract: Iterable[Finding], others: Iterable[Finding]) -> Iterator[Finding]:
-    """Leave out that tests cannot be imported for a reason that the adapter was told of already."""
+    """Omit failed imports of tests whose cause the adapter's findings already report."""
     told = {(f.file, f.line, f.snippet) for f in contract if f.is_error and f.line is not None}
     for finding in others:
         repeated = (
@@ -521,7 +521,7 @@ def _unrepeated(contract: Iterable[Finding], others: Iterable[Finding]) -> Itera
 
 
 def _upwards(module: str) -> Iterator[str]:
-    """Return a dotted name and the packages above it."""
+    """Yield a dotted name and its parent packages."""
     while module:
         yield module
         module = module.rpartition(".")[0]

@@ -1,1 +1,1 @@
-"""The kind `script`: any program of the image, decided by how it ends and what it leaves."""
+"""The kind `script`: any program of the image, judged by its exit code and its files."""

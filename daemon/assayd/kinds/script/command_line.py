@@ -1,4 +1,4 @@
-"""What the command line shows of scripts."""
+"""The command-line description of scripts."""
 
 from assayd.ports.command_line import CommandLine, Option
 

@@ -1,4 +1,4 @@
-"""What files on a command line mean as a script."""
+"""Builds a script's payload from files on a command line."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from assayd.ports.command_line import FileOptions
 from assayd.static.submitted_file import SUFFIXES, only_text, payload_of
 
 RUN_BY = {".bash": ("bash", "shell"), ".js": ("node", "javascript"), ".sh": ("bash", "shell")}
-"""The program and the shipped profile that run a file, by its suffix."""
+"""The program and the shipped profile for a file, by its suffix."""
 _OPTIONS = frozenset(option.name for option in command_line.options)
 
 
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-    """Build a payload: one file of Python, or files and ``--option argv='program argument…'``.
+    """Return the payload: one Python file, or files and ``--option argv='program argument…'``.
 
     Raises: RequestError ``request.options``.
     """
@@ -33,7 +33,7 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
 
 
 def _program(files: Mapping[str, bytes], argv: str | None) -> dict[str, object]:
-    """Return which program a command line means."""
+    """Return the program of a command line."""
     if argv is not None:
         try:
             return {

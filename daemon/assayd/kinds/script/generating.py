@@ -1,4 +1,4 @@
-"""What a script is written from: words, files, standard input, cases."""
+"""The request for writing a script: words, files, standard input, cases."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ print(len(words))
 
 
 class ScriptContext(BaseModel):
-    """Its files, its standard input, the files that must exist at the end, and the cases to pass."""
+    """Its files, its standard input, its required output files, and the cases to pass."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -47,7 +47,7 @@ class ScriptContext(BaseModel):
 
 
 def around(context: ScriptContext) -> list[Surrounding]:
-    """Return what the code has to fit."""
+    """Return the context that the code must fit."""
     found = []
     for path, given in sorted(context.files.items()):
         found.append(file_head(path, content_of(given), _HEAD_BYTES))

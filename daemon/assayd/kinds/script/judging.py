@@ -1,4 +1,4 @@
-"""Judges the run of a script: how it ended, and what it left."""
+"""Judges the run of a script: its end, and its output files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNIT = "script"
 
 
 def runs_of(submitted: ScriptPayload) -> Iterator[tuple[str, str, ScriptCase | None]]:
-    """Return each run: its name, its standard input, and its case, if it has one."""
+    """Yield each run: its name, its standard input, and its case, if any."""
     for case in submitted.cases:
         yield case.name, case.stdin, case
     if submitted.stdin or not submitted.cases:
@@ -31,7 +31,7 @@ def runs_of(submitted: ScriptPayload) -> Iterator[tuple[str, str, ScriptCase | N
 
 
 def judge_runs(submitted: ScriptPayload, result: RunResult) -> Judgement:
-    """Judge how every run ended and what cases printed; and, where all is well, what the last one left."""
+    """Judge every run's end and each case's output and, if all passed, the last run's files."""
     tries = [
         _judge_run(name, _unit_of(result, index, name), submitted, case, result.container)
         for index, (name, _, case) in enumerate(runs_of(submitted))
@@ -68,7 +68,7 @@ def _judge_run(
 
 
 def _unit_of(result: RunResult, index: int, name: str) -> UnitResult | None:
-    """Return the unit in the place of a run; one of another name is none."""
+    """Return the unit of a run if it has the right name, or None."""
     unit = result.units[index] if index < len(result.units) else None
     return unit if unit is not None and unit.name == name else None
 
@@ -76,7 +76,7 @@ def _unit_of(result: RunResult, index: int, name: str) -> UnitResult | None:
 def _judge_unit(
     name: str, unit: UnitResult | None, submitted: ScriptPayload, container: ContainerFacts
 ) -> Tried:
-    """Judge how the program ended; None when it was never started."""
+    """Judge the program's end; None means that the unit never started."""
     if submitted.code is None:
         offer = (
             f"Image {container.image.rpartition('/')[2]} has {container.offer}." if container.offer else ""
@@ -89,7 +89,7 @@ def _judge_unit(
 
 
 def _with_files(finding: Finding, submitted: ScriptPayload) -> Finding:
-    """Say of a file that is not there which there are."""
+    """Add the existing files to a finding about a missing file."""
     found = _NO_FILE.match(finding.message)
     if found is None or (finding.suggestion or "").startswith("The image doesn't have this program"):
         return finding
@@ -102,7 +102,7 @@ _NO_FILE = re.compile(r"FileNotFoundError: .*No such file or directory")
 
 
 def judge_outputs(submitted: ScriptPayload, result: RunResult) -> Iterator[Finding]:
-    """Check every declared output; the runner's reason for an omitted one is quoted."""
+    """Yield findings about the declared outputs, quoting the runner's reason for an omitted one."""
     there = {output.name: output for output in result.outputs}
     for path in submitted.collect:
         if path not in there:
@@ -123,7 +123,7 @@ def judge_outputs(submitted: ScriptPayload, result: RunResult) -> Iterator[Findi
 
 
 def _named_alike(path: str, code: str) -> Iterator[str]:
-    """Return the texts of the code that end as a path does: ``reports/{year}.csv`` beside ``report.csv``."""
+    """Yield strings of the code with a path's suffix, e.g. ``reports/{year}.csv`` for ``report.csv``."""
     suffix = PurePosixPath(path).suffix
     if suffix:
         found = re.findall(r"(['\"])([\w{}./ -]{1,100})\1", code)

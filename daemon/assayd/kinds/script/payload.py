@@ -1,4 +1,4 @@
-"""What the submission of a script holds: code, or a program with its files."""
+"""The payload of a script: code, or a program with its files."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ def _argument(text: str) -> str:
 
 
 class ScriptCase(ExpectedCase):
-    """What the program has to print when it reads `stdin`."""
+    """The expected output of the program when it reads `stdin`."""
 
     stdin: str = ""
     expected: str
 
 
 class ScriptPayload(BaseModel):
-    """`code` is Python, or an answer with it; otherwise `argv` is a program of the image with its arguments.
+    """`code` is Python, or an answer with it.
 
-    `files` are laid out in the directory that it starts in; each path of `collect` must be there at the end.
-    Each of `cases` is a separate run after the one with `stdin`; without `stdin`, only the cases run.
+    Otherwise `argv` is a program of the image with its arguments.
+
+    `files` are staged in the start directory; each path of `collect` must exist at the end. Each of `cases`
+    is a separate run after the one with `stdin`; without `stdin`, only the cases run.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, cache_strings="none")

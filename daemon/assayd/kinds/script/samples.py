@@ -1,4 +1,4 @@
-"""Scripts that the kind proves itself by."""
+"""The self-test samples of the kind."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Scripts: any program of the image, validated when it ends well and leaves what it declares.
+"""Scripts: any program of the image, validated if it succeeds and writes its declared outputs.
 
-`code` is Python and runs as a script does; `argv` starts a program of the image, with `files` laid out for
-either. No rules for the source but that Python compiles; what the policy records is recorded. Source:
-Source: docs/kinds/script.md.
+`code` is Python that runs as a script; `argv` starts a program of the image; both can have `files`. The
+source only has to compile; policy violations are recorded. Source: docs/kinds/script.md.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from assayd.static.work_paths import check_paths
 
 FILENAME = "script.py"
 _ENVIRONMENT = {"HOME": "/sandbox", "TMPDIR": "/sandbox"}
-"""Variables besides the image's PATH and LANG: programs can write to /sandbox alone."""
+"""Variables in addition to the image's PATH and LANG: programs can write only to /sandbox."""
 
 _HEADLINES = {"syntax": "The script can't run:", "sandbox": "The script failed:"}
 _REMINDERS = (
@@ -95,7 +94,7 @@ class Script(Kind[ScriptPayload]):
         return (Stage(name="syntax", check=_check_syntax, on_fail=OnFail.STOP),)
 
     def narrow(self, payload: ScriptPayload, policy: ExecutionPolicy) -> ExecutionPolicy:
-        """Refuse a policy that judges imports for a program in which nothing can judge them.
+        """Reject a policy that restricts imports for a program whose imports can't be checked.
 
         Raises: RequestError ``policy.unenforceable``.
         """
@@ -108,12 +107,12 @@ class Script(Kind[ScriptPayload]):
         return policy
 
     def prepare(self, payload: ScriptPayload) -> ScriptPayload:
-        """Return the payload with the code that an answer means, and nothing else of it."""
+        """Return the payload with the extracted code."""
         code = payload.code
         return payload if code is None else payload.model_copy(update={"code": model_answer.clean(code).text})
 
     def plan(self, payload: ScriptPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
-        """Plan the one program, once for every case."""
+        """Plan the program, once for every case."""
         return RunSpec(
             image=self.image_of(policy),
             limits=limits,
@@ -127,20 +126,20 @@ class Script(Kind[ScriptPayload]):
         )
 
     def judge(self, payload: ScriptPayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Judge how the program ended, and then what it left."""
+        """Judge the program's end, then its outputs."""
         return judge_runs(payload, result)
 
     def code_of(self, answer: str) -> str:
-        """Return the Python of an answer."""
+        """Return the Python code of an answer."""
         return model_answer.clean(answer).text
 
     def passage(self, payload: ScriptPayload) -> Passage:
-        """Return the code, or the file that is run."""
+        """Return the code, or the file that runs."""
         name, text = _main_text(payload)
         return Passage(name=name, language="python" if _is_python(payload) else "text", text=text)
 
     def surroundings(self, payload: ScriptPayload) -> Sequence[Surrounding]:
-        """Return the files that the program must leave, and its cases."""
+        """Return the required output files, and the cases."""
         around = []
         if payload.collect:
             wanted = "\n".join(payload.collect)
@@ -153,14 +152,14 @@ class Script(Kind[ScriptPayload]):
     def context(
         self, payload: ScriptPayload, report: Document, policy: ExecutionPolicy | None = None
     ) -> RepairContext:
-        """Return the passage to fix; the reminders and the offer are about Python."""
+        """Return the request for a fix; reminders and offer apply to Python only."""
         context = super().context(payload, report, policy)
         if _is_python(payload):
             return context
         return replace(context, instructions=(*allowances(policy), *self._compared(payload)))
 
     def patch(self, payload: ScriptPayload, passage: str, code: str) -> Mapping[str, object]:
-        """Put another text in the place of the code, or of that file."""
+        """Return the payload with a new text of the code or of that file."""
         document = payload.model_dump(mode="json", exclude_unset=True)
         if payload.code is not None:
             return {**document, "code": self.code_of(code)}
@@ -177,7 +176,7 @@ class Script(Kind[ScriptPayload]):
 
 
 def _main_text(submitted: ScriptPayload) -> tuple[str, str]:
-    """Return the text to repair: the code, or the file that is run, or the first file."""
+    """Return the text to repair: the code, or the file that runs, or the first file."""
     if submitted.code is not None:
         return "code", model_answer.clean(submitted.code).text
     named = [name for name in submitted.files if name in submitted.argv]
@@ -205,7 +204,7 @@ def _check_syntax(payload: ScriptPayload, policy: ExecutionPolicy) -> Sequence[F
 
 
 def _unit(name: str, stdin: str, submitted: ScriptPayload, policy: ExecutionPolicy, limits: Limits) -> Unit:
-    """Plan the program. If imports are judged, it must report, since its report has the refused ones."""
+    """Plan the program. If imports are restricted, it must send a record, which lists the violations."""
     if submitted.code is None:
         program: Program = Program.EXEC
         arguments: dict[str, object] = {"argv": list(submitted.argv), "env": _ENVIRONMENT}
@@ -219,14 +218,14 @@ def _unit(name: str, stdin: str, submitted: ScriptPayload, policy: ExecutionPoli
         arguments=arguments,
         deadline_s=limits.unit_timeout_s,
         stdin=stdin.encode("utf-8"),
-        # a program may read its own text: open(__file__), inspect.getsource
+        # A program may read its own source: open(__file__), inspect.getsource.
         files=_own_text(submitted),
         status_decides=policy.imports.mode is ImportMode.OBSERVE,
     )
 
 
 def _own_text(submitted: ScriptPayload) -> Mapping[str, bytes]:
-    """Return the program as a file, unless a submitted one has that name."""
+    """Return the program as a file, unless a submitted file has that name."""
     if submitted.code is None or FILENAME in submitted.files:
         return {}
     return {FILENAME: submitted.code.encode("utf-8")}

@@ -1,1 +1,1 @@
-"""Containers made ahead of need: what to start and remove, leases, and the reaper."""
+"""The pool of warm containers: what to start and remove, leases, and the reaper."""

@@ -1,4 +1,4 @@
-"""Records the demand for each kind of container, and derives how many should be idle."""
+"""Measures the demand for each key, and derives the target number of idle containers."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from assayd.sandbox.pool.decide import PoolKey, target
 
 MEMORY_S = 30.0
-"""Time over which a rate is forgotten to about a third."""
+"""Seconds after which a rate has decayed to about a third."""
 
 FORGET_S = 120.0
-"""After so long without a lease a key has no rate any more."""
+"""Seconds without a lease after which a key has no rate."""
 
 USED_S = 3600.0
-"""After so long without a lease a key that is kept ready counts as unused."""
+"""Seconds without a lease after which a warm key counts as unused."""
 
 TYPICAL_REFILL_S = 0.3
 
 FRESH_S = 0.1
-"""How long targets hold good when nothing was noted: far less than a rate takes to change."""
+"""Seconds for which targets are cached: far less than the time in which a rate changes."""
 
 
 @dataclass(slots=True)
@@ -39,11 +39,11 @@ class _Rate:
 
 
 class Demand:
-    """Targets per key: a base for keys to keep warm, more while the demand is high.
+    """Targets per key: a base for keys to keep warm, and more while the demand is high.
 
-    A key that is kept ready but was not asked for lately has its `unused` target instead of its `base`: a
-    daemon serves more kinds of container than any one user needs. Keys that are not to be kept ready follow
-    their rate alone, and are forgotten soon: a request can make new ones at will.
+    A warm key without recent leases has its `unused` target instead of its `base`, because a daemon supports
+    more keys than any one user needs. Other keys have targets by their rate only and are forgotten soon,
+    because requests can create new keys at will.
     """
 
     def __init__(self, *, base: int, unused: int, most: int) -> None:
@@ -58,13 +58,13 @@ class Demand:
         self._made_at = -math.inf
 
     def keep(self, keys: frozenset[PoolKey]) -> None:
-        """Set the keys with a base target even without demand."""
+        """Set the keys that have a base target even without demand."""
         self._made_at = -math.inf
         self._kept = keys
         self._asked_at = {key: at for key, at in self._asked_at.items() if key in keys}
 
     def asked(self, key: PoolKey, now: float) -> None:
-        """Note a lease."""
+        """Record a lease."""
         if key not in self._targets:
             self._made_at = -math.inf
         if key in self._kept:
@@ -72,12 +72,12 @@ class Demand:
         self._rates.setdefault(key, _Rate()).add(now)
 
     def refilled(self, key: PoolKey, took_s: float) -> None:
-        """Note how long a creation took."""
+        """Record the duration of a creation."""
         before = self._refill_s.get(key, took_s)
         self._refill_s[key] = before + (took_s - before) / 4
 
     def targets(self, now: float) -> Mapping[PoolKey, int]:
-        """Return the wanted number of idle containers per key; cached for a moment."""
+        """Return the target number of idle containers per key; briefly cached."""
         if not 0 <= now - self._made_at < FRESH_S:
             self._targets, self._made_at = self._targets_at(now), now
         return self._targets
@@ -91,7 +91,7 @@ class Demand:
         return {key: self._target(key, now) for key in known}
 
     def refill_s(self) -> Mapping[PoolKey, float]:
-        """Return how long creations have taken lately, by key."""
+        """Return the recent duration of creations in seconds, by key."""
         return dict(self._refill_s)
 
     def _target(self, key: PoolKey, now: float) -> int:
@@ -100,7 +100,7 @@ class Demand:
         return target(self._ready(key, now), rate_per_s=rate, refill_s=refill_s, most=self._most)
 
     def _ready(self, key: PoolKey, now: float) -> int:
-        """Return how many are to stand ready whatever the rate."""
+        """Return the number of idle containers to keep regardless of the rate."""
         if key not in self._kept:
             return 0
         asked_at = self._asked_at.get(key)

@@ -1,7 +1,7 @@
-"""Decides which containers to create, hand out and remove. Pure: no I/O, no clock, no engine.
+"""Decides which containers to create, lease and remove. Pure: no I/O, no clock, no engine.
 
-A container is started ahead of need, waits with its runner ready, is leased once, and is removed. It is
-keyed by everything that is fixed at its creation. An empty pool is a cold start, never an error.
+A container is started in advance, waits with its runner ready, is leased once, and is removed. Its key
+consists of all properties that are fixed at creation. An empty pool causes a cold start, never an error.
 """
 
 from __future__ import annotations
@@ -18,11 +18,7 @@ from weakref import WeakValueDictionary
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class PoolKey:
-    """What is fixed when a container is created: two attempts with the same key may use the same one.
-
-    Keys are looked up some hundred times for each attempt, so a key is the same as itself alone: `known`
-    returns the one that stands for all with equal parts.
-    """
+    """The properties fixed at a container's creation: attempts with equal keys can use the same one."""
 
     image: str
     image_digest: str
@@ -62,10 +58,10 @@ def _digest(key: PoolKey) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLimits:
-    """Bounds of the pool.
+    """The limits of the pool.
 
-    `max_containers` counts every container that exists, from its creation to its verified removal.
-    `refill_concurrency` bounds the creations of a refill; `start_concurrency` all of them.
+    `max_containers` counts every container from its creation to its verified removal. `refill_concurrency`
+    limits the creations for refills; `start_concurrency` limits all creations.
     """
 
     max_containers: int = 32
@@ -76,18 +72,18 @@ class PoolLimits:
 
 
 RESERVED = 2
-"""How many ready containers of a key are reserved for idle flows; with one, a quarter found it taken."""
+"""Warm containers of a key that are reserved for idle flows. With one, a quarter of them found it taken."""
 
 STARTS_BETWEEN = 2
-"""How many containers are started for waiting attempts before one for the reserve."""
+"""Containers to start for waiting attempts before one for the reserve."""
 
 Flow = tuple[int, str]
-"""The queue for a container: the user, and the batch or program."""
+"""A queue for containers: the user, and the batch or program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lessee:
-    """A run that waits for a container, or has one."""
+    """A run that waits for a container or has one."""
 
     key: PoolKey
     flow: Flow
@@ -95,7 +91,7 @@ class Lessee:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idle:
-    """A container that waits to be leased. `ahead`: it was made to stand ready, and not for who waited."""
+    """An idle container. `ahead` means that it was made for the reserve rather than for a waiting run."""
 
     ulid: str
     key: PoolKey
@@ -107,13 +103,13 @@ class Idle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolState:
-    """The pool at one moment.
+    """A snapshot of the pool.
 
-    `waiting` holds those who wait for a container, in turn; `idle` is oldest first. `starting` counts
-    creations under way for who waits, `refilling` those of containers that are to stand ready, `since_refill`
-    how many were begun for who waits since the last of those. `leased` holds those who have a container,
-    `removing` counts those on their way out, `stuck` those that would not go, `busy` attempts under way.
-    Until `blocked_until` nothing is created: the engine has just refused.
+    `waiting` are the runs that wait for a container, in order of service; `idle` is sorted by age, oldest
+    first. `starting` counts creations in progress for waiting runs, `refilling` those for the reserve,
+    `since_refill` the creations for waiting runs since the last one for the reserve. `leased` are the runs
+    with a container. `removing` counts removals in progress, `stuck` failed removals, `busy` running
+    attempts. Nothing is created before `blocked_until`, because the engine has failed recently.
     """
 
     waiting: tuple[Lessee, ...] = ()
@@ -131,23 +127,23 @@ class PoolState:
 
     @property
     def containers(self) -> int:
-        """Count every container that exists or is about to."""
+        """Return the number of containers that exist or are being created."""
         return len(self.idle) + self.coming + len(self.leased) + self.removing + self.stuck
 
     @property
     def coming(self) -> int:
-        """Count the creations under way."""
+        """Return the number of creations in progress."""
         return sum(self.starting.values()) + sum(self.refilling.values())
 
     @property
     def room(self) -> int:
-        """Count the containers that may still be created."""
+        """Return the number of containers that can still be created."""
         return self.limits.max_containers - self.containers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign:
-    """Hand the idle container to the waiter at this place of `waiting`."""
+    """Assign the idle container to the waiter at this index of `waiting`."""
 
     waiter: int
     ulid: str
@@ -163,7 +159,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
-    """Create a container of this key: for a waiter, or, if `ahead`, to be idle."""
+    """Create a container of this key: for a waiter, or for the reserve if `ahead`."""
 
     key: PoolKey
     ahead: bool = False
@@ -173,7 +169,7 @@ Action = Assign | Remove | Create
 
 
 def decide(state: PoolState, now: float) -> list[Action]:
-    """Return the next actions in order: drop unfit ones, lease, drop surplus, make room, create."""
+    """Return the next actions in order: remove unfit ones, lease, remove surplus, make room, create."""
     unfit = list(_unfit(state, now))
     state = _without(state, unfit)
     assigned = _assign(state, may_create=now >= state.blocked_until)
@@ -186,7 +182,7 @@ def decide(state: PoolState, now: float) -> list[Action]:
 
 
 def _unfit(state: PoolState, now: float) -> Iterator[Remove]:
-    """Name idle containers that must not be leased: dead, or too old."""
+    """Yield removals of idle containers that must not be leased: dead or too old."""
     for idle in state.idle:
         if not idle.alive:
             yield Remove(ulid=idle.ulid, reason="died")
@@ -195,7 +191,7 @@ def _unfit(state: PoolState, now: float) -> Iterator[Remove]:
 
 
 def _assign(state: PoolState, *, may_create: bool) -> list[Assign]:
-    """Lease idle containers in turn; reserved ones only to idle flows, while others can be created."""
+    """Lease idle containers in turn; lease reserved ones only to idle flows while more can be created."""
     if not state.waiting or not state.idle:
         return []
     sparingly = list(_hand_out(state, reserved=RESERVED))
@@ -205,10 +201,10 @@ def _assign(state: PoolState, *, may_create: bool) -> list[Assign]:
 
 
 def _hand_out(state: PoolState, *, reserved: int) -> Iterator[Assign]:
-    """Assign waiters, in turn, the oldest container of their key.
+    """Yield assignments of the oldest container of the right key to each waiter in turn.
 
-    Of those that were made ahead, the last `reserved` are left to idle flows: who has no other attempt for
-    this key here. What was made for who waits goes by turns alone.
+    Of the containers made for the reserve, the last `reserved` are kept for idle flows, which have no other
+    attempt with this key. Containers made for waiting runs are assigned in turn only.
     """
     free, sent = list(state.idle), Counter((*state.leased, *state.waiting))
     for place, lessee in enumerate(state.waiting):
@@ -222,7 +218,7 @@ def _hand_out(state: PoolState, *, reserved: int) -> Iterator[Assign]:
 
 
 def _without(state: PoolState, removed: Sequence[Remove]) -> PoolState:
-    """Return the state with these being removed."""
+    """Return the state with these removals in progress."""
     if not removed:
         return state
     gone = {remove.ulid for remove in removed}
@@ -231,7 +227,7 @@ def _without(state: PoolState, removed: Sequence[Remove]) -> PoolState:
 
 
 def _after(state: PoolState, assigned: Sequence[Assign]) -> PoolState:
-    """Return the state once these are handed out."""
+    """Return the state after these assignments."""
     if not assigned:
         return state
     taken = {assign.ulid for assign in assigned}
@@ -245,7 +241,7 @@ def _after(state: PoolState, assigned: Sequence[Assign]) -> PoolState:
 
 
 def _surplus(state: PoolState) -> Iterator[Remove]:
-    """Name unused idle containers beyond number or memory limits, oldest first."""
+    """Yield removals of idle containers beyond number or memory limits, oldest first."""
     wanted = dict(state.targets)
     memory = 0
     for idle in reversed(state.idle):
@@ -259,11 +255,11 @@ def _surplus(state: PoolState) -> Iterator[Remove]:
 
 
 def _unserved(state: PoolState) -> list[PoolKey]:
-    """Name the keys of waiters for which nothing is being started yet, in turn."""
+    """Return the keys of waiters for which no container is being created, in order of service."""
     coming = Counter(state.starting)
     if state.refilling:
         short = _shortages(state)
-        for key, count in state.refilling.items():  # containers beyond the reserve are for waiters
+        for key, count in state.refilling.items():  # Containers beyond the reserve are for waiters.
             coming[key] += max(0, count - short.get(key, 0))
     unserved = []
     for lessee in state.waiting:
@@ -275,9 +271,9 @@ def _unserved(state: PoolState) -> list[PoolKey]:
 
 
 def _shortages(state: PoolState) -> dict[PoolKey, int]:
-    """Return how many ready containers the reserve of each key lacks, without those that lack none.
+    """Return the number of warm containers that the reserve of each key lacks, without zeros.
 
-    Asked several times for each attempt, and there are tens of keys: so no call for each of them but one.
+    Called several times per attempt with tens of keys, so it avoids function calls per key.
     """
     ready = dict(Counter(map(_key_of, state.idle)))
     short = {}
@@ -289,7 +285,7 @@ def _shortages(state: PoolState) -> dict[PoolKey, int]:
 
 
 def _startable(state: PoolState) -> list[PoolKey]:
-    """Name the keys of the waiters for whom a start would be made now, if there were room."""
+    """Return the keys of the waiters for which containers would be started now, given enough room."""
     if not state.waiting:
         return []
     starts = state.limits.start_concurrency - state.coming - len(_reserve_due(state))
@@ -297,9 +293,9 @@ def _startable(state: PoolState) -> list[PoolKey]:
 
 
 def _reserve_due(state: PoolState) -> list[PoolKey]:
-    """Name the key whose reserve is filled while others wait: one start of several is for it.
+    """Return the key whose reserve gets one of several starts while runs wait.
 
-    So an idle flow finds a container soon again, and those who wait get all others, in turn.
+    So an idle flow soon finds a container again, and waiting runs get all other starts, in turn.
     """
     few = state.limits.start_concurrency < 2 or state.since_refill < STARTS_BETWEEN
     if not state.waiting or few:
@@ -310,7 +306,7 @@ def _reserve_due(state: PoolState) -> list[PoolKey]:
 
 
 def _evict(state: PoolState) -> Iterator[Remove]:
-    """Make room for waiters when idle containers of other keys take it all."""
+    """Yield removals of idle containers of other keys if they take the room that waiters need."""
     if not state.waiting:
         return
     missing = len(_startable(state)) - state.room - state.removing
@@ -319,7 +315,7 @@ def _evict(state: PoolState) -> Iterator[Remove]:
 
 
 def _create(state: PoolState) -> Iterator[Create]:
-    """Start the containers that waiters need, and fill the reserve; refill without waiters."""
+    """Yield creations for waiters and the reserve; without waiters, refill."""
     wanted = _startable(state)[: max(state.room, 0)]
     yield from (Create(key=key) for key in wanted)
     if not state.waiting:
@@ -329,10 +325,10 @@ def _create(state: PoolState) -> Iterator[Create]:
 
 
 def _refill(state: PoolState) -> Iterator[Create]:
-    """Start missing containers, few at a time; while attempts run, only for keys that run low.
+    """Yield a few creations of missing containers; while attempts run, only for keys that run low.
 
-    One removal may go on beside a start: it takes the engine turns with both to keep up with a steady
-    demand. When a key runs low, one start more is allowed than else.
+    One removal can run concurrently: under steady demand, the engine must alternate between both. If a key
+    runs low, one more start is allowed.
     """
     idle = Counter(map(_key_of, state.idle))
     low = {key for key, wanted in state.targets.items() if 4 * idle[key] <= wanted}
@@ -344,7 +340,7 @@ def _refill(state: PoolState) -> Iterator[Create]:
 
 
 def _fitting(state: PoolState, keys: Sequence[PoolKey]) -> Iterator[Create]:
-    """Start those for which the idle leave memory."""
+    """Yield the creations for which the idle containers leave enough memory."""
     memory = state.limits.idle_memory_bytes - sum(map(_memory_of, state.idle))
     for key in keys:
         if memory > max((i.memory_bytes for i in state.idle if i.key == key), default=0):
@@ -352,7 +348,7 @@ def _fitting(state: PoolState, keys: Sequence[PoolKey]) -> Iterator[Create]:
 
 
 def _missing(state: PoolState) -> list[PoolKey]:
-    """Name a key once per container that it lacks, the emptiest key first."""
+    """Return a key once for each container that it lacks, the emptiest key first."""
     have = Counter(map(_key_of, state.idle))
     for coming in (state.starting, state.refilling):
         for key, count in coming.items():
@@ -363,10 +359,10 @@ def _missing(state: PoolState) -> list[PoolKey]:
 
 
 def target(base: int, *, rate_per_s: float, refill_s: float, most: int) -> int:
-    """Return how many idle containers a key should have at this rate of leases.
+    """Return the target number of idle containers of a key for this rate of leases.
 
-    While one container is refilled, `rate_per_s * refill_s` others are leased on average; arrivals come
-    in bursts, so three standard deviations of that (a Poisson count) are kept on top.
+    While one container is created, `rate_per_s * refill_s` others are leased on average. Arrivals come in
+    bursts, so three standard deviations (of a Poisson count) are added.
     """
     expected = rate_per_s * refill_s
     return min(most, max(base, math.ceil(base + expected + 3 * math.sqrt(expected))))

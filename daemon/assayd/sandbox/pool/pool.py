@@ -1,8 +1,8 @@
-"""Keeps the warm pool: carries out what `pool.decide` says, one task per container coming or going.
+"""The warm pool: carries out the actions of `pool.decide`, with one task per creation or removal.
 
-A failing engine blocks creation for a while (exponential, with jitter) instead of being asked in a
-circle; those who wait meanwhile get the engine's error. A container that can't be removed keeps its
-place in the count and is reported, so that trouble shows instead of piling up.
+After engine failures, creations pause (exponential backoff with jitter) instead of failing in a loop, and
+waiting runs get the engine's error. A container that can't be removed still counts and is reported, so that
+failures show instead of accumulating.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ log = structlog.get_logger()
 
 TICK_S = 1.0
 OPEN_AFTER_FAILURES = 2
-"""After so many failed creations in a row the circuit is open, until one succeeds."""
+"""Consecutive failed creations after which the circuit is open, until one succeeds."""
 STUCK_AGAIN_S = 60.0
-"""How long to back off from a container that would not go."""
+"""Seconds between attempts to remove a stuck container."""
 YIELD_S = 2.0
-"""How long the removal of a used container yields to attempts under way."""
+"""Seconds for which the removal of a used container yields to running attempts."""
 QUICK_YIELD_S = 0.1
-"""The same where that takes milliseconds: about as long as an attempt of few units."""
+"""The same if a removal takes milliseconds: about the duration of an attempt with few units."""
 BREATH_S = 0.02
-"""How long the last answer has to get out before the engine is put to work again."""
+"""Seconds for the last response to be sent before the engine gets new work."""
 
 
 @dataclass(slots=True)
@@ -102,7 +102,7 @@ class Pool:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Pool]:
-        """Keep the pool while the body runs; remove every container at its end."""
+        """Run the pool during the body; remove every container at its end."""
         async with task_group() as self._tasks:
             self._open = True
             ticker = self._tasks.create_task(self._tick(), name="pool-tick")
@@ -122,7 +122,7 @@ class Pool:
             self._retire_idle(ulid, "stop")
 
     def state(self) -> PoolState:
-        """Return the pool's current state, for decisions and for display."""
+        """Return a snapshot of the pool, for decisions and display."""
         return self._state(self._waiting.in_turn())
 
     def _state(self, waiting: Sequence[_Waiter]) -> PoolState:
@@ -143,12 +143,12 @@ class Pool:
         )
 
     def live(self) -> frozenset[str]:
-        """Name every container that is coming, in use or going, by ULID; the reaper leaves them alone."""
+        """Return the ULIDs of containers being created, in use or being removed; the reaper ignores these."""
         return frozenset({*self._opening, *self._idle, *self._leased, *self._removing})
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Report that an attempt is under way while the body runs: removing and refilling yield to it."""
+        """Count a running attempt during the body, to which removals and refills yield."""
         self._busy += 1
         if not self._somebody_waits():
             self._calm.clear()
@@ -157,13 +157,15 @@ class Pool:
         finally:
             self._busy -= 1
             if not self._busy:
-                # Its answer is still to be sent; the engine's work would get in the way of that.
+                # Its response is still being sent, and the engine's work would delay that.
                 asyncio.get_running_loop().call_later(BREATH_S, self._act)
 
     async def acquire(self, key: PoolKey, user: int = 0, flow: str = "") -> tuple[Container, bool]:
-        """Wait for a container of this key; tell whether it stood ready. Users and flows are served in turn.
+        """Wait for a container of this key; return it, and whether it was warm.
 
-        Raises: EngineError when none can be had.
+        Users and their flows are served in turn.
+
+        Raises: EngineError, if none is available.
         """
         waiter = self._enqueue(Lessee(key=key, flow=(user, flow)))
         self.demand.asked(key, self._clock.monotonic())
@@ -172,7 +174,7 @@ class Pool:
         try:
             container, watch = await waiter.future
             if watch is not None:
-                await asyncio.wait({watch})  # two readers of one stream would be an error
+                await asyncio.wait({watch})  # Two readers of one stream would be an error.
         except asyncio.CancelledError:
             self._give_up(waiter)
             raise
@@ -186,26 +188,26 @@ class Pool:
     def _give_up(self, waiter: _Waiter) -> None:
         if waiter.name in self._waiting:
             self._waiting.remove(waiter.name)
-            self._act()  # its flow may be idle now
+            self._act()  # The waiter's flow may be idle now.
         elif not waiter.future.cancelled() and waiter.future.exception() is None:
             container, _ = waiter.future.result()
             self.release(container)
 
     def release(self, container: Container) -> None:
-        """Take a used container back: it is removed, out of the way of the caller."""
+        """Return a used container; its removal doesn't delay the caller."""
         self._leased.pop(container.ref.ulid, None)
         self._retire(container)
         self._act()
 
     def poke(self) -> None:
-        """Decide, and carry out the actions."""
+        """Make the next decision, and carry out its actions."""
         self._act()
 
     def _act(self) -> None:
-        """Carry out what the decision says."""
+        """Carry out the decision's actions."""
         if self._open:
             self._carry_out()
-        # Seen after the handing out: who got a warm container needs no room made.
+        # Checked after the assignments: a run with a warm container needs no room.
         if not self._busy or self._somebody_waits() or not self._open:
             self._calm.set()
         else:
@@ -225,11 +227,11 @@ class Pool:
                     self._spawn(self._create(key, ahead), "pool-create")
 
     def _spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
-        # In no attempt's context: what is logged of a container is not of the attempt that made it go.
+        # Without the attempt's context: log events about this container don't belong to the current attempt.
         return self._tasks.create_task(work, name=name, context=Context())
 
     def _forget_the_gone(self) -> list[_Waiter]:
-        """Drop those who were cancelled and could not say so yet; return the others, in turn."""
+        """Drop waiters that were cancelled but not yet removed; return the others in order."""
         if not self._waiting:
             return []
         waiting = self._waiting.in_turn()
@@ -257,7 +259,7 @@ class Pool:
             self._failed(key, problem)
             return
         except Exception:
-            # An internal bug fails only the waiters of this key, never the daemon.
+            # An internal error fails only the waiters of this key, not the daemon.
             log.exception("container.create_broken", container=ulid)
             self._failed(key, EngineError("pool.broken", "can't create a container; see the daemon's log"))
             return
@@ -274,7 +276,7 @@ class Pool:
             self._act()
 
     def _keep(self, container: Container, ahead: bool) -> None:
-        """Add a new container to the idle ones; it is watched if it isn't leased at once."""
+        """Add a new container to the idle ones; watch it unless it is leased at once."""
         idle = Idle(
             ulid=container.ref.ulid,
             key=container.key,
@@ -294,7 +296,7 @@ class Pool:
         return container, watch
 
     async def _watch(self, container: Container) -> None:
-        """Notice that an idle container died, before it is leased."""
+        """Detect that an idle container has died before its lease."""
         with suppress(EngineError):
             await container.ended()
         ulid = container.ref.ulid
@@ -305,9 +307,10 @@ class Pool:
             self._act()
 
     def _failed(self, key: PoolKey, problem: EngineError) -> None:
-        """Back off, lease ready containers, and fail the other waiters of this key."""
+        """Start a backoff, lease ready containers, and fail the other waiters of this key."""
         now = self._clock.monotonic()
-        if now >= self._blocked_until:  # else it was under way already: the same trouble, counted once
+        # Otherwise, this creation began before the last failure: count the same problem once.
+        if now >= self._blocked_until:
             self.failures += 1
             self._blocked_until = now + back_off_s(self.failures)
         if self.failures >= OPEN_AFTER_FAILURES:
@@ -320,7 +323,7 @@ class Pool:
                 waiter.future.set_exception(problem)
 
     def retire_idle(self, reason: str) -> None:
-        """Remove every container that waits, as those made from now on are others."""
+        """Remove all idle containers, because new ones will have different properties."""
         for ulid in list(self._idle):
             self._retire_idle(ulid, reason)
         self._act()
@@ -351,14 +354,14 @@ class Pool:
         self._act()
 
     def forget(self, ulid: str) -> None:
-        """Free the place of a container that another component found gone."""
+        """Release the slot of a container that another component found removed."""
         self.stuck.pop(ulid, None)
         self._act()
 
     def _try_the_stuck(self) -> None:
-        """Try again to remove what would not go.
+        """Try again to remove stuck containers.
 
-        An engine that answered too late may have removed it anyway, and then no sweep finds it.
+        An engine whose answer came too late may have removed a container anyway; then no sweep finds it.
         """
         now = self._clock.monotonic()
         if self.stuck and now >= self._stuck_again_at:

@@ -1,4 +1,4 @@
-"""Sweeps unleased containers with this daemon's label: at start, on a timer, at stop."""
+"""Removes unleased containers with this daemon's label: at start, on a timer, at stop."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ SWEEP_INTERVAL_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reaped:
-    """What a sweep has found: names of removed containers, and of those that would not go."""
+    """The result of a sweep: names of removed containers, and of those that couldn't be removed."""
 
     removed: tuple[str, ...]
     left: tuple[str, ...]
 
 
 class Reaper:
-    """Removes this daemon's containers that aren't alive.
+    """Removes this daemon's containers that aren't live.
 
-    `live` names the containers that the pool knows; `on_gone` receives every name that is gone.
+    `live` returns the containers that the pool knows; `on_gone` is called with the name of each removed one.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class Reaper:
     async def sweep(self, *, patient: bool = True) -> Reaped:
         """Remove unknown containers.
 
-        A container is known to the engine a moment before it is known to the pool. When `patient`, only
-        what was unknown at the sweep before is removed.
+        The engine knows a new container a moment before the pool does. If `patient`, only containers that
+        were also unknown at the previous sweep are removed.
 
-        Raises: EngineError when the engine can't be asked.
+        Raises: EngineError, if the engine can't be asked.
         """
         owned = await self._engine.list_owned(self._daemon_id)
         live = self._live()
@@ -76,7 +76,7 @@ class Reaper:
         return True
 
     async def keep_sweeping(self) -> None:
-        """Sweep on a timer until cancelled; an engine that is down is tried again next time."""
+        """Sweep on a timer until cancelled; if the engine is down, try again at the next interval."""
         while True:
             await asyncio.sleep(SWEEP_INTERVAL_S)
             try:

@@ -1,9 +1,9 @@
-"""Decides when to send units to the runner: ahead of their turn, as far as a pipe holds them. Pure.
+"""Decides when to send units to the runner: in advance, as far as they fit into a pipe. Pure.
 
-The runner leaves what was sent ahead unread until the unit before is dead, so nothing of it is in any process
-of the container. Where it depends on how a unit ends what comes next, and under an allowlist, whose
-connections need the stream, each unit is sent when the one before it is dead. Where the last unit may be sent
-again, without its check, the end is not sent ahead.
+The runner doesn't read units sent in advance until the previous unit has ended, so their data isn't in any
+process of the container. If a unit's end decides what follows, or under an allowlist, whose connections need
+the stream, each unit is sent only after the previous one has ended. If the last unit may be repeated without
+its check, the final frame isn't sent in advance.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from assayd.model.run import RunSpec
 from assayd.sandbox.session.handshake import FINISH, unit_frames
 
 AHEAD_BYTES = 32 * 2**10
-"""How much may be sent before it has run: half a pipe, so that sending never waits."""
+"""Maximum bytes to send in advance: half a pipe, so that sending never blocks."""
 
 
 class Ahead:
-    """The frames of an attempt's units, and of its end, in the portions in which they are sent."""
+    """The frames of an attempt's units, and of its end, in the portions to send."""
 
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
@@ -34,7 +34,7 @@ class Ahead:
         self._under_way: deque[int] = deque()
 
     def due(self) -> bytes:
-        """Return the units to send now: at least the next one, unless it was already sent."""
+        """Return the frames to send now: at least the next unit, unless it was already sent."""
         portion = []
         while self._next is not None and self._may_go(self._next):
             portion.append(self._next)
@@ -43,11 +43,11 @@ class Ahead:
         return b"".join(portion)
 
     def ended(self) -> None:
-        """Note that the first unit under way has ended."""
+        """Record that the oldest unit in progress has ended."""
         self._under_way.popleft()
 
     def finish(self) -> bytes:
-        """Return the frame that ends the conversation, unless it was sent ahead."""
+        """Return the frame that ends the conversation, unless it was sent in advance."""
         return b"" if self._under_way else FINISH
 
     def _may_go(self, frames: bytes) -> bool:

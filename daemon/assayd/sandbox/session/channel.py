@@ -1,7 +1,7 @@
 """Frames over a container's standard streams, with the guest as a hostile peer.
 
-Checks the form of frames: size, and types and ranges of header fields.
-Leaves order and meaning to `sandbox.runner`.
+It checks the form of frames: size, and types and ranges of header fields. `conversation` checks order and
+meaning.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ FRAMES_PER_TURN = 64
 
 
 class GuestFault(Exception):
-    """The guest side broke the protocol. Never leaves `sandbox`: it becomes the run's end."""
+    """The guest violated the protocol. Never leaves `sandbox`: it becomes the run's end."""
 
 
 class StreamEnded(Exception):
-    """The guest side's stream ended. Never leaves `sandbox`: it becomes the run's end."""
+    """The guest's stream ended. Never leaves `sandbox`: it becomes the run's end."""
 
 
 class Channel:
@@ -35,16 +35,17 @@ class Channel:
         self._given = 0
 
     async def send(self, *parts: bytes) -> None:
-        """Send encoded frames in one go."""
+        """Send encoded frames together."""
         if data := b"".join(parts):
             await self.duplex.write(data)
 
     async def receive(self) -> tuple[Header, bytes]:
         """Return the next frame.
 
-        Lets others have their turn after some: a guest that makes many small ones would else keep the loop.
+        Yields to other tasks after every few frames, because a guest that sends many small ones would
+        otherwise occupy the event loop.
 
-        Raises: GuestFault if the bytes aren't a frame; StreamEnded at the end; EngineError.
+        Raises: GuestFault, if the bytes aren't a frame; StreamEnded at the end; EngineError.
         """
         self._given += 1
         if self._given % FRAMES_PER_TURN == 0:
@@ -63,7 +64,7 @@ class Channel:
             raise GuestFault(str(problem)) from None
 
     async def close(self) -> None:
-        """Close the streams; must come before the container is killed."""
+        """Close the streams. Call before the container is killed."""
         await self.duplex.close()
 
 

@@ -1,7 +1,7 @@
-"""Talks one attempt through with a runner: begin, units one by one, finish.
+"""One attempt's conversation with a runner: begin, units one by one, finish.
 
-Decides order: what may be said when; how far units are sent ahead is decided by `ahead`. How it all ended is
-put into words by `sandbox.outcome`.
+It decides the order of messages; `ahead` decides how far units are sent in advance. `sandbox.outcome`
+classifies the end.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ log = structlog.get_logger()
 
 MAX_DROPPED = 100
 CHECK = "check"
-"""The event that a unit tells before it does more than is judged."""
+"""The event that a unit sends before work that the judgement doesn't need."""
 
 LEAST_KEPT_BYTES = 2048
-"""Bytes kept of each stream of a unit once earlier units have used up the attempt's share."""
+"""Bytes of each stream to keep per unit after earlier units have used up the attempt's share."""
 
 
 class Observer:
-    """Hears what happens while it happens. The default hears nothing."""
+    """Receives events during a run. The default implementation ignores them."""
 
     def unit_started(self, index: int) -> None:
         """A unit's child received its request."""
 
     def output(self, index: int, stream: str, data: bytes) -> None:
-        """A unit wrote something."""
+        """A unit wrote output."""
 
     def unit_ended(self, index: int, result: UnitResult) -> None:
-        """A unit and all that it left are dead."""
+        """A unit and its left processes have ended."""
 
 
 class Conversation:
@@ -88,11 +88,11 @@ class Conversation:
         self.peak_memory_bytes: int | None = None
 
     async def begin(self) -> None:
-        """Send the rules, so that the runner makes ready for its first unit. Raises: EngineError."""
+        """Send the rules, so that the runner prepares for its first unit. Raises: EngineError."""
         await self._channel.send(begin_frame(self._spec, self._egress.limits if self._egress else None))
 
     async def hold(self, deadline: Deadline, observer: Observer | None = None) -> tuple[RunEnd, str]:
-        """Talk until any end; return it with a detail for the evidence. `begin` was first."""
+        """Converse until the end; return its kind with a detail for the evidence. Call `begin` first."""
         self._observer, self._deadline = observer or Observer(), deadline
         try:
             async with deadline.scope(), streams_of(self._channel, self._egress) as self._streams:
@@ -127,7 +127,7 @@ class Conversation:
         await self._farewell()
 
     async def _without_check(self, index: int, unit: Unit) -> None:
-        """Run a unit again that failed in its check, without it: the check decides nothing."""
+        """Repeat a unit that failed in its check, without that check, because the check decides nothing."""
         failed = self.units[index]
         if unit.without_check is None or failed.outcome.completed or not _was_checked(failed):
             return
@@ -172,7 +172,7 @@ class Conversation:
         return header, body
 
     async def _heard(self) -> tuple[Header, bytes]:
-        """Return the next frame of a runner that has not given up."""
+        """Return the next frame, unless the runner reports a fault."""
         header, body = await self._channel.receive()
         if header["type"] == "fault":
             raise GuestFault(f"the runner gave up: {text(header, 'message')}")
@@ -182,12 +182,12 @@ class Conversation:
         return header, body
 
     def _leave_out(self, current_s: float) -> None:
-        """Do not count what units, and the runner between them, waited for a processor."""
+        """Exclude the time in which units, and the runner between them, waited for a processor."""
         if self._deadline is not None:
             self._deadline.leave_out(self._between_s + self._units_starved_s + current_s)
 
     def _with_network(self, unit: UnitResult, asked: tuple[NetworkEvent, ...]) -> UnitResult:
-        """Add what a unit asked the relay for; what was refused counts like any refusal of the policy's."""
+        """Add a unit's relay accesses; denied ones count like any other policy violation."""
         if not asked and not any(event.kind == "network" for event in unit.events):
             return unit
         enforced = self._spec.imports.mode is ImportMode.ENFORCE
@@ -196,7 +196,7 @@ class Conversation:
         return replace(unit, network=asked, events=(*seen, *dict.fromkeys(refused)))
 
     def _with_rule(self, event: PolicyEvent) -> PolicyEvent:
-        """Name the rule by which the hook in the guest has judged an access to the network."""
+        """Add the rule by which the hook in the guest decided on a network access."""
         if event.kind != "network" or event.allowed:
             return event
         rule = rule_of_hook(self._spec.network.mode)
@@ -206,7 +206,7 @@ class Conversation:
         self._current = None
         self._result_bytes += result_bytes
         if self._result_bytes > self._spec.limits.attempt_result_bytes:
-            # The unit is at fault, not the conversation: what it says is dropped, the rest goes on.
+            # The unit is at fault, not the conversation: drop its results and continue.
             result = replace(result, end=UnitEnd.RESULT_LIMIT, results=())
         result = replace(result, outcome=unit_outcome(result, self._spec.units[index]))
         self._keep(result)
@@ -216,7 +216,7 @@ class Conversation:
     def _keep(self, unit: UnitResult) -> None:
         """Keep a unit's result, and its output within the limits.
 
-        A hundred units could else bring a hundred times what one may.
+        Otherwise, a hundred units could have a hundred times the output of one.
         """
         stdout = unit.stdout.cut_to(max(self._room["stdout"], LEAST_KEPT_BYTES))
         stderr = unit.stderr.cut_to(max(self._room["stderr"], LEAST_KEPT_BYTES))
@@ -228,11 +228,11 @@ class Conversation:
         self._units_starved_s += unit.usage.starved_s
 
     async def _farewell(self) -> None:
-        """Take the declared outputs and the runner's goodbye."""
+        """Receive the declared outputs and the runner's final frame."""
         while True:
             header, body = await self._heard()
             if header["type"] == "bye":
-                # 0 is what the runner reads where the kernel does not count, as before Linux 5.19.
+                # The runner reads 0 if the kernel doesn't count, as before Linux 5.19.
                 self.peak_memory_bytes = integer(header, "peak_memory_bytes") or None
                 self.outputs_dropped = _reasons(header)
                 return
@@ -254,7 +254,7 @@ class Conversation:
             raise GuestFault("larger declared outputs than the runner may pass on")
 
     def collected(self) -> tuple[Output, ...]:
-        """Return the declared outputs that came."""
+        """Return the received outputs."""
         return tuple(
             Output(name=name, content=bytes(content), truncated=name in self.truncated)
             for name, content in self.outputs.items()
@@ -262,12 +262,12 @@ class Conversation:
 
 
 def _was_checked(unit: UnitResult) -> bool:
-    """Return whether a unit had its result when it ended: its check had begun."""
+    """Return whether a unit already had its result when it ended, because its check had begun."""
     return any(event.kind == CHECK for event in unit.events)
 
 
 def _log_frames(unit: Unit, result: UnitResult) -> Iterator[bytes]:
-    """Return the frames that stage what a unit wrote as files for those after it."""
+    """Yield the frames that stage a unit's output as files for later units."""
     if unit.log is not None:
         out, err = result.stdout.text().encode(), result.stderr.text().encode()
         yield from file_frames({f"{unit.log}.out": out, f"{unit.log}.err": err})

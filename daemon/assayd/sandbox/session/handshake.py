@@ -1,4 +1,4 @@
-"""The frames that the daemon sends, and the runner's first answer. Pure but for `greet`."""
+"""The frames that the daemon sends, and the runner's first answer. Pure, except `greet`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEAVE = encode({"type": "leave"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """What a runner says when it is ready. `memory_bytes` is what the container uses by then."""
+    """A runner's report that it is ready. `memory_bytes` is the container's memory use at that time."""
 
     python: str
     memory_bytes: int
@@ -28,7 +28,7 @@ class Ready:
 async def greet(channel: Channel, preload: Sequence[str]) -> Ready:
     """Open the conversation and wait until the runner is ready.
 
-    Raises: GuestFault when the answer is not the one that the protocol names; StreamEnded.
+    Raises: GuestFault, if the answer violates the protocol; StreamEnded.
     """
     await channel.send(encode({"type": "hello", "protocol": PROTOCOL, "preload": list(preload)}))
     header, _ = await channel.receive()
@@ -45,16 +45,18 @@ async def greet(channel: Channel, preload: Sequence[str]) -> Ready:
 
 
 def _of(preload: Sequence[str], named: object) -> tuple[str, ...]:
-    """Return which of the modules a runner has named."""
+    """Return the preloaded modules that the runner has confirmed."""
     return tuple(name for name in preload if name in named) if isinstance(named, list) else ()
 
 
 def begin_frame(spec: RunSpec, relay: EgressLimits | None = None) -> bytes:
-    """Return the frame that opens an attempt with its rules. No submitted code is in it, nothing runs by it.
+    """Return the frame that opens an attempt with its rules.
+
+    It contains no submitted code and starts nothing.
 
     Args:
         spec: the run spec.
-        relay: what the relay is held to; None where the policy has no allowlist. The list itself stays here.
+        relay: the relay's limits; None if the policy has no allowlist. The allowlist itself isn't sent.
     """
     limits, imports = spec.limits, spec.imports
     return encode(
@@ -91,9 +93,9 @@ def begin_frame(spec: RunSpec, relay: EgressLimits | None = None) -> bytes:
 
 
 def content_frames(spec: RunSpec) -> Iterator[bytes]:
-    """Return the frames with what all units find: the solution, the files, the database, the tests."""
+    """Yield the frames with the content for all units: the solution, the files, the database, the tests."""
     if spec.paired is not None:
-        # First: what becomes the solution's processes must hold nothing of its tests.
+        # First, because the solution's processes must not hold any of its tests.
         yield encode({"type": "solution"}, canonical(spec.paired.solution))
         for part in chunks(canonical(spec.paired.tests)):
             yield encode({"type": "common"}, part)
@@ -103,14 +105,14 @@ def content_frames(spec: RunSpec) -> Iterator[bytes]:
 
 
 def file_frames(files: Mapping[str, bytes]) -> Iterator[bytes]:
-    """Return the frames that stage files."""
+    """Yield the frames that stage files."""
     for path, content in files.items():
         for index, part in enumerate(chunks(content)):
             yield encode({"type": "file", "path": path, "append": index > 0}, part)
 
 
 def unit_frames(index: int, unit: Unit, *, more: bool) -> Iterator[bytes]:
-    """Return the frames that start one unit; the last of them starts it. `more`: another will follow."""
+    """Yield the frames of one unit; the last one starts it. `more` means that another unit will follow."""
     yield from file_frames(unit.files)
     for part in chunks(unit.stdin) if unit.stdin else ():
         yield encode({"type": "stdin"}, part)

@@ -1,8 +1,8 @@
 """The streams of one conversation: from frames to bytes for the relay, and back.
 
-Decides how much of what may be on its way. Each direction of each stream has a window; what one end has
-taken, it gives the other credit for. The conversation goes on being read whatever the streams wait for, so
-that neither output nor the end of a unit waits behind them.
+It limits the data in transit. Each direction of each stream has a window, and the receiver grants credit for
+the bytes that it has consumed. The conversation is always read, whatever the streams wait for, so that they
+delay neither the output nor the end of a unit.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Stream:
         self._changed = asyncio.Event()
 
     async def read(self) -> bytes:
-        """Return the next piece; empty when the guest has ended its side, or the connection is gone."""
+        """Return the next piece; empty if the guest ended its side or the connection is gone."""
         while not self._arrived:
             if self._guest_ended or self._gone:
                 return b""
@@ -58,7 +58,7 @@ class Stream:
         return piece
 
     async def write(self, data: bytes) -> None:
-        """Send bytes, as fast as the guest takes them. Raises: ConnectionResetError."""
+        """Send bytes, as fast as the guest reads them. Raises: ConnectionResetError."""
         rest = memoryview(data)
         while rest:
             while not self._credit and not self._gone:
@@ -71,19 +71,19 @@ class Stream:
             await self._send("stream_data", bytes(piece))
 
     async def end(self) -> None:
-        """Signal that nothing more will be written."""
+        """Signal the end of data."""
         if not (self._ended or self._gone):
             self._ended = True
             await self._send("stream_end")
 
     async def reset(self) -> None:
-        """Break the connection off."""
+        """Reset the connection."""
         if not self._gone:
             self.lose()
             await self._send("stream_reset")
 
     def arrive(self, piece: bytes) -> None:
-        """Take a piece of the guest's. Raises: GuestFault when it is more than it has credit for."""
+        """Add received data. Raises: GuestFault, if it exceeds the guest's credit."""
         if self._gone:
             return
         if self._guest_ended:
@@ -96,18 +96,18 @@ class Stream:
         self._changed.set()
 
     def finish(self) -> None:
-        """Take the end of the guest's side."""
+        """Record the end of the guest's side."""
         self._guest_ended = True
         self._changed.set()
 
     def lose(self) -> None:
-        """Take it that the connection is gone."""
+        """Record that the connection is gone."""
         self._gone = True
         self._arrived.clear()
         self._changed.set()
 
     def grant(self, count: int) -> None:
-        """Take credit. Raises: GuestFault when it is for nothing, or for more than was sent."""
+        """Add credit. Raises: GuestFault, if it is zero or exceeds the bytes sent."""
         if not count:
             raise GuestFault("credit for nothing")
         if self._gone:
@@ -136,7 +136,7 @@ class Streams:
         self._next = 0
 
     def take(self, unit: int, header: Header, body: bytes) -> None:
-        """Take a frame of the runner. Raises: GuestFault."""
+        """Process a frame of the runner. Raises: GuestFault."""
         match header["type"]:
             case "stream_open":
                 self._begin(unit, integer(header, "stream", most=_MOST_STREAMS))
@@ -148,14 +148,14 @@ class Streams:
                     _deliver(stream, str(kind), header, body)
 
     async def end_unit(self, unit: int) -> tuple[NetworkEvent, ...]:
-        """Drop what the unit has left; return what it asked for."""
+        """End the remaining streams of a unit; return its accesses."""
         self.stop()
         if left := [task for _, task in self._open.values()]:
             await asyncio.wait(left)
         return self._session.events(unit)
 
     def stop(self) -> None:
-        """Let all streams end now."""
+        """End all streams now."""
         for stream, task in self._open.values():
             stream.lose()
             task.cancel()
@@ -171,7 +171,7 @@ class Streams:
         task.add_done_callback(lambda _: self._open.pop(number))
 
     def _known(self, number: int) -> Stream | None:
-        """Return a stream that is open; None for one that was."""
+        """Return an open stream; None if it was closed. Raises: GuestFault."""
         if number >= self._next:
             raise GuestFault("a relayed stream that was never opened")
         return self._open[number][0] if number in self._open else None
@@ -181,11 +181,11 @@ class Streams:
             await self._session.serve(stream, unit)
             await stream.end()
         except EngineError:
-            # The container's streams are gone; who reads them finds that out too.
+            # The container's streams are gone, which their readers notice too.
             stream.lose()
         except Exception as problem:
-            # A defect of ours ends the one connection, never the attempt: whoever brings it about must not
-            # be able to choose its verdict.
+            # An internal error ends only this connection, not the attempt: code that triggers it must not be
+            # able to choose its verdict.
             log.exception("egress.broken", problem=type(problem).__name__)
             await self._broken(stream)
 
@@ -212,7 +212,7 @@ def _deliver(stream: Stream, kind: str, header: Header, body: bytes) -> None:
 
 @asynccontextmanager
 async def streams_of(channel: Channel, session: EgressSession | None) -> AsyncIterator[Streams | None]:
-    """Return the streams of an attempt while the body talks; none where the policy has no allowlist."""
+    """Provide the streams of an attempt during the body; None if the policy has no allowlist."""
     if session is None:
         yield None
         return

@@ -1,7 +1,7 @@
-"""What the runner tells of one unit, frame by frame, kept within its caps.
+"""The runner's frames about one unit, collected within limits.
 
-The guest's word is counted and cut here; what it means for the verdict is decided by `outcome` and the
-validator.
+The guest's data is counted and truncated here; `outcome` and the validator decide what it means for the
+verdict.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAX_RECORDS = 8
 
 
 class Transcript:
-    """Collects one unit's frames and turns them into a UnitResult at its end."""
+    """Collects one unit's frames and converts them into a UnitResult at its end."""
 
     def __init__(self, name: str, limits: Limits) -> None:
         self._name = name
@@ -27,15 +27,15 @@ class Transcript:
         self._events: list[PolicyEvent] = []
         self._result_bytes = 0
         self.spent = Usage()
-        """What went by so far, as the runner told it last."""
+        """The resource usage so far, as last reported by the runner."""
 
     @property
     def result_bytes(self) -> int:
-        """Return how many bytes of result records came."""
+        """Return the number of received bytes of result records."""
         return self._result_bytes
 
     def output(self, header: Header, body: bytes) -> tuple[str, bytes]:
-        """Keep a piece of output; return its stream and bytes. Raises: GuestFault."""
+        """Add a piece of output; return its stream and bytes. Raises: GuestFault."""
         stream, part = text(header, "stream"), text(header, "part")
         if stream not in ("stdout", "stderr") or part not in ("head", "tail"):
             raise GuestFault("output of an unknown stream")
@@ -46,7 +46,7 @@ class Transcript:
         return stream, body
 
     def event(self, header: Header) -> PolicyEvent:
-        """Keep a policy event. Raises: GuestFault."""
+        """Add a policy event. Raises: GuestFault."""
         if len(self._events) >= MAX_EVENTS:
             raise GuestFault("more policy events than the runner may pass on")
         file, line = header.get("file"), header.get("line")
@@ -62,7 +62,7 @@ class Transcript:
         return event
 
     def result(self, header: Header, body: bytes) -> None:
-        """Keep a part of a result record. Raises: GuestFault."""
+        """Add a part of a result record. Raises: GuestFault."""
         index, last = integer(header, "index", most=MAX_RECORDS), boolean(header, "last")
         if index != len(self._records) - self._open:
             raise GuestFault("result records out of order")
@@ -75,7 +75,7 @@ class Transcript:
             raise GuestFault("a result larger than its cap")
 
     def clock(self, header: Header) -> None:
-        """Take what went by until now."""
+        """Update the resource usage."""
         self.spent = Usage(
             wall_s=number(header, "wall_s"),
             cpu_s=number(header, "cpu_s"),
@@ -83,7 +83,7 @@ class Transcript:
         )
 
     def end(self, header: Header) -> UnitResult:
-        """Return the whole, from the runner's closing words. Raises: GuestFault."""
+        """Return the unit's result from the runner's final frame for it. Raises: GuestFault."""
         if self._open:
             raise GuestFault("a result record without its end")
         self.clock(header)
@@ -124,7 +124,7 @@ class Transcript:
 
 
 def _wait_status(header: Header) -> int:
-    """Read a status that wait gives of a process that has ended, by exit or by signal."""
+    """Parse the wait status of an ended process (exit or signal). Raises: GuestFault."""
     status = integer(header, "wait_status", most=0xFFFF)
     if not (os.WIFEXITED(status) or os.WIFSIGNALED(status)):
         raise GuestFault("unit_end.wait_status is not that of an end")

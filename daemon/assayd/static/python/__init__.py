@@ -1,1 +1,1 @@
-"""Static checks of Python: syntax, names, imports, security, and fixes that are safe."""
+"""Static checks of Python: syntax, names, imports, security, and safe fixes."""

@@ -1,7 +1,7 @@
-"""Reads annotations without evaluating them: which types one names.
+"""Reads the types in annotations without evaluating them.
 
-Unions, Optional, Annotated, quoted text and module-level aliases are read; what cannot be read is named as
-it is written.
+It reads unions, Optional, Annotated, quoted annotations and module-level aliases. Other annotations keep
+their source text as the name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _WRAPPERS = frozenset({"Annotated", "Final", "ClassVar"})
 
 
 def module_aliases(tree: ast.Module) -> dict[str, ast.expr]:
-    """Return what module-level names stand for in annotations: ``Row = dict[str, str]``, TypedDicts."""
+    """Return the module-level aliases for annotations, e.g. ``Row = dict[str, str]`` or a TypedDict."""
     found: dict[str, ast.expr] = {}
     for node in tree.body:
         match node:
@@ -32,9 +32,9 @@ def module_aliases(tree: ast.Module) -> dict[str, ast.expr]:
 
 
 def alternatives(annotation: ast.expr, aliases: Mapping[str, ast.expr]) -> frozenset[str]:
-    """Return the names of the types that an annotation allows, without their parameters and modules.
+    """Return the names of the types that an annotation allows, without parameters and modules.
 
-    An alias is followed once, so that one made of itself comes to an end.
+    Each alias is followed only once, so that a recursive alias ends.
     """
     found: set[str] = set()
     followed: set[str] = set()
@@ -52,7 +52,7 @@ def alternatives(annotation: ast.expr, aliases: Mapping[str, ast.expr]) -> froze
 
 
 def _read(node: ast.expr) -> tuple[list[str], list[ast.expr]]:
-    """Return the types that a node names itself, and the annotations inside that name others."""
+    """Return the types that a node names itself, and the nested annotations to read next."""
     match node:
         case ast.Constant(value=None):
             return ["None"], []

@@ -1,4 +1,4 @@
-"""The security scan's rules on attributes: of modules, of unknown values, by name, in format texts."""
+"""The security scan's rules for attributes: of modules, of unknown values, by name, in format strings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MAX_DEPTH = 3
 
 
 def format_template(node: ast.Attribute, parent: ast.AST | None, constants: Mapping[str, str]) -> str | None:
-    """Return the template of ``….format``, when it is a literal or a name bound once to one."""
+    """Return the template of ``….format`` if it is a literal, or a name that is bound once to a literal."""
     value: ast.expr = node.value
     if isinstance(value, ast.Name) and value.id == "str":
         if not isinstance(parent, ast.Call) or parent.func is not node or not parent.args:
@@ -52,11 +52,11 @@ def format_template(node: ast.Attribute, parent: ast.AST | None, constants: Mapp
 
 
 def template_attributes(text: str, depth: int = 0) -> Iterator[str]:
-    """Return the attributes that a template follows, those in nested format specs included."""
+    """Yield the attributes that a template accesses, including those in nested format specs."""
     try:
         fields = list(Formatter().parse(text))
     except ValueError:
-        return  # str.format refuses it as well, when it runs
+        return  # str.format rejects this template at run time.
     for _, field, spec, _ in fields:
         yield from _ATTRIBUTE.findall(field or "")
         if spec and depth < _MAX_DEPTH:
@@ -64,7 +64,7 @@ def template_attributes(text: str, depth: int = 0) -> Iterator[str]:
 
 
 _KEPT = frozenset({"__class__", "__match_args__"})
-"""Special attributes that may be read, and not changed."""
+"""Special attributes that can be read but not replaced."""
 _INSTEAD_OF_DUNDER = {
     "__dict__": "Write vars(x) for the fields of an object.",
     "__bases__": "Write isinstance(x, Class), or issubclass(A, B).",
@@ -81,12 +81,12 @@ _INSTEAD_OF_DUNDER = {
 
 
 def refused_attribute(name: str, uses_paths: bool, own: Container[str] = ()) -> tuple[str, str, str] | None:
-    """Return why an attribute of an unknown value isn't allowed: rule, message, suggestion.
+    """Return the reason why an attribute of an unknown value isn't allowed: rule, message, suggestion.
 
     Args:
         name: the attribute.
         uses_paths: whether the value may be a path.
-        own: attributes that the text itself defines.
+        own: attributes that the source itself defines.
     """
     name = normal(name)
     if is_dunder(name) and name not in OPERATOR_METHODS | READABLE_DUNDERS:
@@ -191,7 +191,7 @@ def check_module_value(view: View, site: NodeSite) -> Iterator[Finding]:
 
 
 def check_by_name(view: View, site: NodeSite) -> Iterator[Finding]:
-    """``getattr(x, "__globals__")`` -> attribute.dunder; a name that is computed is judged when it runs."""
+    """``getattr(x, "__globals__")`` -> attribute.dunder; computed names are checked at run time."""
     node = site.node
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         return
@@ -249,7 +249,7 @@ _PLAIN_FIELDS = 'Write the names of the fields: __match_args__ = ("x", "y").'
 
 
 def _named(view: View, node: ast.AST, name: str) -> Iterator[Finding]:
-    """Judge an attribute that is taken by name, where its use cannot be seen."""
+    """Yield the finding for an attribute accessed by name, if its use can't be seen."""
     refused = refused_attribute(name, view.uses_paths, view.own)
     if refused is None and normal(name) in _KEPT and _changes(node):
         message = f"{name!r} of an object is replaced."
@@ -273,7 +273,7 @@ def _changes(node: ast.AST) -> bool:
 
 
 def _is_asked_by_name(view: View, site: NodeSite) -> bool:
-    """Return whether a module is what ``getattr(module, "name")`` asks; setting is not asking."""
+    """Return whether a module is the first argument of ``getattr(module, "name")``; setting doesn't count."""
     match site.parent:
         case ast.Call(func=ast.Name(id="getattr" | "hasattr" as name) as func, args=[first, _, *_]):
             return first is site.node and view.is_builtin(func, name, site.scope)
@@ -282,7 +282,7 @@ def _is_asked_by_name(view: View, site: NodeSite) -> bool:
 
 
 def _of_super(view: View, node: ast.Attribute, site: NodeSite) -> bool:
-    """Return whether this is ``super().__setattr__(…)`` of a class that watches its own fields."""
+    """Return whether this is ``super().__setattr__(…)`` in a class that overrides attribute access."""
     match node:
         case ast.Attribute(value=ast.Call(func=func, args=[], keywords=[]), attr=attr):
             called = isinstance(site.parent, ast.Call) and site.parent.func is node
@@ -292,7 +292,7 @@ def _of_super(view: View, node: ast.Attribute, site: NodeSite) -> bool:
 
 
 def _vars_edit(view: View, node: ast.Attribute) -> Edit | None:
-    """Write ``vars(x)`` for ``x.__dict__``, where that is one line and x a plain name."""
+    """Return the edit of ``x.__dict__`` to ``vars(x)``, if it is on one line and `x` is a plain name."""
     line = line_at(view.text, node.lineno)
     if line is None or node.lineno != node.end_lineno or not isinstance(node.value, ast.Name):
         return None
@@ -343,7 +343,7 @@ def _sets_in_frozen(view: View, node: ast.Attribute, site: NodeSite) -> bool:
 
 
 def _replaces_file(view: View, node: ast.Attribute, site: NodeSite) -> bool:
-    """Return whether ``x.replace`` may be the path's: text takes two arguments, dates take names."""
+    """Return whether ``x.replace`` may be a path's: strings take two arguments, dates take keywords."""
     if view.is_builtin(node.value, "str", site.scope):
         return False
     call = site.parent

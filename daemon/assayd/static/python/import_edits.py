@@ -1,9 +1,9 @@
-"""Computes the edits for imports that are refused, or fail, where nothing depends on them.
+"""Computes edits for imports that are rejected or would fail, if no other code depends on them.
 
-    import socket, never used                 the line is taken out
+    import socket, never used                 the line is removed
     import os, used as os.path.… only         import os.path   (a warning: it binds the same name)
-    import doctest, used by the part that     the line is taken out, and that part: it never runs here
-    begins with if __name__ == "__main__":    (a warning at the part, with its edit)
+    import doctest, used only by the block    the line and the block are removed: the block never runs
+    if __name__ == "__main__":                (a warning at the block, with its edit)
 
 Only a statement on a separate line that imports one module is removed.
 """
@@ -42,12 +42,12 @@ Import = ast.Import | ast.ImportFrom
 def with_import_edits(
     found: Iterable[Finding], tree: ast.Module, text: str, *, paths: bool
 ) -> Iterator[Finding]:
-    """Add the edits to findings that refuse an import; one of `os` for its path names is but a warning.
+    """Add edits to findings that reject an import; an `os` that is used for paths only becomes a warning.
 
     Args:
-        found: findings of one text.
-        tree: what it is parsed to.
-        text: that text.
+        found: the findings of one source.
+        tree: its syntax tree.
+        text: its text.
         paths: whether the policy allows `os.path`.
     """
     imports = None
@@ -71,7 +71,7 @@ def with_import_edits(
 
 
 def unused_imports(tree: ast.Module, text: str) -> Iterator[tuple[str, Edit]]:
-    """Return each module whose import nothing uses, with the edit that takes it out."""
+    """Yield each module with an unused import, and the edit that removes the import."""
     for node in _by_line(tree).values():
         edit = _unused(node, tree, text) if _module(node) != "__future__" else None
         if edit is not None:
@@ -79,7 +79,7 @@ def unused_imports(tree: ast.Module, text: str) -> Iterator[tuple[str, Edit]]:
 
 
 def _by_line(tree: ast.Module) -> dict[int, Import]:
-    """Return the imports of one module each that have their lines to themselves, at module level."""
+    """Return the module-level imports of a single module that occupy a whole line, by line."""
     return {
         node.lineno: node
         for node in tree.body
@@ -100,7 +100,7 @@ def _unused(node: Import, tree: ast.Module, text: str) -> Edit | None:
 
 
 def _programs(tree: ast.Module) -> Sequence[ast.If]:
-    """Return the parts that run only where the text is a program: ``if __name__ == "__main__":``."""
+    """Return the blocks that run only in a main program: ``if __name__ == "__main__":``."""
     return tuple(node for node in tree.body if isinstance(node, ast.If) and _asks_for_main(node))
 
 
@@ -120,7 +120,7 @@ def _asks_for_main(node: ast.If) -> bool:
 
 
 def _without(tree: ast.Module, programs: Sequence[ast.If]) -> ast.Module:
-    """Return the tree without those parts, of which nothing else may need what they bind."""
+    """Return the tree without these blocks, unless other code needs names that they bind."""
     rest = ast.Module(body=[node for node in tree.body if node not in programs], type_ignores=[])
     bound = {
         node.id
@@ -132,7 +132,7 @@ def _without(tree: ast.Module, programs: Sequence[ast.If]) -> ast.Module:
 
 
 def _not_run(program: ast.If, node: Import, text: str) -> Finding:
-    """Say of a part that it never runs here, and take it out."""
+    """Return the finding for a block that never runs here, with the edit that removes it."""
     found = finding_at(
         program,
         text,
@@ -150,7 +150,7 @@ def _is_of_os(finding: Finding) -> bool:
 
 
 def _asks_for_paths(tree: ast.Module) -> bool:
-    """Return whether the source uses only path names of `os`, and binds `os` to nothing else."""
+    """Return whether the source uses only path functions of `os` and never rebinds `os`."""
     asked = 0
     for node in ast.walk(tree):
         match node:
@@ -198,7 +198,7 @@ def _stands_alone(node: Import, text: str) -> bool:
 
 @lru_cache(maxsize=2)
 def _used(tree: ast.Module) -> frozenset[str]:
-    """Return every name that is used, also as a word of ``__all__``."""
+    """Return every used name, including the strings in ``__all__``."""
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     return frozenset(names | {word for word in words if isinstance(word, str)})

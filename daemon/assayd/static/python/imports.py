@@ -1,12 +1,12 @@
-"""Judges import statements and names of modules by an import policy.
+"""Checks import statements, and names of modules, against an import policy.
 
     import os                         import.not_allowed      (only os.path is)
     from re import enum               attribute.not_allowed   (not a listed name of re)
     from re import *                  import.star
     from . import secrets             import.relative
 
-``import os.path`` binds ``os``; ``from os import path`` names the same allowed module. In observe mode the
-findings are for information.
+``import os.path`` binds ``os``; ``from os import path`` imports the same allowed module. In observe mode, the
+findings are informational.
 """
 
 from __future__ import annotations
@@ -52,14 +52,17 @@ RULES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyModules:
-    """What a policy says of modules and of the names in them. `known` are all dotted names it speaks of."""
+    """A policy's rules for modules and the names in them.
+
+    `known` has all dotted names that the policy mentions.
+    """
 
     policy: ImportPolicy
     known: frozenset[str]
 
     @classmethod
     def of(cls, policy: ImportPolicy) -> PolicyModules:
-        """Collect what a policy speaks of, packages included."""
+        """Return the rules of a policy, including the parent packages of its modules."""
         named = policy.allowed | policy.names.keys()
         packages = {
             ".".join(parts[:n]) for parts in (m.split(".") for m in named) for n in range(1, len(parts))
@@ -67,9 +70,9 @@ class PolicyModules:
         return cls(policy=policy, known=frozenset(named | packages))
 
     def names(self, module: str) -> frozenset[str] | None:
-        """Return the names that may be used of a module; None when all may.
+        """Return the names of a module that code can use; None if it can use all.
 
-        A package that is not allowed itself gives way to its allowed submodules only.
+        A package that isn't allowed itself still provides its allowed submodules.
         """
         if module in self.policy.names:
             return self.policy.names[module]
@@ -78,7 +81,7 @@ class PolicyModules:
         return None
 
     def allows_name(self, module: str, name: str) -> bool:
-        """Return whether ``module.name`` may be used."""
+        """Return whether ``module.name`` is allowed."""
         dotted = f"{module}.{name}"
         names = self.names(module)
         if name == "__name__":
@@ -88,7 +91,7 @@ class PolicyModules:
         return name in names or (dotted in self.known and self._reachable(dotted))
 
     def is_module(self, dotted: str) -> bool:
-        """Return whether the policy speaks of this dotted name as a module."""
+        """Return whether the policy mentions this dotted name as a module."""
         return dotted in self.known
 
     def submodules(self, package: str) -> list[str]:
@@ -106,7 +109,7 @@ class PolicyModules:
 
 
 def check_imports(node: ast.Import | ast.ImportFrom, modules: PolicyModules, text: str) -> Iterator[Finding]:
-    """Judge one import statement."""
+    """Yield the findings of one import statement."""
     severity = Severity.ERROR if modules.policy.mode is ImportMode.ENFORCE else Severity.INFO
     problems = _plain(node, modules) if isinstance(node, ast.Import) else _from(node, modules)
     for rule, message, suggestion, subject in problems:
@@ -115,7 +118,7 @@ def check_imports(node: ast.Import | ast.ImportFrom, modules: PolicyModules, tex
 
 
 def name_suggestion(module: str, modules: PolicyModules, name: str = "") -> str:
-    """Return what to write in place of a name of a module, and else list what may be used of it."""
+    """Return the suggested replacement for a name of a module, or the list of its allowed names."""
     if module in _PATHS and name in _LOOKING:
         return _BY_TEXT
     names = {*(modules.names(module) or ())}
@@ -142,7 +145,7 @@ def finding_at(
     suggestion: str | None,
     severity: Severity = Severity.ERROR,
 ) -> Finding:
-    """Make a finding at a node's place; an attribute's is that of its name."""
+    """Return a finding at a node's position; for an attribute, at its name."""
     line: int | None = getattr(node, "lineno", None)
     offset: int = getattr(node, "col_offset", 0)
     if isinstance(node, ast.Attribute) and node.end_lineno and node.end_col_offset:
@@ -162,7 +165,7 @@ def finding_at(
 
 
 Problem = tuple[str, str, str, str]
-"""Rule, message, suggestion, and the name that is refused."""
+"""Rule, message, suggestion, and the rejected name."""
 
 
 def _plain(node: ast.Import, modules: PolicyModules) -> Iterator[Problem]:
@@ -201,7 +204,10 @@ def _from(node: ast.ImportFrom, modules: PolicyModules) -> Iterator[Problem]:
 
 
 def _names_submodules(node: ast.ImportFrom, modules: PolicyModules) -> bool:
-    """Return whether every name is an allowed module or its package's: ``from os import path, sep``."""
+    """Return whether every imported name is an allowed module or belongs to its package.
+
+    Example: ``from os import path, sep``.
+    """
     plain = PACKAGE_NAMES.get(node.module or "", frozenset()) if modules.submodules(node.module or "") else ()
     return all(
         alias.name in plain
@@ -250,7 +256,7 @@ _INSTEAD: Mapping[str, Sequence[str]] = {
     "urllib3": ("httpx", "requests"),
     "yaml": ("json",),
 }
-"""What does the same, or most of it, where the policy allows that."""
+"""Modules with the same or similar functions, to suggest if the policy allows them."""
 _WITHOUT: Mapping[str, str] = {
     "sys": "Remove it, with guards on sys.version_info: Python is 3.11 or newer on Linux, and the report "
     "shows printed output.",
@@ -266,7 +272,7 @@ WHITELIST = "Allowed imports: "
 
 
 def instead_of_import(module: str, modules: PolicyModules) -> str:
-    """Return what to import in place of a module, and else what may be imported at all."""
+    """Return the suggested replacement for a module, or the list of allowed imports."""
     top = module.partition(".")[0]
     if top in _WITHOUT:
         return _WITHOUT[top]
@@ -282,7 +288,7 @@ def instead_of_import(module: str, modules: PolicyModules) -> str:
 
 
 def said_once(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Keep the list of allowed imports only in the first finding that has it."""
+    """Keep the list of allowed imports only in the first finding that contains it."""
     first: int | None = None
     for finding in findings:
         if finding.suggestion is not None and finding.suggestion.startswith(WHITELIST):

@@ -1,14 +1,13 @@
-"""Warns of undefined names whose meaning is certain.
+"""Reports undefined names, with an edit if their meaning is certain.
 
     x = null                          name.other_language    edit: x = None   (true, false, null, nil, none)
     re.match(…), never imported       name.not_imported      edit: import re
     Path(…), never imported           name.not_imported      edit: from pathlib import Path
     datetime.now(), never imported    name.not_imported      edit: from datetime import datetime
-    import pandas, never used         import.needless        edit: the line is taken out
+    import pandas, never used         import.needless        edit: the line is removed
 
-A name that the text binds anywhere, however late, is left alone; so is one that is used in another way than
-the module allows. What fails wherever it is reached is an error, but for scripts, which are decided by
-their end.
+A name is ignored if the source binds it anywhere, or uses it in a way that the module doesn't support. A name
+that certainly fails is an error; in scripts it is a warning, because their exit code decides.
 """
 
 from __future__ import annotations
@@ -54,10 +53,10 @@ RULES = (
         help="Bad: import pandas, in an image without it. Good: nothing in its place.",
     ),
 )
-"""Those of kinds that may import whatever the image has."""
+"""The rules of kinds that can import every module of the image."""
 
 Allows = Callable[[str, str | None], bool]
-"""Returns whether a module, or a name of it, may be imported."""
+"""Returns whether a module, or a name of it, can be imported."""
 
 _PATH_NAMES = PACKAGE_NAMES["os"] | {"path"}
 _LITERALS = {
@@ -81,15 +80,15 @@ _MODULES = frozenset(
         "zipfile", "zlib", "zoneinfo",
     }
 )  # fmt: skip
-"""Modules that are harmless to import here, to see their names."""
+"""Modules that can be imported here without side effects, to look up their names."""
 _SUBMODULES = {
     "urllib": ("urllib.parse",),
     "xml": ("xml.etree.ElementTree",),
     "concurrent": ("concurrent.futures",),
 }
-"""Packages of which one module is meant."""
+"""Packages that usually mean one of their modules."""
 _OTHERS = frozenset({"aiohttp", "httpx", "pydantic", "pytest", "requests"})
-"""What the image of adapters has, whose names are not looked up."""
+"""Modules of the adapter image; their names aren't looked up."""
 _FROM = {
     "abc": "ABC ABCMeta abstractmethod",
     "bisect": "bisect_left bisect_right insort",
@@ -129,7 +128,7 @@ _FROM = {
     "zoneinfo": "ZoneInfo",
 }
 _HOMES = {name: module for module, names in _FROM.items() for name in names.split()}
-"""Where a name comes from that has one well-known home."""
+"""The module of each name that has one well-known source."""
 
 
 def check_meant(
@@ -141,15 +140,15 @@ def check_meant(
     given: Collection[str] = (),
     severity: Severity = Severity.ERROR,
 ) -> Iterator[Finding]:
-    """Find such names in parsed source, and all other unbound names.
+    """Yield the findings for undefined names in parsed source.
 
     Args:
-        source: the text.
-        policy: which imports it may have; one that only observes allows all that is offered.
-        offered: the modules of the image by top name, where the code may have all of them.
-        leaving_out: modules whose names somebody else looks at.
-        given: names that the text finds bound.
-        severity: what a name weighs that nothing binds.
+        source: the parsed source.
+        policy: the allowed imports; a policy that only observes allows everything in `offered`.
+        offered: the top-level modules of the image, if code can import all of them.
+        leaving_out: modules whose names another check covers.
+        given: names that are bound before the source runs.
+        severity: the severity of an unbound name.
     """
     bound = bound_names(source.tree) if source.tree is not None else None
     if source.tree is None or bound is None:
@@ -186,7 +185,7 @@ def _allowing(policy: ImportPolicy, offered: Collection[str], leaving_out: Colle
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """How an undefined name is used: the first line, and what is asked of it; None when in another way."""
+    """The use of an undefined name: first line, and accessed attributes; None if it is used differently."""
 
     line: int
     attributes: frozenset[str] | None
@@ -194,7 +193,7 @@ class _Asked:
 
 
 class _Uses:
-    """Every name that is read and never bound."""
+    """All names that are read but never bound."""
 
     def __init__(self, tree: ast.Module, bound: frozenset[str]) -> None:
         nodes = list(ast.walk(tree))
@@ -209,7 +208,7 @@ class _Uses:
                 self.names.setdefault(node.id, []).append(node)
 
     def asked(self, name: str) -> _Asked:
-        """Return how a name is used."""
+        """Return the use of a name."""
         found = self.names[name]
         attributes = [self._asked.get(id(node)) for node in found]
         known = frozenset(each for each in attributes if each is not None)
@@ -221,7 +220,7 @@ class _Uses:
 
 
 def _literals(uses: _Uses, text: str) -> Iterator[Finding]:
-    """``x = null`` -> name.other_language; all of them are spelled anew at once."""
+    """``x = null`` -> name.other_language; one edit corrects all of them."""
     found = [node for name in uses.names if name in _LITERALS for node in uses.names[name]]
     if not found:
         return
@@ -239,7 +238,7 @@ def _literals(uses: _Uses, text: str) -> Iterator[Finding]:
 
 
 def _missing(uses: _Uses, source: PythonSource, allows: Allows) -> Iterator[Finding]:
-    """``re.match(…)`` -> name.not_imported; one edit imports all that is missing."""
+    """``re.match(…)`` -> name.not_imported; one edit adds all missing imports."""
     statements = {}
     for name in uses.names:
         if name in _HOMES or name in _MODULES or name in _SUBMODULES or name in _OTHERS:
@@ -274,7 +273,7 @@ def _import_of(name: str, asked: _Asked, allows: Allows) -> str | None:
 
 
 def _plain_import(name: str, attributes: frozenset[str], allows: Allows) -> str | None:
-    """Import a module whose attributes are all there, and allowed."""
+    """Return the import of a module if it is allowed and has all accessed attributes."""
     if name == "os" and attributes <= _PATH_NAMES and not allows("os", None):
         return "import os.path" if allows("os.path", None) else None
     module = importlib.import_module(name)
@@ -283,12 +282,12 @@ def _plain_import(name: str, attributes: frozenset[str], allows: Allows) -> str 
 
 
 def _reaches(dotted: str, asked: _Asked, allows: Allows) -> bool:
-    """Return whether a module of a package is what all uses of the package lead to."""
+    """Return whether all uses of a package refer to this one module of it."""
     return asked.known == {dotted.split(".")[1]} and allows(dotted, None)
 
 
 def _datetime(attributes: frozenset[str], allows: Allows) -> str | None:
-    """Distinguish the module from the class by the used attribute."""
+    """Return the import of the module or of the class `datetime`, decided by the accessed attributes."""
     of_module = all(hasattr(datetime, each) for each in attributes)
     of_class = all(hasattr(datetime.datetime, each) for each in attributes)
     if of_module == of_class or not allows("datetime", "datetime"):

@@ -1,4 +1,4 @@
-"""Puts back a sign that a hand has left out, where the line shows which and where.
+"""Inserts a missing character if the line shows which one is missing, and where.
 
     if x = 1:                         if x == 1:              (a name that is bound nowhere else may mean :=)
     f(a b)                            f(a, b)
@@ -9,8 +9,8 @@
         2                                 2]
     for x in rows:                    for x in rows:
 
-Several places may compile here (0062): f(g)(x is Python as well, and is what nobody means who leaves a
-bracket out at the end of a line. Where a person could mean two things, len(x + 1 for one, nothing is said.
+Several insertions may compile here (decision 0062): f(g)(x) is valid Python too, but unlikely if the bracket
+was forgotten at the end of the line. An ambiguous line, such as len(x + 1, gets no edit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MOST_PLACES = 40
 
 
 def comparison(error: SyntaxError, text: str) -> Edit | None:
-    """Return the edit that compares where a condition assigns: ``if x = 1:`` -> ``if x == 1:``."""
+    """Return the edit for an assignment in a condition: ``if x = 1:`` -> ``if x == 1:``."""
     line = line_at(text, error.lineno)
     if line is None or error.lineno is None:
         return None
@@ -52,7 +52,7 @@ def comparison(error: SyntaxError, text: str) -> Edit | None:
 
 
 def _is_inside(before: str) -> bool:
-    """Return whether a bracket is open behind this text."""
+    """Return whether a bracket is open at the end of this text."""
     return len(re.findall(r"[(\[{]", before)) > len(re.findall(r"[)\]}]", before))
 
 
@@ -61,18 +61,18 @@ def _doubled(line: str, at: int) -> str:
 
 
 def _known(name: str, text: str, line: int) -> bool:
-    """Return whether a name stands in the text before a line, so that the line need not bind it."""
+    """Return whether a name occurs before a line, so that the line needn't bind it."""
     before = "\n".join(text.split("\n")[: line - 1])
     return re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", before) is not None
 
 
 def comma(error: SyntaxError, text: str) -> Edit | None:
-    """Return the edit that separates two values within brackets: ``f(a b)`` -> ``f(a, b)``."""
+    """Return the edit that inserts a comma between two values in brackets: ``f(a b)`` -> ``f(a, b)``."""
     line = line_at(text, error.lineno)
     if line is None or error.lineno is None:
         return None
     if "forgot a comma" not in error.msg and not _SEPARATES.match(masked_line(line)):
-        return None  # outside of brackets, x = y z is no tuple
+        return None  # Outside brackets, x = y z isn't a tuple.
     changed = [one for one in _with_comma(line) if _compiles(_with(text, error.lineno, one), text)]
     if len(changed) != 1:
         return None
@@ -87,14 +87,14 @@ def _with_comma(line: str) -> Iterator[str]:
         if any(found is not None and keyword.iskeyword(found[0]) for found in (before, after)):
             continue
         if "%" in line[: place.start()] and masked[place.start() - 1] in "'\"":
-            continue  # "%s" name lacks an operator
+            continue  # In "%s" name, an operator is missing.
         yield f"{line[: place.start()]},{line[place.start() :]}"
     if line.strip() and not line.rstrip().endswith((",", "(", "[", "{", ":")) and "#" not in masked:
         yield f"{line.rstrip()},"
 
 
 def closed(error: SyntaxError, text: str) -> Edit | None:
-    """Return the edit that closes a bracket at the end of its line, or of the lines indented for it."""
+    """Return the edit that closes a bracket at the end of its line, or after the lines indented below it."""
     found = re.search(r"'([(\[{])' was never closed", error.msg)
     lines = text.split("\n")
     if found is None or error.lineno is None or not error.offset or error.lineno > len(lines):
@@ -109,7 +109,8 @@ def closed(error: SyntaxError, text: str) -> Edit | None:
     if last is None or (last == at and not _plain(masked_line(line), inside)):
         return None
     if last != at and not lines[last + 1].strip():
-        lines[last + 1] = " " * _indent(line) + closer  # an empty line is left where it stood alone
+        # If an empty line follows, the closing bracket was on it alone: put it back there.
+        lines[last + 1] = " " * _indent(line) + closer
     else:
         lines[last] = _appended(lines[last], closer)
     changed = "\n".join(lines)
@@ -117,7 +118,7 @@ def closed(error: SyntaxError, text: str) -> Edit | None:
 
 
 def still_open(line: str) -> str:
-    """Return what closes the brackets that a line opens and leaves open, in order."""
+    """Return the closing brackets that a line lacks, in order."""
     open_: list[str] = []
     for character in masked_line(line):
         if character in _CLOSERS:
@@ -128,7 +129,7 @@ def still_open(line: str) -> str:
 
 
 def _all_closed(lines: list[str], at: int, missing: str) -> Edit | None:
-    """``x = f(g(1`` -> ``x = f(g(1))``, where the line is a statement whose values need no commas."""
+    """``x = f(g(1`` -> ``x = f(g(1))``, if the line is a statement whose values need no commas."""
     text = "\n".join(lines)
     if "," in masked_line(lines[at]) or masked_line(lines[at]).rstrip()[-1:] in _CLOSERS:
         return None
@@ -137,7 +138,7 @@ def _all_closed(lines: list[str], at: int, missing: str) -> Edit | None:
 
 
 def _plain(line: str, inside: str) -> bool:
-    """Return whether what a bracket holds on its line is one value, or the arguments of the only call."""
+    """Return whether a bracket contains one value on its line, or the arguments of the only call."""
     own = _own_level(inside)
     if _OPERATOR.search(own):
         return False
@@ -145,7 +146,7 @@ def _plain(line: str, inside: str) -> bool:
 
 
 def _own_level(inside: str) -> str:
-    """Return what stands in a bracket without what stands in brackets within."""
+    """Return the content of a bracket without the contents of nested brackets."""
     depth, kept = 0, []
     for character in inside:
         depth += (character in "([{") - (character in ")]}")
@@ -155,7 +156,7 @@ def _own_level(inside: str) -> str:
 
 
 def _last_indented(lines: list[str], at: int) -> int | None:
-    """Return the last line of those that are indented deeper than the one of the bracket, and have an end."""
+    """Return the last of the lines indented below a bracket's line; None if the text ends with them."""
     indent, last = _indent(lines[at]), None
     for number in range(at + 1, len(lines)):
         if not lines[number].strip():
@@ -163,7 +164,7 @@ def _last_indented(lines: list[str], at: int) -> int | None:
         if _indent(lines[number]) <= indent:
             return last if not lines[number].lstrip().startswith((")", "]", "}")) else None
         last = number
-    return None  # the text ends: more may be missing than a bracket
+    return None  # The text ends here, so more than a bracket may be missing.
 
 
 def _appended(line: str, closer: str) -> str:
@@ -172,7 +173,7 @@ def _appended(line: str, closer: str) -> str:
 
 
 def masked_line(line: str) -> str:
-    """Return a line whose strings hold nothing, and whose comment is blank, at the same columns."""
+    """Return a line with empty strings and without its comment; columns don't change."""
 
     def blank(found: re.Match[str]) -> str:
         whole = found[0]

@@ -1,8 +1,8 @@
-"""Turns what a language model answered into the Python that it meant.
+"""Extracts the Python code from a language model's answer.
 
-Decides which part of an answer is the code; the text that comes out is the text that is checked and run.
-Plain Python goes through as it is, but for its line ends and a byte order mark: a fence inside a string
-literal is none. What was left out is said:
+It decides which part of an answer is the code; the extracted text is checked and run. Plain Python is
+unchanged, except for line endings and a byte order mark: a fence inside a string literal doesn't count.
+Findings report the omitted parts:
 
     prose, a fenced block, more prose      answer.block_taken (info)
     every line indented by four spaces     answer.unindented (info)
@@ -36,12 +36,12 @@ _MARK = "\ufeff"
 _MAX_NESTED = 4
 _MAX_BLOCKS = 20
 _MAX_CLOSERS = 8
-"""How many closing fences are tried for one block; a block may hold fences in its own strings."""
+"""Maximum closing fences to try per block, because strings in a block may contain fences."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerCode:
-    """The code of an answer, and what was left out to get it."""
+    """The code of an answer, and findings about the omitted parts."""
 
     text: str
     findings: tuple[Finding, ...] = ()
@@ -49,7 +49,7 @@ class AnswerCode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Block:
-    """A fenced block: its language, its body, and where it begins and ends in the answer."""
+    """A fenced block: its language, its body, and its position in the answer."""
 
     language: str
     body: str
@@ -59,7 +59,7 @@ class _Block:
 
 @lru_cache(maxsize=8)
 def clean(answer: str) -> AnswerCode:
-    """Return the Python of an answer. Cleaning what was cleaned changes nothing."""
+    """Return the Python code of an answer. Idempotent."""
     text = answer.lstrip(_MARK).replace("\r\n", "\n").replace("\r", "\n")
     if len(text) > SOURCE_BYTES:
         return AnswerCode(text=text)
@@ -67,7 +67,7 @@ def clean(answer: str) -> AnswerCode:
 
 
 def _unwrap(text: str) -> AnswerCode | None:
-    """Take the code out of indentation and fences; None when it lies in too many of them."""
+    """Remove indentation and fences around the code; None if they are nested too deeply."""
     code, findings = text, tuple[Finding, ...]()
     for _ in range(_MAX_NESTED):
         plain = _unindent(code)
@@ -81,7 +81,7 @@ def _unwrap(text: str) -> AnswerCode | None:
 
 
 def _find_block(text: str) -> tuple[_Block, Sequence[_Block]] | None:
-    """Choose the first block that is Python, else the first without a language; None to leave the text."""
+    """Return the first Python block, or the first block without a language; None to keep the whole text."""
     first = _FENCE.search(text)
     if first is None or _in_string(text[: first.start()]) or compiles(text):
         return None
@@ -94,7 +94,7 @@ def _find_block(text: str) -> tuple[_Block, Sequence[_Block]] | None:
 
 
 def _blocks(text: str) -> Iterator[_Block]:
-    """Cut an answer into its fenced blocks; one that is never closed reaches to the end."""
+    """Yield the fenced blocks of an answer; an unclosed block extends to the end."""
     position = 0
     while (opening := _FENCE.search(text, position)) is not None:
         start = min(opening.end() + 1, len(text))
@@ -109,9 +109,9 @@ def _blocks(text: str) -> Iterator[_Block]:
 
 
 def _closing(text: str, opening: re.Match[str], start: int) -> tuple[int, int]:
-    """Find where a block's body ends and where the text goes on.
+    """Return the end of a block's body and the position after its closing fence.
 
-    That is the first closing fence up to which the body compiles: a docstring may hold fences too.
+    The first closing fence with a body that compiles is used, because a docstring may contain fences.
     """
     mark = opening["mark"]
     fences = _FENCE.finditer(text, start)
@@ -126,7 +126,7 @@ def _closing(text: str, opening: re.Match[str], start: int) -> tuple[int, int]:
 
 
 def _head_of_cut_answer(text: str, fence: re.Match[str]) -> _Block | None:
-    """Return the code before a fence that closes what was never opened: a prompt may have opened it."""
+    """Return the code before a closing fence without an opening one: a prompt may have opened it."""
     if fence["info"].strip():
         return None
     tree = parse(text[: fence.start()]).tree
@@ -141,7 +141,7 @@ def _in_string(before: str) -> bool:
 
 
 def _unindent(text: str) -> str:
-    """Remove the indentation of a text whose first line of code is indented, which is never Python."""
+    """Remove the indentation of a text whose first code line is indented (never valid Python)."""
     if _is_indented(text):
         for candidate in (textwrap.dedent(text).lstrip(_MARK), text.lstrip(string.whitespace + _MARK)):
             if not _is_indented(candidate):

@@ -1,4 +1,4 @@
-"""Reads the module level of a source: its statements, the bound names, the place for a new line."""
+"""Reads the module level of a source: its statements, its bound names, and where to insert a line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OTHER_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def module_statements(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Return the statements of the module's own scope in order, those in if, for, try and with too."""
+    """Yield the statements of the module's scope in order, including those in if, for, try and with."""
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
@@ -25,7 +25,7 @@ def module_statements(tree: ast.Module) -> Iterator[ast.stmt]:
 
 @lru_cache(maxsize=2)
 def annotated(tree: ast.Module) -> tuple[tuple[str, ast.AnnAssign], ...]:
-    """Return every name that is annotated in the module's own scope, with its statement, in order."""
+    """Return every annotated name of the module's scope with its statement, in order."""
     return tuple(
         (node.target.id, node)
         for node in module_statements(tree)
@@ -37,8 +37,8 @@ def bound_names(tree: ast.Module, leaving_out: Collection[ast.AST] = ()) -> froz
     """Return every name that is bound anywhere; None if a star import binds unknown names.
 
     Args:
-        tree: the text.
-        leaving_out: nodes that do not count.
+        tree: the syntax tree.
+        leaving_out: nodes to ignore.
     """
     found: set[str] = set()
     passed = {id(node) for node in leaving_out}
@@ -64,13 +64,13 @@ def bound_names(tree: ast.Module, leaving_out: Collection[ast.AST] = ()) -> froz
 
 
 def is_variable(name: str) -> bool:
-    """Return whether a name can be a variable of a text, and is read as it is written."""
+    """Return whether a name can be a variable, and is read as it is written."""
     plain = unicodedata.normalize("NFKC", name) == name
     return plain and name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__")
 
 
 def insertion_line(tree: ast.Module) -> int:
-    """Return the line before which a statement can be put at the top: after docstring and ``__future__``."""
+    """Return the line number at which to insert an import: after the docstring and ``__future__`` imports."""
     for place, statement in enumerate(tree.body):
         docstring = (
             place == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

@@ -1,4 +1,4 @@
-"""The names that matter to the security scan, as data. How they are applied is in `python_security`."""
+"""The names of the security scan, as data. `security` applies them."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ BUILTINS = {
     "credits": "reading files",
     "license": "reading files",
 }
-"""Builtins that are refused, with what they would do."""
+"""Rejected builtins, with their effects."""
 
 BY_NAME = frozenset({"getattr", "hasattr", "setattr", "delattr"})
-"""Builtins that take an attribute's name as text; a name that is computed is judged when the code runs."""
+"""Builtins that take an attribute name as a string; computed names are checked at run time."""
 
 MODULE_REASONS = {
     "os": "operating system access; os.path is for paths",
@@ -78,7 +78,7 @@ MODULE_REASONS = {
     "asyncio": "starting tasks",
     "signal": "system access",
 }
-"""Why a module is not for submitted code; asked for the module, then for its packages."""
+"""Reasons why modules aren't allowed in submitted code, by module or package."""
 
 PACKAGE_NAMES = {
     "os": frozenset(
@@ -88,7 +88,7 @@ PACKAGE_NAMES = {
         }
     ),
 }  # fmt: skip
-"""What may be used of a package that an allowed submodule binds: ``import os.path`` binds ``os``."""
+"""Usable names of packages that an allowed submodule binds: ``import os.path`` binds ``os``."""
 
 _OPERATORS = """
     abs add aenter aexit aiter and anext await bool bytes call ceil class_getitem complex contains delitem
@@ -99,7 +99,7 @@ _OPERATORS = """
     setitem str sub truediv trunc xor
 """
 OPERATOR_METHODS = frozenset(f"__{name}__" for name in _OPERATORS.split())
-"""Special methods that a class may define and code may call."""
+"""Special methods that classes can define and code can call."""
 
 READABLE_DUNDERS = frozenset(
     {
@@ -108,10 +108,10 @@ READABLE_DUNDERS = frozenset(
         "__members__", "__module__", "__name__", "__origin__", "__parameters__", "__qualname__",
     }
 )  # fmt: skip
-"""Special names that may be read: plain text, types, an enum's members."""
+"""Readable special names: plain strings, types, an enum's members."""
 
 SETTABLE_THROUGH_SUPER = frozenset({"__setattr__", "__delattr__"})
-"""Special methods that may be called of ``super()``, as a class does that watches its own fields."""
+"""Special methods that code can call on ``super()``, for classes that override attribute access."""
 
 NOT_DEFINED = frozenset(
     {
@@ -122,7 +122,7 @@ NOT_DEFINED = frozenset(
         "__qualname__", "__spec__", "__subclasses__", "__weakref__",
     }
 )  # fmt: skip
-"""Special names that belong to the interpreter; all others may be defined by a module or a class."""
+"""Special names of the interpreter. Modules and classes can define all others."""
 
 _OF_THE_LANGUAGE = (
     BuiltinFunctionType, CodeType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType,
@@ -133,13 +133,13 @@ _LEADING_ON = frozenset(name for kind in _OF_THE_LANGUAGE for name in dir(kind))
 
 
 def may_bind(name: str) -> bool:
-    """Return whether a text may bind a special name: its fields are read by patterns, under that name."""
+    """Return whether code can bind a special name, because patterns read fields by that name."""
     known = OPERATOR_METHODS | READABLE_DUNDERS
     return name not in NOT_DEFINED and (name in known or name not in _LEADING_ON)
 
 
 def may_read_own(name: str) -> bool:
-    """Return whether a special name that the text itself defines may be read: nothing else has it."""
+    """Return whether a special name can be read if the source itself defines it."""
     return name not in _LEADING_ON | NOT_DEFINED
 
 
@@ -152,7 +152,7 @@ INTERNALS = re.compile(
     r"|func_(?:globals|code|closure|defaults|dict)"
     r"|mro|_convert_"
 )
-"""Attributes that lead from an object to frames, code, namespaces or other classes."""
+"""Attributes that lead from an object to frames, code objects, namespaces or other classes."""
 
 _FILE_METHODS = """
     chmod exists glob hardlink_to is_block_device is_char_device is_dir is_fifo
@@ -161,23 +161,23 @@ _FILE_METHODS = """
     write_text
 """
 STREAM_PARTS = frozenset({"buffer", "detach", "raw"})
-"""Attributes that lead from a stream of text (``StreamHandler().stream``) to the open file below it."""
+"""Attributes that lead from a text stream (``StreamHandler().stream``) to its open file."""
 STREAM_MODULES = frozenset({"contextlib", "io", "logging"})
 
 FILE_METHODS = frozenset(_FILE_METHODS.split())
-"""Methods of pathlib paths that touch files; `replace` is among them but shares its name with text's."""
+"""Methods of pathlib paths that access files. Not `replace`, because strings have a method of that name."""
 ENVIRONMENT_METHODS = frozenset({"absolute", "cwd", "expanduser", "home"})
-"""Methods of pathlib paths that ask for the folder, or the home, that the code runs in."""
+"""Methods of pathlib paths that read the working directory or the home directory."""
 ENVIRONMENT_FUNCTIONS = frozenset(
     f"{module}.{name}"
     for module in ("os.path", "posixpath", "ntpath")
     for name in ("abspath", "expanduser", "expandvars")
 )
-"""Functions that ask for the same, or for the environment."""
+"""Functions that read these directories or the environment."""
 
 
 def normal(name: str) -> str:
-    """Return a name as the compiler would read it."""
+    """Return a name in the compiler's normalization (NFKC)."""
     return unicodedata.normalize("NFKC", name)
 
 
@@ -187,7 +187,7 @@ def is_dunder(name: str) -> bool:
 
 
 def reason_for(module: str) -> str | None:
-    """Return why a module is not for submitted code, when that is known."""
+    """Return the reason why a module isn't allowed in submitted code, if there is a known one."""
     while module:
         if module in MODULE_REASONS:
             return MODULE_REASONS[module]

@@ -1,8 +1,8 @@
-"""What a text says of itself: own attributes, names of paths, code for type checkers.
+"""Facts about a source: its own attributes, names of paths, and code for type checkers only.
 
-class A: def exists(self): …          an own attribute `exists`
-here = Path(path)                     `here` is given a path
-if TYPE_CHECKING: import os           never runs, and is not looked at
+class A: def exists(self): …          `exists` is an own attribute
+here = Path(path)                     `here` is a path
+if TYPE_CHECKING: import os           never runs, so it isn't checked
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _KEEP_PATHS = frozenset({"parent", "joinpath", "with_name", "with_stem", "with_s
 
 
 def own_attributes(tree: ScopedTree) -> frozenset[str]:
-    """Return the attributes that the text itself defines in classes, or assigns to objects."""
+    """Return the attributes that the source defines in classes or assigns to objects."""
     found: set[str] = set()
     for site in tree.sites:
         match site.node:
@@ -35,7 +35,7 @@ def own_attributes(tree: ScopedTree) -> frozenset[str]:
 
 
 def paths_by_name(tree: ScopedTree) -> frozenset[str]:
-    """Return the names that are given a path, or declared as one, anywhere in the text."""
+    """Return the names that are assigned a path, or annotated as one, anywhere in the source."""
     found: set[str] = set()
     for site in tree.sites:
         match site.node:
@@ -54,7 +54,7 @@ def paths_by_name(tree: ScopedTree) -> frozenset[str]:
 
 
 def is_path(node: ast.AST, named: set[str] | frozenset[str]) -> bool:
-    """Return whether an expression is plainly a path: made by pathlib, or taken from one that is."""
+    """Return whether an expression is certainly a path: created by pathlib, or derived from a path."""
     while True:
         match node:
             case ast.Call(func=function) if _last_word(function) in _PATH_CLASSES:
@@ -72,7 +72,7 @@ def is_path(node: ast.AST, named: set[str] | frozenset[str]) -> bool:
 
 
 def without_type_checking(tree: ScopedTree) -> tuple[NodeSite, ...]:
-    """Return all nodes but those that only type checkers read: what stands under ``if TYPE_CHECKING:``."""
+    """Return all nodes except those under ``if TYPE_CHECKING:``, which never run."""
     passed: set[ast.AST] = set()
     for site in tree.sites:
         if isinstance(site.node, ast.If) and _is_type_checking(site, tree):
@@ -80,7 +80,7 @@ def without_type_checking(tree: ScopedTree) -> tuple[NodeSite, ...]:
     if not passed:
         return tree.sites
     kept: list[NodeSite] = []
-    for site in tree.sites:  # parents come before children
+    for site in tree.sites:  # Parents come before children.
         if site.parent in passed or site.node in passed:
             passed.add(site.node)
         else:
@@ -89,16 +89,17 @@ def without_type_checking(tree: ScopedTree) -> tuple[NodeSite, ...]:
 
 
 def _is_type_checking(site: NodeSite, tree: ScopedTree) -> bool:
-    """Return whether a condition is typing's constant, under a name that nothing else is bound to."""
+    """Return whether a condition is typing's constant, under a name that isn't rebound."""
     match site.node:
         case ast.If(test=ast.Name(id=name)):
-            binds = sum(_binds(other.node, name) for other in tree.sites)
-            return resolve(name, site.scope).origins == {_TYPE_CHECKING} and binds == 1
+            origin = _TYPE_CHECKING
         case ast.If(test=ast.Attribute(value=ast.Name(id=name), attr="TYPE_CHECKING")):
-            binds = sum(_binds(other.node, name) for other in tree.sites)
-            return resolve(name, site.scope).origins == {ImportOrigin(module="typing")} and binds == 1
+            origin = ImportOrigin(module="typing")
         case _:
             return False
+    # Counting reads the whole tree, so only names that are this import are counted.
+    is_typing = resolve(name, site.scope).origins == {origin}
+    return is_typing and sum(_binds(other.node, name) for other in tree.sites) == 1
 
 
 def _binds(node: ast.AST, name: str) -> bool:
@@ -122,9 +123,9 @@ _MOST_BASES = 20
 
 
 def names_its_fields(node: ast.expr, scope: Scope, tree: ScopedTree) -> bool:
-    """Return whether the text shows which fields a class gives to patterns.
+    """Return whether the source shows which fields a class exposes to patterns.
 
-    A class that is made by a call may name any attribute; namedtuple lets only plain names pass.
+    A class created by a call can expose any attribute, except that namedtuple allows only plain names.
     """
     pending, seen = [node], set[str]()
     while pending and len(seen) < _MOST_BASES:

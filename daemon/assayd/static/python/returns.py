@@ -1,4 +1,4 @@
-"""Finds functions whose value is used and that end without one: the forgotten ``return``.
+"""Finds functions without a return value whose value is used: the forgotten ``return``.
 
     def rotate(rows):                     function.no_value    edit: return turned
         turned = list(zip(*rows))
@@ -8,10 +8,10 @@
     def __repr__(self):               function.no_value    (a warning)
         text = f"<{self.name}>"
 
-A last statement that has no effect is an error, and `return` before it the remedy; where nothing can come of
-it at all, a name or a list alone, whether or not the value is seen to be used. A function that only never
-returns is a warning where its value is used, for None may be meant. Generators and functions that raise at
-their end are left alone.
+A last statement without effect is an error; the fix is `return` before it. If it is a bare name or a bare
+list, this holds even if the value is never seen to be used. A function that merely never returns a value
+is a warning if its value is used, because None may be intended. Generators, and functions that end with
+raise, aren't checked.
 """
 
 from __future__ import annotations
@@ -48,27 +48,27 @@ _NOTHING = (
     ast.SetComp,
     ast.Tuple,
 )
-"""Expressions of which nothing but a value can come: they call nothing, and hardly raise."""
+"""Expressions without side effects: they call nothing, and rarely raise."""
 _OF_BUILTIN_TYPES = frozenset(
     name for kind in (bytes, dict, float, int, list, set, str, tuple) for name in dir(kind)
 )
-"""Methods that another object may have by the same name."""
+"""Method names that other objects may also have."""
 _ANSWERING = frozenset(
     {
         "__bool__", "__bytes__", "__float__", "__format__", "__fspath__", "__hash__", "__index__", "__int__",
         "__iter__", "__len__", "__repr__", "__str__",
     }
 )  # fmt: skip
-"""Special methods of which Python takes no None."""
+"""Special methods that must not return None."""
 _MOST = 20
 
 
 def check_returns(source: PythonSource, *, severity: Severity = Severity.ERROR) -> Iterator[Finding]:
-    """Find such functions in parsed source.
+    """Yield the findings of such functions in parsed source.
 
     Args:
-        source: the text.
-        severity: what one weighs whose last statement has no effect.
+        source: the parsed source.
+        severity: the severity of a last statement without effect.
     """
     if source.tree is None:
         return
@@ -97,7 +97,7 @@ def check_returns(source: PythonSource, *, severity: Severity = Severity.ERROR) 
 
 
 def _unanswering(nodes: list[ast.AST]) -> Iterator[_Function]:
-    """Return the special methods that have to give a value and never do."""
+    """Return the special methods that must return a value but never do."""
     inside = (node for one in nodes if isinstance(one, ast.ClassDef) for node in one.body)
     methods = (node for node in inside if isinstance(node, ast.FunctionDef))
     wanted = (one for one in methods if one.name in _ANSWERING and not one.decorator_list)
@@ -105,7 +105,7 @@ def _unanswering(nodes: list[ast.AST]) -> Iterator[_Function]:
 
 
 def _ends_in_constant(function: _Function) -> bool:
-    """Return whether ``False`` or a number stands where it should be returned."""
+    """Return whether the last statement is a bare ``False`` or number that should be returned."""
     match function.body[-1]:
         case ast.Expr(value=ast.Constant(value=bool() | int() | float())):
             return not any(isinstance(n, ast.Return | ast.Yield) for n in _own_nodes(function))
@@ -129,7 +129,7 @@ def _unanswered(function: _Function, source: PythonSource) -> Finding:
 
 
 def _never_returns(function: _Function) -> bool:
-    """Return whether a function has no way to give a value, and comes to its end by itself."""
+    """Return whether a function never returns a value and ends normally."""
     own = list(_own_nodes(function))
     if any(isinstance(n, ast.Yield | ast.YieldFrom) or (isinstance(n, ast.Return) and n.value) for n in own):
         return False
@@ -140,7 +140,7 @@ def _never_returns(function: _Function) -> bool:
 
 
 def _ends_in_nothing(function: _Function) -> bool:
-    """Return whether the last statement gives a value to nobody, and can do nothing else."""
+    """Return whether the last statement computes a value without using it and has no side effects."""
     last = function.body[-1]
     if not isinstance(last, ast.Expr) or not isinstance(last.value, _NOTHING):
         return False
@@ -162,7 +162,7 @@ def _own_nodes(function: _Function) -> Iterator[ast.AST]:
 
 
 def _bound_once(nodes: list[ast.AST], functions: dict[str, _Function]) -> bool:
-    """Return whether nothing else has the functions' names."""
+    """Return whether no other definition uses the functions' names."""
     for node in nodes:
         match node:
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name) | ast.ClassDef(name=name):
@@ -177,7 +177,7 @@ def _bound_once(nodes: list[ast.AST], functions: dict[str, _Function]) -> bool:
 
 
 def _used(nodes: list[ast.AST], functions: dict[str, _Function]) -> dict[str, int]:
-    """Return the functions whose value is used, with the first such line."""
+    """Return the functions whose value is used, with the line of the first use."""
     idle = {id(n.value) for n in nodes if isinstance(n, ast.Expr)}
     passed_on = {id(n.value) for n in nodes if isinstance(n, ast.Return)}
     methods = {id(n) for c in nodes if isinstance(c, ast.ClassDef) for n in c.body}
@@ -222,7 +222,7 @@ def _finding(function: _Function, line: int, source: PythonSource, severity: Sev
 
 
 def _idle(function: _Function, source: PythonSource, severity: Severity) -> Finding:
-    """Say of a last statement without effect that `return` is missing before it."""
+    """Return the finding for a last statement without effect, with `return` as its fix."""
     last = function.body[-1]
     value = ast.unparse(last.value)[:200] if isinstance(last, ast.Expr) else "…"
     return Finding(
@@ -238,7 +238,7 @@ def _idle(function: _Function, source: PythonSource, severity: Severity) -> Find
 
 
 def _given(function: _Function) -> str | None:
-    """Name what the function made last."""
+    """Return the name of the last assigned variable."""
     for statement in reversed(function.body):
         match statement:
             case ast.Assign(targets=[ast.Name(id=name)]) | ast.AugAssign(target=ast.Name(id=name)):

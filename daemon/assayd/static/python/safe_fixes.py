@@ -1,11 +1,11 @@
-r"""Finds the only change that makes a source valid Python, if it is unique.
+"""Finds the only change that makes a source valid Python, if it is unique.
 
-What a change may be is tried out, all places at once where there are several; the compiler judges. An edit
-comes of it only when all changes that compile give the same program:
+Each kind of change is tried at all possible places, and the compiler decides. The result is an edit only if
+all changes that compile produce the same program:
 
     if x                        if x:
     else if x:                  elif x:
-    print "x"                   print("x")            (not print "x", nor print >>f: they say more)
+    print "x"                   print("x")            (not print "x", nor print >>f: they mean more)
     except A, B:                except (A, B):
     except A, error:            except A as error:
     x = “abc”                   x = "abc"
@@ -14,7 +14,7 @@ comes of it only when all changes that compile give the same program:
     x = [1, 2)                  x = [1, 2]
     x = int(s))                 x = int(s)
     split("/)                   split("/")
-    a tab under eight spaces    spaces                (when four and eight per tab mean the same)
+    a tab under eight spaces    spaces                (if four and eight per tab mean the same)
     ```python … ```             …
 """
 
@@ -30,25 +30,25 @@ from assayd.model.finding import Edit
 from assayd.static.python.work import is_slow_to_compile
 
 LineChange = Callable[[str], str | None]
-"""Returns a line as it should be, or None when it does not know."""
+"""Returns the corrected line, or None."""
 Proposal = Callable[[SyntaxError, str], Iterator[str]]
-"""Returns what the whole text might have to be."""
+"""Yields candidates for the whole corrected text."""
 
 TRIED_CHARS = 500_000
-"""How much text is tried out in all, e.g. 250 places in 2,000 characters; beyond it, nothing is certain."""
+"""Total characters of tried candidates, e.g. 250 places in 2,000 characters; beyond it, there is no edit."""
 MOST_LINES = 50
-"""How many lines may have the same mistake."""
+"""Maximum lines with the same mistake."""
 
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
 _TOKEN = re.compile(r"\w+|\"(?:[^\"\\\n]|\\.)*+\"?|'(?:[^'\\\n]|\\.)*+'?|\n|[^\w\s]")
-# A string that is never closed reaches to the end: it would else be looked for again behind each quote in it.
+# An unterminated string matches to the end; otherwise the search would restart at every quote in it.
 _STRING_OR_COMMENT = re.compile(r"""'(?:[^'\\]|\\.)*+'?|"(?:[^"\\]|\\.)*+"?|#""")
 _COMMA_AT_END = re.compile(r"[ \t]*,[ \t]*(?:#.*)?(?:\n|\Z)")
 _FENCE = re.compile(r"(?:```++|~~~++)[^`\n]*")
 
 
 def certain_edit(error: SyntaxError, text: str, proposals: tuple[Proposal, ...]) -> Edit | None:
-    """Return the change that the proposals agree on, when the whole text compiles with it."""
+    """Return the change that the proposals agree on, if the whole text compiles with it."""
     most = max(TRIED_CHARS // max(len(text), 1), 4)
     first, meaning = None, None
     for number, candidate in enumerate(c for propose in proposals for c in propose(error, text)):
@@ -66,7 +66,7 @@ def certain_edit(error: SyntaxError, text: str, proposals: tuple[Proposal, ...])
 
 
 def tree_of(text: str) -> ast.Module | None:
-    """Return the tree of a source that compiles."""
+    """Return the syntax tree of a source, or None if it doesn't compile."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -80,7 +80,7 @@ def tree_of(text: str) -> ast.Module | None:
 
 
 def edit_between(old: str, new: str) -> Edit | None:
-    """Return the edit of whole lines that makes one text of another; None when they are the same."""
+    """Return the edit of whole lines that turns one text into the other, or None if they are equal."""
     before, after = old.split("\n"), new.split("\n")
     shorter = min(len(before), len(after))
     head = next((n for n in range(shorter) if before[n] != after[n]), shorter)
@@ -88,13 +88,13 @@ def edit_between(old: str, new: str) -> Edit | None:
     if head == len(before) == len(after):
         return None
     replaced = after[head : len(after) - tail]
-    # A line feed at the end of a replacement does not count, so that an empty last line needs one of its own.
+    # The last line feed of a replacement doesn't count, so an empty last line needs another one.
     text = "\n".join(replaced) + ("\n" if replaced and not replaced[-1] else "")
     return Edit(start_line=head + 1, end_line=len(before) - tail, replacement=text)
 
 
 def each_line(change: LineChange) -> Proposal:
-    """Change the line of the error, and further lines as long as each is the next with the same error."""
+    """Change the line of the error, and further lines while the next error is the same."""
 
     def propose(error: SyntaxError, text: str) -> Iterator[str]:
         lines, at, complaint = text.split("\n"), error.lineno, _complaint(error)
@@ -117,12 +117,12 @@ def each_line(change: LineChange) -> Proposal:
 
 
 def _complaint(error: SyntaxError) -> str:
-    """Return the compiler's words without what they quote."""
+    """Return the compiler's message without its quoted parts."""
     return re.sub(r"'[^']*'|U\+\w+", "", error.msg)
 
 
 def _error_of(text: str) -> SyntaxError | None:
-    """Return the compiler's error for a source."""
+    """Return the compiler's error for a source, or None."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -147,7 +147,7 @@ def join_else_if(line: str) -> str | None:
 
 
 def call_print(line: str) -> str | None:
-    """``print "x"`` -> ``print("x")``; a comma at the end and ``>>`` say more than a call would."""
+    """``print "x"`` -> ``print("x")``; a final comma and ``>>`` have no equivalent call."""
     code, comment = _split_comment(line)
     said = code.rstrip()
     found = re.fullmatch(r"(\s*)print\s+(\S.*)", said)
@@ -187,7 +187,7 @@ def plain_characters(line: str) -> str | None:
 
 
 def other_quotes(line: str) -> str | None:
-    """``f"{a["b"]}"`` -> ``f"{a['b']}"``, which is what it means to newer Pythons."""
+    """``f"{a["b"]}"`` -> ``f"{a['b']}"``: Python 3.12 and later accept the former."""
     changed = line
     for quote, other in (('"', "'"), ("'", '"')):
         plain = rf"[^{quote}{{}}\\\n]"
@@ -204,7 +204,7 @@ def other_quotes(line: str) -> str | None:
 
 
 def _split_comment(line: str) -> tuple[str, str]:
-    """Split off a comment; a ``#`` inside a simple string literal does not start one."""
+    """Split off a comment; a ``#`` inside a simple string literal doesn't start one."""
     for found in _STRING_OR_COMMENT.finditer(line):
         if found[0] == "#":
             return line[: found.start()], line[found.start() :]
@@ -212,12 +212,12 @@ def _split_comment(line: str) -> tuple[str, str]:
 
 
 def close_bracket(error: SyntaxError, text: str) -> Iterator[str]:
-    """``x = int(s`` -> ``x = int(s)``: the bracket that is never closed is, behind every word."""
+    """``x = int(s`` -> ``x = int(s)``: close the unclosed bracket after each word in turn."""
     start = _offset(error, text)
     if start is None or text[start] not in _CLOSERS:
         return
     for place in _ends(text, start + 1):
-        # A comma that would end the statement makes a tuple of it, which nobody means.
+        # A comma at the end of the statement would make it a tuple, which isn't intended.
         if not _COMMA_AT_END.match(text, place):
             yield text[:place] + _CLOSERS[text[start]] + text[place:]
 
@@ -237,7 +237,7 @@ def match_bracket(error: SyntaxError, text: str) -> Iterator[str]:
 
 
 def drop_bracket(error: SyntaxError, text: str) -> Iterator[str]:
-    """``x = int(s))`` -> ``x = int(s)``: one bracket of that kind is left out, each of the line in turn."""
+    """``x = int(s))`` -> ``x = int(s)``: remove each bracket of that kind in the line in turn."""
     end = _offset(error, text)
     if end is None:
         return
@@ -247,7 +247,7 @@ def drop_bracket(error: SyntaxError, text: str) -> Iterator[str]:
 
 
 def close_string(error: SyntaxError, text: str) -> Iterator[str]:
-    """``split("/)`` -> ``split("/")``: the quote stands at every place of the line."""
+    """``split("/)`` -> ``split("/")``: insert the quote at each place of the line in turn."""
     start = _offset(error, text)
     line_end = text.find("\n", start or 0)
     if start is None or not error.msg.startswith("unterminated string"):
@@ -260,7 +260,7 @@ def close_string(error: SyntaxError, text: str) -> Iterator[str]:
 
 
 def expand_tabs(_: SyntaxError, text: str) -> Iterator[str]:
-    """Write the tabs that indent as spaces, four and eight of them."""
+    """Replace tabs in indentation by four, then by eight spaces."""
     for width in (4, 8):
         lines = (_indentation_of(line) for line in text.split("\n"))
         yield "\n".join(indent.expandtabs(width) + rest for indent, rest in lines)
@@ -272,14 +272,14 @@ def _indentation_of(line: str) -> tuple[str, str]:
 
 
 def without_fences(_: SyntaxError, text: str) -> Iterator[str]:
-    """Leave out the fences when they are the first line and the last, and there are no others."""
+    """Remove the fences if they are the first and the last line, and there are no others."""
     inside = inside_fences(text)
     if inside is not None:
         yield inside
 
 
 def inside_fences(text: str) -> str | None:
-    """Return what stands between two fences that are the first and the last line, with no others between."""
+    """Return the text between fences on the first and the last line; None if there are other fences."""
     lines = text.strip().split("\n")
     fences = [n for n, line in enumerate(lines) if _FENCE.fullmatch(line.strip())]
     if len(lines) < 3 or fences != [0, len(lines) - 1]:
@@ -288,7 +288,7 @@ def inside_fences(text: str) -> str | None:
 
 
 def comma_after_tuple(text: str, line: int) -> Edit | None:
-    """``(1, 2)`` with ``(3, 4)`` on the next line -> a comma between: a literal tuple is never called."""
+    """``(1, 2)`` followed by ``(3, 4)`` on the next line -> a comma between: no one calls a literal tuple."""
     tree = tree_of(text)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
     for call in calls:
@@ -296,14 +296,14 @@ def comma_after_tuple(text: str, line: int) -> Edit | None:
         if call.lineno != line or not isinstance(call.func, ast.Tuple) or shown is None:
             continue
         if shown.encode()[call.func.end_col_offset :].strip():
-            continue  # something else stands on that line, so that it is no list of lines
+            continue  # Other code follows on that line, so it isn't a list of lines.
         last = call.func.end_lineno or line
         return Edit(start_line=last, end_line=last, replacement=f"{shown.rstrip()},")
     return None
 
 
 def _offset(error: SyntaxError, text: str) -> int | None:
-    """Return where in the text the compiler points to."""
+    """Return the offset in the text that the compiler points to."""
     line = line_at(text, error.lineno)
     if line is None or error.lineno is None or not error.offset:
         return None
@@ -313,7 +313,7 @@ def _offset(error: SyntaxError, text: str) -> int | None:
 
 
 def _ends(text: str, start: int) -> Iterator[int]:
-    """Return the end of every word from there on."""
+    """Yield the end of every word from `start` on."""
     yield start
     for found in _TOKEN.finditer(text, start):
         if found[0] != "\n":

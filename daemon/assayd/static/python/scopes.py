@@ -1,7 +1,7 @@
-"""Finds, for every name in a tree, where it may have been bound: Python's scoping, without running anything.
+"""Finds the possible bindings of every name in a tree by Python's scoping rules, without running code.
 
-Decides nothing about what is allowed. Errs to the safe side: where Python decides at run time (a class
-body, a module-level name read before it is bound), all possibilities are given.
+It makes no policy decisions. If Python decides only at run time (a class body, a module-level name read
+before it is bound), it returns all possibilities.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from enum import Enum
 
 
 class ScopeKind(Enum):
-    """What opens a scope."""
+    """The construct that opens a scope."""
 
     MODULE = "module"
-    """The text; a name that is not bound here may be a builtin."""
+    """The module; a name that isn't bound here may be a builtin."""
     FUNCTION = "function"
-    """A function or lambda; a name bound here is never anything else."""
+    """A function or lambda; a name bound here has no other meaning."""
     COMPREHENSION = "comprehension"
-    """As a function, but for the walrus, which binds outside."""
+    """Like a function, except that the walrus operator binds outside."""
     CLASS = "class"
-    """A class body: read only by itself, and a name may still be found outside."""
+    """A class body: nested scopes can't see its names, and a name may also be found outside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOrigin:
-    """What an import binds: a module, or (`name`) something of it."""
+    """The object that an import binds: a module, or (with `name`) an attribute of it."""
 
     module: str
     name: str | None = None
@@ -53,7 +53,7 @@ class Scope:
             self.imports.setdefault(name, set()).add(origin)
 
     def mangle(self, name: str) -> str:
-        """Return the name as the compiler stores it: private names of a class carry the class's."""
+        """Return the name as the compiler stores it: private names in a class get the class's prefix."""
         if self.class_name is None or not name.startswith("__") or name.endswith("__"):
             return name
         owner = self.class_name.lstrip("_")
@@ -62,9 +62,9 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """What a name may stand for. `origins` are those bindings that come from imports.
+    """The possible meanings of a name. `origins` are the bindings by imports.
 
-    `shadowed`: the text binds it at module level as well, so that the builtin is hardly what is meant.
+    `shadowed` means that the source also binds it at module level, so the builtin is unlikely.
     """
 
     origins: frozenset[ImportOrigin]
@@ -74,7 +74,7 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True)
 class NodeSite:
-    """A node with its parent and the scope that its names are looked up in."""
+    """A node with its parent and the scope in which its names are looked up."""
 
     node: ast.AST
     parent: ast.AST | None
@@ -89,12 +89,12 @@ class ScopedTree:
     parents: Mapping[ast.AST, ast.AST | None]
 
     def parent(self, node: ast.AST) -> ast.AST | None:
-        """Return the node that holds this one."""
+        """Return the parent of a node."""
         return self.parents.get(node)
 
 
 def scoped(tree: ast.Module) -> ScopedTree:
-    """Walk a tree without recursion, and record the bindings of each scope."""
+    """Walk a tree without recursion and record the bindings of each scope."""
     module = Scope(kind=ScopeKind.MODULE)
     scopes = {module: None}
     sites: list[NodeSite] = []
@@ -112,7 +112,7 @@ def scoped(tree: ast.Module) -> ScopedTree:
 
 
 def resolve(name: str, scope: Scope) -> Resolution:
-    """Return everything that a name may stand for when it is read in a scope."""
+    """Return all possible meanings of a name that is read in a scope."""
     name = scope.mangle(name)
     origins: set[ImportOrigin] = set()
     shadowed = False
@@ -125,7 +125,7 @@ def resolve(name: str, scope: Scope) -> Resolution:
 
 
 def _lookup(name: str, scope: Scope) -> Iterator[Scope]:
-    """Return the scopes that resolve a name, innermost first."""
+    """Yield the scopes that resolve a name, innermost first."""
     current: Scope | None = scope
     to_module = False
     while current is not None:
@@ -138,7 +138,7 @@ def _lookup(name: str, scope: Scope) -> Iterator[Scope]:
 
 
 def _hand_over(scope: Scope, module: Scope) -> None:
-    """Add what a scope binds for global and nonlocal names to the scope that owns them."""
+    """Copy a scope's bindings of global and nonlocal names to the scopes that own them."""
     for name in scope.bound & (scope.declared_global | scope.declared_nonlocal):
         owner = module if name in scope.declared_global else _owner(name, scope.parent)
         if owner is not None:
@@ -147,7 +147,7 @@ def _hand_over(scope: Scope, module: Scope) -> None:
 
 
 def _owner(name: str, scope: Scope | None) -> Scope | None:
-    """Return the function that a nonlocal name belongs to."""
+    """Return the function scope of a nonlocal name."""
     while scope is not None:
         if scope.kind is ScopeKind.FUNCTION and name in scope.bound - scope.declared_nonlocal:
             return scope
@@ -156,7 +156,7 @@ def _owner(name: str, scope: Scope | None) -> Scope | None:
 
 
 def _bind(node: ast.AST, scope: Scope) -> None:
-    """Record what a node itself binds or declares."""
+    """Record the names that a node binds or declares."""
     match node:
         case ast.Import() | ast.ImportFrom():
             _bind_imports(node, scope)
@@ -196,7 +196,7 @@ def _bound_name(node: ast.AST) -> str | None:
 
 
 def _children(site: NodeSite) -> Iterator[NodeSite]:
-    """Return a node's children, each with the scope that Python evaluates it in."""
+    """Yield a node's children, each with the scope in which Python evaluates it."""
     node, scope = site.node, site.scope
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
@@ -223,7 +223,7 @@ def _children(site: NodeSite) -> Iterator[NodeSite]:
 def _function_children(
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, scope: Scope
 ) -> Iterator[NodeSite]:
-    """Decorators, defaults and annotations belong outside; parameters and body inside."""
+    """Yield decorators, defaults and annotations in the outer scope; parameters and body in the inner one."""
     inner = Scope(kind=ScopeKind.FUNCTION, parent=scope, class_name=scope.class_name)
     spec = node.args
     parameters = [
@@ -246,7 +246,7 @@ def _function_children(
 
 
 def _split_children(node: ast.AST, outside: Scope, inside: Scope) -> Iterator[NodeSite]:
-    """Return the body in one scope and everything else in the other."""
+    """Yield the body in one scope and all other children in the other scope."""
     for name, value in ast.iter_fields(node):
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
@@ -254,7 +254,7 @@ def _split_children(node: ast.AST, outside: Scope, inside: Scope) -> Iterator[No
 
 
 def _comprehension_children(node: ast.comprehension, site: NodeSite) -> Iterator[NodeSite]:
-    """The first iterable of a comprehension is evaluated outside of it."""
+    """Yield the parts of a comprehension; its first iterable is evaluated in the outer scope."""
     holder, outer = site.parent, site.scope.parent
     generators = getattr(holder, "generators", [])
     first = bool(generators) and generators[0] is node

@@ -1,7 +1,7 @@
 """Scans Python for forbidden operations. The scan explains; the container isolates.
 
-A module may be used only as the base of a name that the policy lists; it is no value. All violations are
-given at once, in source order. One bad line for each rule:
+Code can use a module only as the base of a listed name, never as a value. All violations are reported at
+once, in source order. One bad line for each rule:
 
     import sys                        import.not_allowed
     class A: import re                import.in_class
@@ -20,17 +20,14 @@ given at once, in source order. One bad line for each rule:
     template.format(x)                format.dynamic_template   (a warning)
     type X = int                      node.not_allowed
 
-The security scan's rules on functions of allowed modules that may be used in one form only.
-
-They are written in C or by others, so that nothing can judge what they are given when they run.
+Some functions of allowed modules can be used in one form only, because their arguments can't be checked at
+run time:
 
     operator.attrgetter(name)               attribute.dynamic       (good: attrgetter("year"))
     operator.methodcaller(name)             attribute.dynamic       (good: methodcaller("strip"))
     functools.wraps(f, ("__globals__",))    attribute.dynamic       (good: wraps(f))
     logging.basicConfig(filename="x")       attribute.file_access   (good: basicConfig(level=logging.INFO))
     c = warnings.catch_warnings()           attribute.internal      (good: with warnings.catch_warnings(): …)
-
-The security scan's rules on plain names: refused builtins, special names, uses of ``type``.
 """
 
 from __future__ import annotations
@@ -85,7 +82,7 @@ def check_careful(view: View, site: NodeSite) -> Iterator[Finding]:
 
 
 def _asks_names(form: str) -> Callable[[View, ast.Call | None], _Words | None]:
-    """Judge a call whose names must be literal; `form` is its spelling."""
+    """Return the check of a call whose names must be literal; `form` is its spelling for the message."""
 
     def judge(view: View, call: ast.Call | None) -> _Words | None:
         words = (
@@ -124,7 +121,7 @@ def _configures(_: View, call: ast.Call | None) -> _Words | None:
 
 
 def _in_with(view: View, call: ast.Call | None) -> _Words | None:
-    """Its object holds the module of warnings; what ``with`` gives does not."""
+    """Reject ``catch_warnings`` outside ``with``: its object holds the module `warnings`."""
     if call is not None and isinstance(view.tree.parent(call), ast.withitem):
         return None
     message = "warnings.catch_warnings is allowed only in a with statement."
@@ -149,7 +146,7 @@ def check_name(view: View, site: NodeSite) -> Iterator[Finding]:
     if is_dunder(node.id) and node.id not in BUILTINS and not _may_be(node.id, loaded):
         yield view.dunder_name(node, node.id)
     if not loaded and site.scope.kind is ScopeKind.CLASS and INTERNALS.fullmatch(node.id):
-        # As a field of a class it could be taken by a pattern without being named.
+        # A pattern could read such a field of a class without naming it.
         message = f"{node.id!r} exposes the internals of running code."
         yield view.error(node, "attribute.internal", message, "Choose another name.")
     found = resolve(node.id, site.scope)
@@ -189,7 +186,7 @@ def _instead_of(builtin: str) -> str:
 
 
 def _may_be(name: str, loaded: bool) -> bool:
-    """Return whether a special name may be read, or bound."""
+    """Return whether a special name can be read (`loaded`) or bound."""
     readable = name in READABLE_DUNDERS or may_read_own(name)
     return readable if loaded else may_bind(name)
 
@@ -203,7 +200,7 @@ def _asks_for_one(view: View, node: ast.AST) -> bool:
 
 
 def _type_asks(view: View, node: ast.Name) -> bool:
-    """Return whether ``type`` only asks: called with one value, compared, in an annotation, as a key."""
+    """Return whether ``type`` only inspects: called with one value, compared, in an annotation, as a key."""
     parent = view.tree.parent(node)
     if isinstance(parent, ast.Tuple):
         parent = view.tree.parent(parent)
@@ -224,7 +221,7 @@ def _type_asks(view: View, node: ast.Name) -> bool:
 
 
 def _spreads(call: ast.Call, count: int) -> bool:
-    """Return whether a call has, or may have, so many arguments."""
+    """Return whether a call has, or may have, at least `count` arguments."""
     spread = any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords)
     return spread or len(call.args) + len(call.keywords) >= count
 
@@ -300,7 +297,7 @@ _NODES = frozenset(_NODE_NAMES.split())
 
 
 def scan(source: PythonSource, policy: ImportPolicy) -> tuple[Finding, ...]:
-    """Return all violations in parsed source, in source order, up to the cap."""
+    """Return the violations in parsed source, in source order, up to `FINDINGS`."""
     if source.tree is None:
         return ()
     view = View.of(source.text, source.tree, policy)
@@ -331,7 +328,7 @@ def _imports(view: View, site: NodeSite) -> Iterator[Finding]:
 
 
 def _method(view: View, site: NodeSite) -> Iterator[Finding]:
-    """``def __getattribute__(self, name)`` -> name.dunder; all others may be defined."""
+    """``def __getattribute__(self, name)`` -> name.dunder; classes can define other special methods."""
     if isinstance(site.node, ast.FunctionDef | ast.AsyncFunctionDef):
         name = site.node.name
         defines = site.scope.kind is ScopeKind.CLASS and name not in NOT_DEFINED
@@ -354,7 +351,7 @@ _CHECKS: Mapping[type[ast.AST], tuple[Check, ...]] = {
 
 
 def _identifiers(site: NodeSite) -> Iterator[str]:
-    """Return the names that a node carries as plain text and that are none of a Name or Attribute."""
+    """Yield the names that a node holds as strings rather than as Name or Attribute nodes."""
     match site.node:
         case ast.arg(arg=str(name)) | ast.keyword(arg=str(name)) | ast.ClassDef(name=name):
             yield name

@@ -1,8 +1,8 @@
 """Checks that a source defines the called function with a matching signature.
 
-Only definitions at module level count (inside if, try, with and loops, too), and the last one wins. A
-lambda, and another function's name, may be assigned to the name; of a decorated function or a computed
-value nothing is known beforehand, which is a warning. One bad line for each rule (for ``extract``):
+Only module-level definitions count (including those inside if, try, with and loops), and the last one wins. A
+lambda, or another function's name, may be assigned to the name. Decorated functions and computed values can't
+be checked, which is a warning. One bad line for each rule (for ``extract``):
 
     def main(path): …                     signature.missing               edit, when it is the only function
     class extract: …                      signature.not_a_function
@@ -17,10 +17,10 @@ value nothing is known beforehand, which is a warning. One bad line for each rul
     def extract(path) -> str: …           signature.return_annotation     (a warning)
     extract = make()                      signature.unchecked             (a warning)
 
-Computes the edits for a function that is not quite the one that will be called.
+Edits of a function that nearly matches:
 
-def extract_metadata(path): …         def extract(path): …     (the only function, named nowhere else)
-async def extract(path): …            def extract(path): …     (nothing in it waits)
+    def extract_metadata(path): …         def extract(path): …     (the only function, not named elsewhere)
+    async def extract(path): …            def extract(path): …     (nothing in it is awaited)
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ _WAITING = (ast.Await, ast.AsyncFor, ast.AsyncWith)
 
 
 def renamed(tree: ast.Module, text: str, name: str) -> Edit | None:
-    """Rename the one function at module level that takes one argument and begins with the name."""
+    """Return the edit that renames the only function to `name`.
+
+    There is none unless the function takes one argument and its name begins with `name`.
+    """
     nodes = list(ast.walk(tree))
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     if len(functions) != 1 or functions[0] not in tree.body or isinstance(functions[0], ast.AsyncFunctionDef):
@@ -57,7 +60,7 @@ def renamed(tree: ast.Module, text: str, name: str) -> Edit | None:
 
 
 def synchronous(function: ast.AsyncFunctionDef, text: str) -> Edit | None:
-    """Leave `async` out, when nothing in the function waits."""
+    """Return the edit that removes `async` from a function without await."""
     waits = any(isinstance(node, _WAITING) or getattr(node, "is_async", 0) for node in ast.walk(function))
     yields = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
     line = line_at(text, function.lineno)
@@ -95,7 +98,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedFunction:
-    """The function that will be called with one positional argument."""
+    """The expected function, which is called with one positional argument."""
 
     function: str
     parameter: str
@@ -122,7 +125,7 @@ class _Check:
 
 
 def check_signature(source: PythonSource, expected: ExpectedFunction) -> tuple[Finding, ...]:
-    """Check parsed source against the expected call."""
+    """Return the findings about the expected function."""
     if source.tree is None:
         return ()
     check = _Check(text=source.text, expected=expected)
@@ -153,7 +156,7 @@ def check_signature(source: PythonSource, expected: ExpectedFunction) -> tuple[F
 
 
 def _bindings(tree: ast.Module) -> dict[str, ast.AST]:
-    """Return what each module-level name is last bound to, in source order."""
+    """Return the last binding of each module-level name."""
     found: dict[str, ast.AST] = {}
     for node in _module_level(tree.body):
         match node:
@@ -174,7 +177,7 @@ def _bindings(tree: ast.Module) -> dict[str, ast.AST]:
 
 
 def _module_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Return the statements that run in the module's own scope, those of blocks included."""
+    """Yield the statements of the module's scope in order, including those inside blocks."""
     pending = list(reversed(body))
     while pending:
         statement = pending.pop()
@@ -252,7 +255,7 @@ def _annotations(check: _Check, node: Function, aliases: Mapping[str, ast.expr])
 
 
 def _last_assigned(node: Function) -> str | None:
-    """Return the name that the function's last statement gives a value to."""
+    """Return the name that the function's last statement assigns to."""
     last = node.body[-1] if isinstance(node, ast.FunctionDef) else None
     match last:
         case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
@@ -264,7 +267,7 @@ def _last_assigned(node: Function) -> str | None:
 
 
 def _method(tree: ast.Module, expected: ExpectedFunction) -> str | None:
-    """Say of a class that has the function as a method how it is called."""
+    """Return a hint for calling the function if a class has it as a method."""
     for owner in (node for node in tree.body if isinstance(node, ast.ClassDef)):
         if any(isinstance(one, ast.FunctionDef) and one.name == expected.function for one in owner.body):
             call = f"return {owner.name}().{expected.function}({expected.parameter})"
@@ -273,7 +276,7 @@ def _method(tree: ast.Module, expected: ExpectedFunction) -> str | None:
 
 
 def _returns(node: Function) -> bool:
-    """Return whether a value is returned; those of functions inside do not count."""
+    """Return whether the function returns a value; nested functions don't count."""
     if isinstance(node, ast.Lambda):
         return True
     values = (n.value for n in _own_nodes(node) if isinstance(n, ast.Return))
@@ -281,7 +284,7 @@ def _returns(node: Function) -> bool:
 
 
 def _own_nodes(node: Function) -> Iterator[ast.AST]:
-    """Return the nodes of a function's body without those of functions and classes inside."""
+    """Yield the nodes of a function's body without nested functions and classes."""
     pending: list[ast.AST] = [node.body] if isinstance(node, ast.Lambda) else list(node.body)
     while pending:
         inner = pending.pop()

@@ -1,7 +1,7 @@
-r"""Parses submitted Python once, within caps; everything that reads Python starts here.
+r"""Parses submitted Python once, within limits. Every check of Python starts here.
 
-Decides whether a text is Python at all. What is wrong with a text that is not, in words that help, is
-decided in `python_syntax`; what Python may do is decided in `python_security`.
+It decides whether a text is Python at all. `syntax` explains syntax errors; `security` decides what code may
+do.
 
     a text of 1.2 MiB          source.too_large
     "x = 1\0"                   source.nul_byte
@@ -49,7 +49,7 @@ RULES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonSource:
-    """A source and the result of parsing it: a tree, or findings with the reason.
+    """A source with its tree, or with findings that give the reason why it has none.
 
     With a tree, `findings` holds the compiler's warnings.
     """
@@ -61,7 +61,7 @@ class PythonSource:
 
 @lru_cache(maxsize=16)
 def parse(text: str) -> PythonSource:
-    """Parse and compile a source with plain newlines, without running it."""
+    """Parse and compile a source (line endings must be LF) without running it."""
     refused = _refuse(text)
     if refused is not None:
         return PythonSource(text=text, tree=None, findings=(refused,))
@@ -78,7 +78,7 @@ def parse(text: str) -> PythonSource:
 
 
 def compiles(text: str) -> bool:
-    """Return whether a source is valid Python, without the reason, which takes longer."""
+    """Return whether a source is valid Python. Faster than `parse`, which also finds the reason."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -88,14 +88,14 @@ def compiles(text: str) -> bool:
 
 
 _QUICK_BYTES = 64 * 2**10
-"""Nothing of this size is slow to parse."""
+"""Size in bytes below which every source parses quickly."""
 _COMPILER_WARNINGS = (SyntaxWarning, DeprecationWarning)
 
 
 def _compiled(text: str) -> ast.Module | Finding:
-    """Return the tree of a source that compiles, or the findings.
+    """Return the tree of a source that compiles, or the finding.
 
-    Compiling finds what parsing lets pass, e.g. ``return`` at top level. Raises: SyntaxError.
+    Compiling finds errors that parsing doesn't, e.g. ``return`` at top level. Raises: SyntaxError.
     """
     try:
         tree = ast.parse(text, FILENAME)
@@ -114,7 +114,7 @@ def _compiled(text: str) -> ast.Module | Finding:
 
 
 def _refuse(text: str) -> Finding | None:
-    """Refuse what the compiler must not see."""
+    """Return the finding for a text that the compiler must not receive, or None."""
     try:
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError as error:
@@ -131,7 +131,7 @@ def _refuse(text: str) -> Finding | None:
 
 
 def _count_nodes(tree: ast.AST) -> int:
-    """Count nodes, and stop counting shortly after the cap."""
+    """Count nodes, up to slightly more than the limit."""
     count = 0
     pending: list[Iterator[ast.AST]] = [iter((tree,))]
     while pending and count <= SYNTAX_NODES:
@@ -168,7 +168,7 @@ _SUGGESTIONS = {
 
 
 def normal_form(text: str) -> bytes:
-    """Return the syntax tree without places; for a text that is none, its words."""
+    """Return the syntax tree without positions; for a text that isn't Python, its words."""
     try:
         tree = ast.dump(ast.parse(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -180,6 +180,6 @@ _NO_WORD = re.compile(r"\W+")
 
 
 def mentioned(modules: Iterable[str], text: str) -> tuple[str, ...]:
-    """Return those of some modules whose dotted names have all their parts among the words of a text."""
+    """Return the modules of which all parts of the dotted name occur as words in a text."""
     words = frozenset(_NO_WORD.split(text))
     return tuple(module for module in modules if words.issuperset(module.split(".")))

@@ -1,6 +1,7 @@
-r"""Explains a syntax error, and suggests a fix.
+r"""Explains a syntax error and suggests a fix.
 
-Keyed on the messages of CPython 3.11 and later. The first row that matches gives rule and suggestion:
+The explanations are keyed on the messages of CPython 3.11 and later. The first matching row determines rule
+and suggestion:
 
     x = "abc                          syntax.unterminated_string   edit: x = "abc"
     x = '''abc                        syntax.unterminated_string
@@ -15,22 +16,20 @@ Keyed on the messages of CPython 3.11 and later. The first row that matches give
     f"{a["b"]}"                       syntax.f_string              edit: f"{a['b']}"
     "C:\Users"                        syntax.unicode_escape
     return 1 (at top level)           syntax.outside_function
-    ```python                         syntax.markdown_fence        edit: what stands between the fences
+    ```python                         syntax.markdown_fence        edit: the text between the fences
     (two spaces) x = 1                syntax.indentation
     a tab under eight spaces          syntax.tabs                  edit: spaces
     re.compile("\d")                  syntax.invalid_escape        (a warning)
     [(1, 2) (3, 4)], on two lines     syntax.suspicious            (a warning) edit: a comma between
 
-An edit is offered only when the whole text compiles with it, and nothing else would do: see `python_certain`.
+An edit is offered only if the whole text compiles with it and no other change would do: see `safe_fixes`.
 
-Finds the misspelt keyword or the missing comma that makes a text "invalid syntax".
+For "invalid syntax", it also looks for a misspelled keyword or a missing comma:
 
     dfe f(x):          Did you mean 'def'?
     f(a b)             A comma, or an operator, is missing (no edit: it may be f(a, b), f(a.b) or f(a + b))
 
-What is found is tried out on the whole text, and the compiler judges; an edit comes of it where one keyword
-only
-makes it Python. Decides nothing where the line is something else.
+Each candidate is compiled with the whole text. There is an edit only if exactly one keyword makes it valid.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ _MOST_PLACES = 40
 
 
 def spelling(error: SyntaxError, text: str) -> _Told | None:
-    """Explain a line that isn't Python: a misspelt keyword, or a missing sign."""
+    """Return the explanation of an invalid line (misspelled keyword, missing sign), or None."""
     line = line_at(text, error.lineno)
     if line is None or error.lineno is None:
         return None
@@ -143,14 +142,14 @@ CATEGORY = "syntax"
 _SPELLING = frozenset(
     {"syntax.invalid", "syntax.missing_comma", "syntax.missing_colon", "syntax.indentation"}
 )
-"""Rules of lines that may only hold a misspelt keyword, or lack a comma."""
+"""Rules of lines that may just have a misspelled keyword or a missing comma."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
-    """One kind of mistake: how the compiler words it, and how we do.
+    """One kind of mistake: the compiler's wording, and the finding's.
 
-    `suggestion` may name ``{line}`` and the pattern's groups as ``{0}``, ``{1}``.
+    `suggestion` can contain ``{line}``, and the pattern's groups as ``{0}``, ``{1}``.
     """
 
     rule: str
@@ -160,7 +159,7 @@ class _Row:
 
 
 def explain(error: SyntaxError, text: str) -> Finding:
-    """Turn the compiler's refusal into one finding."""
+    """Return the finding for a syntax error."""
     line, column = _place(error, text)
     row, groups = _match(error, text, line)
     suggestion = row.suggestion.format(*groups, line=line or 1)
@@ -190,7 +189,7 @@ def explain(error: SyntaxError, text: str) -> Finding:
 
 
 def _line_before(error: SyntaxError, text: str) -> tuple[str, Edit] | None:
-    """Return the correction of a line before the error: ``def`` for ``async def``, a missing ``with``."""
+    """Return the correction of a line before the error: ``async def`` for ``def``, or a missing ``with``."""
     lines, number = text.split("\n"), (error.lineno or 1) - 1
     if number >= len(lines):
         return None
@@ -225,7 +224,7 @@ _COMMA = "Add the missing comma between the two values."
 
 
 def _left_out(error: SyntaxError, text: str, rule: str) -> _Told | None:
-    """Return what to write for a sign that is left out, and its edit, where the line shows both."""
+    """Return the explanation of a missing sign, with its edit, as far as the line shows them."""
     shown = line_at(text, error.lineno) or ""
     if rule == "syntax.unclosed_bracket":
         edit, missing = closed(error, text), still_open(shown)
@@ -259,7 +258,7 @@ _MOST_LINES = 20
 
 
 def remarks(noted: Sequence[tuple[int, str]], text: str) -> tuple[Finding, ...]:
-    """Turn the compiler's warnings, by line, into findings: one for all escapes, which are written alike."""
+    """Return the findings for the compiler's warnings, by line; all invalid escapes share one."""
     escapes = [(line, message) for line, message in noted if _ESCAPE in message]
     others = [_remark(message, line, text) for line, message in noted if _ESCAPE not in message]
     if not escapes:
@@ -274,7 +273,7 @@ def remarks(noted: Sequence[tuple[int, str]], text: str) -> tuple[Finding, ...]:
 
 
 def _remark(message: str, line: int, text: str) -> Finding:
-    """Turn a warning of the compiler into a finding."""
+    """Return the finding for a compiler warning."""
     escape = _ESCAPE in message
     return Finding(
         rule="syntax.invalid_escape" if escape else "syntax.suspicious",
@@ -289,7 +288,7 @@ def _remark(message: str, line: int, text: str) -> Finding:
 
 
 def _place(error: SyntaxError, text: str) -> tuple[int | None, int | None]:
-    """Return line and column, 1-based; the compiler counts an end of file as a line after the last."""
+    """Return line and column, 1-based; the compiler counts the end of file as an extra line."""
     last = text.count("\n") + 1
     line = min(error.lineno, last) if error.lineno and error.lineno > 0 else None
     column = error.offset if line and error.offset and error.offset > 0 else None

@@ -1,11 +1,10 @@
-"""Finds names that nothing binds, in any scope of the text: they fail wherever they are reached.
+"""Finds names that no scope of the source binds: they fail when they are reached.
 
     parts = path.split("/"); prats[1]     name.undefined    did you mean 'parts'?
 
-Nothing is said after a star import, where a text reaches its namespace by itself, where NameError is
-caught, or
-under a condition that asks for another version of Python. What annotations name that are never evaluated is
-left alone. Decision: docs/decisions/0038.
+There are no findings after a star import, if the source accesses its namespace dynamically, if it catches
+NameError, or under a condition on the Python version. Names in annotations that are never evaluated are
+ignored. Decision: docs/decisions/0038.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _OF_MODULES = frozenset(
     }
 )  # fmt: skip
 _NAMESPACES = frozenset({"exec", "globals", "locals", "vars", "execfile", "__builtins__", "builtins", "eval"})
-"""Who reaches for these may bind names that are nowhere to be seen."""
+"""Names whose use can create bindings that aren't visible in the source."""
 _CATCHING = frozenset({"NameError", "Exception", "BaseException", "UnboundLocalError"})
 _OLDER = re.compile(
     r"version|PY_?[23]|py_?[23]|python_?[23]|six|IS_PY|unicode_type|TYPE_CHECKING|MYPY", re.ASCII
@@ -57,12 +56,12 @@ _MOST = 50
 
 
 _CLASSES = frozenset(name for name, value in vars(builtins).items() if isinstance(value, type))
-"""Built-in names that are also used without being called: isinstance(x, list), except ValueError."""
+"""Built-in classes, which are also used without a call: isinstance(x, list), except ValueError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Undefined:
-    """One name that nothing binds, and where it is read."""
+    """One unbound name, and the places that read it."""
 
     name: str
     sites: tuple[NodeSite, ...]
@@ -76,13 +75,13 @@ def check_undefined(
     leaving_out: Collection[str] = (),
     annotations: bool = True,
 ) -> Iterator[Finding]:
-    """Look for such names in a text that parses.
+    """Yield the findings for unbound names.
 
     Args:
-        source: the text.
-        given: names that the text finds bound.
-        severity: what a finding weighs.
-        leaving_out: names that somebody else speaks of.
+        source: the parsed source.
+        given: names that are bound before the source runs.
+        severity: the severity of the findings.
+        leaving_out: names that another check covers.
         annotations: whether names in annotations count.
     """
     bound = bound_names(source.tree) if source.tree is not None else None
@@ -104,7 +103,7 @@ def _undefined(
 ) -> Iterator[_Undefined]:
     found: dict[str, list[NodeSite]] = {}
     skipped: set[ast.AST] = set(passed)
-    for site in tree.sites:  # parents come before children
+    for site in tree.sites:  # Parents come before children.
         if site.node in skipped or site.parent in skipped:
             skipped.add(site.node)
         elif (
@@ -118,7 +117,7 @@ def _undefined(
 
 
 def _passed(tree: ast.Module, annotations: bool) -> set[ast.AST]:
-    """Return the nodes of which nothing is said, with all that is below them."""
+    """Return the nodes that aren't checked, with all nodes below them."""
     late = not annotations or any(
         isinstance(node, ast.ImportFrom)
         and node.module == "__future__"
@@ -176,7 +175,8 @@ def _finding(one: _Undefined, source: PythonSource, tree: ScopedTree, severity: 
         remedy = f"Did you mean '{near.name}'?"
     foreign = near is None and one.name not in sys.stdlib_module_names
     if foreign and all(site.scope.kind is not ScopeKind.MODULE for site in one.sites):
-        severity = Severity.WARNING  # nothing was misspelt: it fails when it is reached, and runs tell that
+        # Nothing is misspelled: the code fails only if it is reached, and the run shows that.
+        severity = Severity.WARNING
     return Finding(
         rule=UNDEFINED_RULE.id,
         category="name",
@@ -191,7 +191,7 @@ def _finding(one: _Undefined, source: PythonSource, tree: ScopedTree, severity: 
 
 
 def _meant(site: NodeSite, tree: ScopedTree) -> Near | None:
-    """Find the name that was meant: the nearest scope first, and among functions where one is called."""
+    """Return the name that was meant: nearest scope first; for a call, only functions."""
     node = site.node
     name = node.id if isinstance(node, ast.Name) else ""
     chain = list(_scopes(site.scope))
@@ -214,7 +214,7 @@ def _meant(site: NodeSite, tree: ScopedTree) -> Near | None:
 
 
 def _edit(one: _Undefined, meant: str, text: str) -> Edit | None:
-    """Write the name that was meant wherever the other stands."""
+    """Return the edit that replaces a misspelled name at all its places."""
     lines = text.split("\n")
     for site in sorted(one.sites, key=lambda s: (_line(s), _offset(s)), reverse=True):
         line = lines[_line(site) - 1]

@@ -1,4 +1,4 @@
-"""What the security scan asks of a text: scopes, and which modules an expression may stand for."""
+"""The security scan's view of a source: its scopes, and the modules that an expression may refer to."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from assayd.static.python.scopes import NodeSite, Resolution, Scope, ScopedTree,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """One text under one policy.
+    """One source under one policy.
 
-    `uses_paths` tells whether pathlib is imported anywhere, `uses_streams` whether a module with streams
-    is; `constants` are names that are bound once in
-    the whole text, and to a string literal; `own` are the attributes that its classes define or assign, and
-    `paths` the names that are given paths somewhere.
+    `uses_paths` says whether pathlib is imported anywhere, `uses_streams` whether a module with streams is.
+    `constants` are names bound exactly once in the whole source, to a string literal. `own` are the
+    attributes that its classes define or assign. `paths` are the names that are assigned a path anywhere.
     """
 
     text: str
@@ -36,7 +35,7 @@ class View:
 
     @classmethod
     def of(cls, text: str, tree: ast.Module, policy: ImportPolicy) -> View:
-        """Look at a text."""
+        """Return the view of a source."""
         whole = scoped(tree)
         walked = replace(whole, sites=without_type_checking(whole))
         return cls(
@@ -51,11 +50,11 @@ class View:
         )
 
     def error(self, node: ast.AST, rule: str, message: str, suggestion: str) -> Finding:
-        """Make an error at a node's place."""
+        """Return an error at a node's position."""
         return finding_at(node, self.text, rule, message, suggestion=suggestion)
 
     def dunder_name(self, node: ast.AST, name: str) -> Finding:
-        """Make the finding for a special name."""
+        """Return the finding for a special name."""
         message = f"The special name {name!r} isn't allowed."
         return self.error(node, "name.dunder", message, "Choose another name.")
 
@@ -64,15 +63,15 @@ class View:
         return isinstance(node, ast.Name) and node.id == name and resolve(name, scope).may_be_builtin
 
     def governs(self, module: str) -> bool:
-        """Return whether uses of a module are judged; an import that is refused as a whole says enough."""
+        """Return whether uses of a module are checked. If its import is rejected, that finding suffices."""
         return self.modules.policy.allows(module) or bool(self.modules.submodules(module))
 
     def restricts(self, module: str) -> bool:
-        """Return whether a module is less than free to use: by its names, or refused as a whole."""
+        """Return whether a module is restricted: only some names are allowed, or its import is rejected."""
         return self.modules.names(module) is not None or not self.governs(module)
 
     def dotted(self, node: ast.AST, scope: Scope) -> frozenset[str]:
-        """Return the dotted names of what an expression may stand for, where modules lead there."""
+        """Return the dotted names that an expression may refer to, as far as they begin with a module."""
         match node:
             case ast.Attribute(value=value, attr=attr):
                 return frozenset(f"{module}.{attr}" for module in self.modules_of(value, scope))
@@ -83,7 +82,7 @@ class View:
                 return frozenset()
 
     def modules_of(self, node: ast.AST, scope: Scope) -> frozenset[str]:
-        """Return the modules that an expression may stand for."""
+        """Return the modules that an expression may refer to."""
         names: list[str] = []
         while isinstance(node, ast.Attribute):
             names.append(node.attr)
@@ -112,7 +111,7 @@ def _imports(node: ast.AST, modules: Container[str]) -> bool:
 
 
 def _constant_texts(tree: ScopedTree) -> dict[str, str]:
-    """Return the names that are bound once in the whole text, and to a string literal."""
+    """Return the names that are bound exactly once in the whole source, to a string literal."""
     bound: Counter[str] = Counter()
     texts: dict[str, str] = {}
     for site in tree.sites:

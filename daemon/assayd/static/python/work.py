@@ -1,9 +1,9 @@
-r"""Estimates what compiling costs beyond the length of a text, before the compiler sees it.
+"""Estimates the superlinear cost of compiling a source, before the compiler gets it.
 
-Two things take it time with the square of their number: the pieces of one f-string, since the place of each
-is looked for from the string's beginning, and names that inner scopes see, since each scope gets a copy.
+Two constructs take quadratic time: the parts of one f-string, because the compiler searches for each from the
+string's start, and names that inner scopes see, because each scope copies them.
 
-    f"{a}{a}{a}…"                                    with 60,000 pieces: 5 s
+    f"{a}{a}{a}…"                                    with 60,000 parts: 5 s
     def f1(): global a1                              20,000 times: 20 s
     def f2(): global a2  …
 """
@@ -14,11 +14,11 @@ import ast
 import re
 
 F_STRING_WORK = 2 * 10**9
-"""Pieces times characters, about a second."""
+"""Limit of parts times characters, which take about a second."""
 SCOPE_WORK = 2 * 10**7
-"""Scopes times the names that they see, about a second."""
+"""Limit of scopes times visible names, which take about a second."""
 
-# Each alternative takes what it has begun, also where its end is missing, so that nothing is read twice.
+# Each alternative also matches an unterminated string or comment, so that no text is scanned twice.
 _STRING_OR_COMMENT = re.compile(
     r"""#[^\n]*+|'''(?:[^'\\]|\\.|'(?!''))*+(?:''')?|\"\"\"(?:[^"\\]|\\.|"(?!""))*+(?:\"\"\")?"""
     r"""|'(?:[^'\\\n]|\\.)*+'?|"(?:[^"\\\n]|\\.)*+"?""",
@@ -38,7 +38,7 @@ _Scope = (
 
 
 def is_slow_to_parse(text: str) -> bool:
-    """Return whether the f-strings of a text have too many pieces for their length."""
+    """Return whether the f-strings of a source have too many parts for their length."""
     work = 0
     for found in _STRING_OR_COMMENT.finditer(text):
         begin = found.start()
@@ -65,7 +65,7 @@ def is_slow_to_compile(tree: ast.Module) -> bool:
 
 
 def _inside(function: ast.AST, declared: set[str]) -> tuple[int, int]:
-    """Count the names that an outermost function binds with all in it, and the scopes in it."""
+    """Return the number of names bound in an outermost function, and the number of scopes in it."""
     bound = inner = 0
     for node in ast.walk(function):
         if isinstance(node, ast.Global):

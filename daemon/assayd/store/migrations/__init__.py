@@ -1,4 +1,4 @@
-"""Changes of the schema, in order; each file in `versions` takes the database one step further."""
+"""Schema migrations, in order: each file in `versions` is one revision."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from assayd.errors import StoreError
 
 
 def upgrade(connection: Connection, current: str | None, target: str) -> None:
-    """Bring a database to a revision.
+    """Migrate a database to a revision.
 
     Raises:
-        StoreError: ``store.newer``, when the database is at a revision that this program does not know.
+        StoreError: ``store.newer``, if this program doesn't know the database's revision.
     """
     config = configuration()
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}

@@ -1,4 +1,4 @@
-"""Run by Alembic for every command: which database, and which tables it should come to."""
+"""Alembic's environment: the connection, and the metadata that the schema must match."""
 
 from alembic import context
 
@@ -7,7 +7,7 @@ from assayd.store.tables import metadata
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,
-    # SQLite cannot alter a column; Alembic then copies the table.
+    # SQLite can't alter a column, so Alembic copies the table.
     render_as_batch=True,
 )
 with context.begin_transaction():

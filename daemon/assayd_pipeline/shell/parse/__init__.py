@@ -1,1 +1,1 @@
-"""Reading bash: the tree of a script, its words, variables and commands."""
+"""Parses bash: the tree of a script, its words, variables and commands."""

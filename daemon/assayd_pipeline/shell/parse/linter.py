@@ -1,6 +1,7 @@
-"""The program that explains slips in bash, as the checks see it: text in, comments out.
+"""The interface to the program that explains mistakes in bash: text in, comments out.
 
-Checks run no program. An analysis worker installs one that does; without it there are no comments.
+Checks run no programs. An analysis worker installs the function that does; without one, there are no
+comments.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from functools import lru_cache
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comment:
-    """One comment: ShellCheck's code, and where; lines and columns are 1-based, the end is exclusive.
+    """One comment: ShellCheck's code and place; lines and columns are 1-based, the end is exclusive.
 
     Columns count a tab as up to eight characters, as ShellCheck does.
     """
@@ -30,12 +31,12 @@ _installed: list[Linter] = []
 
 
 def install(linter: Linter) -> None:
-    """Have all later scripts explained by `linter`."""
+    """Set the function that explains later scripts."""
     _installed[:] = [linter]
     comments.cache_clear()
 
 
 @lru_cache(maxsize=16)
 def comments(text: str) -> tuple[Comment, ...]:
-    """Return the comments on a script; none if no program was installed."""
+    """Return the comments on a script; empty if no function is installed."""
     return _installed[0](text) if _installed else ()

@@ -1,15 +1,15 @@
-"""Computes the edit for a script that cannot be read, where one word in one place is all that is missing.
+"""Computes the edit for an unreadable script, if a single word in a single place is missing.
 
-    if [ -s x ]; then … (to the end)      fi at the end     (when all lines after it are indented deeper)
+    if [ -s x ]; then … (to the end)      fi at the end     (if all lines after it are more deeply indented)
     while read -r x; do … (to the end)    done at the end
-    if [ -s x ]                           if [ -s x ]; then (when the test ends the line)
+    if [ -s x ]                           if [ -s x ]; then (if the test ends the line)
     ```bash … ```                         …
     whiel read -r x; do                   while read -r x; do
-    echo "total                           echo "total"        (when the quote of no other line would do)
+    echo "total                           echo "total"        (if a quote in no other line would do)
     names=(a b                            names=(a b)
 
-What comes of it is read again: an edit is given only when it is bash then. The parser complains where it
-gives up, which may be many lines later; `place` says where something is missing most likely.
+The result is parsed again: an edit is returned only if it is valid bash. The parser reports the line where it
+gives up, which may be many lines later; `place` returns the most likely line of the mistake.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TEST_ALONE = re.compile(r"[ \t]*(?:if|elif)\b[^;#]*\]\]?[ \t]*;?")
 
 
 def mended(text: str, message: str, line: int) -> Edit | None:
-    """Return the edit for a complaint of the parser about a line, or None."""
+    """Return the edit for a parser error at a line, or None."""
     for candidate in _candidates(text, message, line):
         if reader.read(candidate).tree is not None:
             return edit_between(text, candidate)
@@ -41,7 +41,7 @@ def mended(text: str, message: str, line: int) -> Edit | None:
 
 
 def place(text: str, message: str, line: int) -> int:
-    """Return the line where something is missing most likely."""
+    """Return the line of the mistake that is most likely."""
     if "without closing quote" in message:
         starts = _quotes_open(text, '"' if '"' in message else "'")
         return starts[0] + 1 if starts else line
@@ -53,7 +53,7 @@ def place(text: str, message: str, line: int) -> int:
 
 
 def misspelt(text: str, line: int) -> tuple[str, Edit] | None:
-    """Return the keyword that is misspelt, and the edit that writes it, where one alone would do."""
+    """Return the misspelled keyword and the edit that corrects it, if only one correction works."""
     found: list[tuple[str, str]] = []
     lines = text.split("\n")
     tried = 0
@@ -75,7 +75,7 @@ def misspelt(text: str, line: int) -> tuple[str, Edit] | None:
 
 
 def unfenced(text: str) -> Edit | None:
-    """Return the edit that leaves out the fences around a script: to bash they are commands, not an error."""
+    """Return the edit that removes the fences around a script, which bash would treat as commands."""
     inside = inside_fences(text)
     if inside is None or reader.read(inside).tree is None:
         return None
@@ -104,7 +104,7 @@ def _candidates(text: str, message: str, line: int) -> Iterator[str]:
 
 
 def _balanced(text: str) -> Iterator[str]:
-    """Close each expansion that is open at the end of its line: ``$(``, ``$((``, ``${``, a backtick."""
+    """Yield scripts with an expansion closed at the end of its line: ``$(``, ``$((``, ``${``, a backtick."""
     lines = text.split("\n")
     for number, line in enumerate(lines[:_MOST_LINES]):
         for pattern, closer in _EXPANSIONS:
@@ -118,7 +118,7 @@ def _balanced(text: str) -> Iterator[str]:
 
 
 def opened_by(text: str, edit: Edit) -> tuple[str, str] | None:
-    """Return the expansion that an edit of one line closes, and what closes it; None for another edit."""
+    """Return the expansion that a one-line edit closes, and its closing token; None for another edit."""
     line = text.split("\n")[edit.start_line - 1] if edit.start_line == edit.end_line else ""
     new = edit.replacement
     for opener, closer in (("$((", "))"), ("${", "}"), ("$(", ")"), ("`", "`")):
@@ -138,7 +138,7 @@ _EXPANSIONS = (
 
 
 def _closed(text: str, line: int, closer: str) -> Iterator[str]:
-    """Close what was opened on a line at the end, when everything after it is indented deeper."""
+    """Yield the script closed at its end, if everything after the opening line is more deeply indented."""
     lines = text.rstrip("\n").split("\n")
     indent = _indent(lines[line - 1])
     inner = [each for each in lines[line:] if each.strip()]
@@ -149,7 +149,7 @@ def _closed(text: str, line: int, closer: str) -> Iterator[str]:
 
 
 def _with_then(text: str) -> Iterator[str]:
-    """Put `then` behind the one test that ends its line and is followed by none."""
+    """Yield the script with `then` after the only test that ends its line without one."""
     lines = text.split("\n")
     alone = [
         n
@@ -163,7 +163,7 @@ def _with_then(text: str) -> Iterator[str]:
 
 
 def with_quote(text: str, quote: str) -> Iterator[str]:
-    """Close a quote at the end of its line, where that of no other line would do as well."""
+    """Yield scripts with a quote closed at the end of its line, if no other line would do."""
     lines = text.split("\n")
     good: list[tuple[int, int, str]] = []
     for number in _quotes_open(text, quote)[:_MOST_QUOTES]:
@@ -186,17 +186,17 @@ def with_quote(text: str, quote: str) -> Iterator[str]:
 _FILES_AT_END = re.compile(
     r"(?<=\S)(?:(?:\s+(?:[<>]{1,2}\s*)?(?:data|tmp|logs)/[\w./*-]+)+(?:\s+\|\s.*)?|(?<=\})\s+\|\s.*);?$"
 )
-"""Files, redirections and pipes behind a string whose quote is open: they aren't part of it."""
+"""Files, redirections and pipes after an unclosed quote, which aren't part of the string."""
 
 
 def _plain_end(line: str, quote: str) -> bool:
-    """Return whether all behind the open quote of a line can be text: no pipe, no second command."""
+    """Return whether everything after a line's open quote can be text: no pipe, no second command."""
     text = line[line.rfind(quote) :]
     return not re.search(r"[|&<>;]", _FILES_AT_END.sub("", text).rstrip(";"))
 
 
 def _quotes_open(text: str, quote: str) -> list[int]:
-    """Return the lines, from 0, on which a quoted text begins that goes over to the next line."""
+    """Return the 0-based lines on which a quoted string begins that continues on the next line."""
     found: list[int] = []
     inside = ""
     for number, line in enumerate(text.split("\n")):
@@ -217,7 +217,7 @@ def _quotes_open(text: str, quote: str) -> list[int]:
 
 
 def _array_before(lines: list[str], line: int) -> int:
-    """Return the line, from 0, of the array that is open before a line."""
+    """Return the 0-based line of the array that is open before a line, or None."""
     for number in range(min(line, len(lines)) - 1, -1, -1):
         if re.search(r"=\(", lines[number]) and lines[number].count("(") > lines[number].count(")"):
             return number
@@ -225,7 +225,7 @@ def _array_before(lines: list[str], line: int) -> int:
 
 
 def _with_bracket(text: str, line: int) -> Iterator[str]:
-    """``names=(a b`` -> ``names=(a b)``: the array is closed at the end of its line."""
+    """``names=(a b`` -> ``names=(a b)``: close the array at the end of its line."""
     lines = text.split("\n")
     number = _array_before(lines, line)
     lines[number] = f"{lines[number].rstrip()})"
@@ -233,7 +233,7 @@ def _with_bracket(text: str, line: int) -> Iterator[str]:
 
 
 def _end_by_indentation(lines: list[str], line: int) -> int:
-    """Return the line behind those that are indented deeper than the one where something is opened."""
+    """Return the line after the more deeply indented lines that follow an opening line."""
     indent, last = len(_indent(lines[line - 1])), line
     for number, each in enumerate(lines[line:], line + 1):
         if each.strip() and len(_indent(each)) <= indent:

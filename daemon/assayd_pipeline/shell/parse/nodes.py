@@ -1,7 +1,7 @@
-"""The tree of a script: generic nodes, made from the JSON that the reader gives.
+"""The tree of a script: generic nodes, created from the reader's JSON.
 
-Offsets are in bytes of the UTF-8 text. A node without a kind of its own (a statement, a word, a redirection)
-is told by the field that holds it.
+Offsets are bytes of the UTF-8 text. A node without its own kind (a statement, a word, a redirection) is
+identified by the field that contains it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 
 class Node:
-    """One node: its kind, where it begins and ends, and its fields."""
+    """One node: its kind, its start and end, and its fields."""
 
     __slots__ = ("end", "fields", "kind", "start")
 
@@ -22,26 +22,26 @@ class Node:
         self.fields = fields
 
     def node(self, name: str) -> Node | None:
-        """Return the node in a field."""
+        """Return the node in a field, or None."""
         found = self.fields.get(name)
         return found if isinstance(found, Node) else None
 
     def nodes(self, name: str) -> list[Node]:
-        """Return the nodes in a field, none when it is absent."""
+        """Return the nodes in a field; empty if the field is missing."""
         found = self.fields.get(name)
         return [item for item in found if isinstance(item, Node)] if isinstance(found, list) else []
 
     def text(self, name: str) -> str:
-        """Return the text in a field, empty when it is absent."""
+        """Return the string in a field; empty if the field is missing."""
         found = self.fields.get(name)
         return found if isinstance(found, str) else ""
 
     def flag(self, name: str) -> bool:
-        """Return whether a field is there and true."""
+        """Return whether a field exists and is true."""
         return self.fields.get(name) is True
 
     def children(self) -> Iterator[Node]:
-        """Return the nodes right below, in no order."""
+        """Yield the direct child nodes, in no particular order."""
         for value in self.fields.values():
             if isinstance(value, Node):
                 yield value
@@ -50,11 +50,11 @@ class Node:
 
 
 def load(tree: bytes) -> Node:
-    """Make the nodes of a tree.
+    """Create the nodes of a tree.
 
     Raises:
-        RecursionError: it is nested too deep.
-        ValueError: it is not a tree.
+        RecursionError: the tree is nested too deeply.
+        ValueError: it isn't a tree.
     """
     root = json.loads(tree, object_hook=_build)
     if not isinstance(root, Node):
@@ -63,7 +63,7 @@ def load(tree: bytes) -> Node:
 
 
 def walk(root: Node) -> Iterator[Node]:
-    """Return a node and all below it, in no order; not recursive."""
+    """Yield a node and all nodes below it, in no particular order, without recursion."""
     pending = [root]
     while pending:
         node = pending.pop()

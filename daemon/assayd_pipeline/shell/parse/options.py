@@ -1,7 +1,8 @@
-"""Splits the arguments of a command into options, their values and operands, as getopt_long does.
+"""Splits the arguments of a command into options, values and operands, as getopt_long does.
 
-Options may follow operands; short ones may be glued together or to their value; long ones may be abbreviated;
-``--`` ends the options. Only options that take a value need an entry in a `Syntax`: any other is a flag.
+Options can follow operands; short ones can be joined to one another or to their value; long ones can be
+abbreviated; ``--`` ends the options. Only options with a value need an entry in a `Syntax`: all others are
+flags.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _LETTER = re.compile(r"([^:;])(::?|;)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArgumentValue:
-    """One argument with one of its values, and the word that it comes from."""
+    """One argument with one of its values, and its word."""
 
     value: str
     node: Node
@@ -30,10 +31,10 @@ class Syntax:
     """The options of a command that take a value.
 
     Args:
-        short: as for getopt: a letter, and ``:`` if a value follows, ``::`` if it may be glued to the letter,
-            ``;`` if a long option follows.
-        long: names of long options, separated by spaces. One that ends in ``?`` takes no value from the next
-            argument; it is listed if it could be mistaken for the abbreviation of another one.
+        short: as for getopt: a letter, and ``:`` if a value follows, ``::`` if it can be joined to the
+            letter, ``;`` if a long option follows.
+        long: names of long options, separated by spaces. One with a final ``?`` doesn't take the next
+            argument as its value; it is listed if it could be mistaken for an abbreviation.
         ordered: whether the first operand ends the options.
     """
 
@@ -43,16 +44,16 @@ class Syntax:
 
     @cached_property
     def letters(self) -> dict[str, str]:
-        """Map each short option that takes a value to its mark."""
+        """Return the mark of each short option with a value."""
         return dict(_LETTER.findall(self.short))
 
     @cached_property
     def names(self) -> dict[str, bool]:
-        """Map each long option to whether it takes the next argument as its value."""
+        """Return, for each long option, whether it takes the next argument as its value."""
         return {name.rstrip("?"): not name.endswith("?") for name in self.long.split()}
 
     def meant(self, name: str, others: Iterable[str] = ()) -> str:
-        """Return the long option of which `name` is an abbreviation; `name` itself if there is none."""
+        """Return the long option that `name` abbreviates, or `name` itself."""
         known = [*(other[2:] for other in others if other.startswith("--")), *self.names]
         fitting = [each for each in known if each.startswith(name)]
         return name if name in known or not fitting else fitting[0]
@@ -60,7 +61,7 @@ class Syntax:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellOption:
-    """An option, ``-x`` or ``--name`` in full, and its value."""
+    """An option, ``-x`` or the full ``--name``, and its value."""
 
     name: str
     node: Node
@@ -80,7 +81,7 @@ class Parsed:
 
 
 def parse(syntax: Syntax, arguments: Sequence[ArgumentValue], others: Iterable[str] = ()) -> Parsed:
-    """Split arguments; `others` are more options that may be abbreviated."""
+    """Split arguments; `others` are further options that can be abbreviated."""
     parsed, rest = Parsed(), list(arguments[::-1])
     while rest:
         argument = rest.pop()

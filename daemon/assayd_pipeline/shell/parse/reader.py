@@ -1,6 +1,6 @@
-"""The program that reads bash, as the checks see it: text in, tree or complaint out.
+"""The interface to the program that parses bash: text in, tree or error out.
 
-Checks run no program. Whoever runs them (the analysis worker) installs one that does, once per process.
+Checks run no programs. The analysis worker installs the function that does, once per process.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from assayd.errors import AssaydError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What the program said of a text: its tree as JSON, or why there is none.
+    """The result of parsing: a tree as JSON, or the error.
 
-    `line` and `column` are 1-based, the column in bytes; None when the text as a whole was too much.
+    `line` and `column` are 1-based, the column in bytes; None if the whole text exceeded a limit.
     """
 
     tree: bytes | None = None
@@ -30,14 +30,14 @@ _installed: list[Reader] = []
 
 
 def install(reader: Reader) -> None:
-    """Have all later texts read by `reader`."""
+    """Set the function that parses later texts."""
     _installed[:] = [reader]
 
 
 def read(text: str) -> Reading:
-    """Read a text.
+    """Parse a text.
 
-    Raises: AssaydError ``analysis.no_reader`` when none was installed.
+    Raises: AssaydError ``analysis.no_reader``, if no function is installed.
     """
     if not _installed:
         raise AssaydError("analysis.no_reader", "nothing that reads bash was installed in this process")

@@ -1,4 +1,4 @@
-r"""Which commands a script runs, also behind commands and functions that run others.
+r"""Resolves the commands that a script runs, including through other commands and functions.
 
 cat f, "cat" f                  cat
 /usr/lib/assayd/tools/cat f     cat
@@ -46,21 +46,21 @@ _FIND_RUNS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 
 
 class WordForm(StrEnum):
-    """How a command word is written."""
+    """The form of a command word."""
 
     PLAIN = "plain"
-    """As a name or a path, which quotes and backslashes don't change."""
+    """A name or a path, perhaps with quotes or backslashes that don't change it."""
     OBSCURED = "obscured"
-    """As a pattern, a brace expression or with a tilde."""
+    """A pattern, a brace expression, or a word with a tilde."""
     DYNAMIC = "dynamic"
     """Known only at run time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """One command that a script may run: the word that names it, and the words after that word.
+    """One command that a script may run: the word that names it, and its arguments.
 
-    `leading` are further arguments, if the value of the word has some: ``c="grep -c"; $c x``.
+    `leading` are additional arguments from the value of the word: ``c="grep -c"; $c x``.
     """
 
     call: Node
@@ -73,13 +73,13 @@ class Invocation:
 
     @property
     def path(self) -> bool:
-        """Return whether it is named by a path other than that of a tool."""
+        """Return whether a path other than a tool's names the command."""
         return "/" in self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prefix:
-    """A command that runs another one: its options, and the number of operands before that other one."""
+    """A command that runs another one: its options, and its operands before the other command."""
 
     syntax: Syntax
     operands: int = 0
@@ -104,7 +104,7 @@ PREFIXES: Mapping[str, Prefix] = {
 
 
 def invocations(source: ShellSource, known: Known, scopes: FunctionScopes) -> list[Invocation]:
-    """Return every command of a script, wherever it is, in no order."""
+    """Return every command of a script, in no particular order."""
     written = [
         (node, words) for node in source.nodes if node.kind == "CallExpr" and (words := node.nodes("Args"))
     ]
@@ -125,7 +125,7 @@ def invocations(source: ShellSource, known: Known, scopes: FunctionScopes) -> li
 def resolve(
     call: Node, words: Sequence[Node], source: ShellSource, prefixes: tuple[str, ...] = ()
 ) -> Iterator[Invocation]:
-    """Return the command that words name, and those that it runs."""
+    """Yield the command that words name, and the commands that it runs."""
     while words:
         form, name = name_of(words[0], source)
         yield Invocation(
@@ -144,7 +144,7 @@ def resolve(
 
 
 def skip(prefix: Prefix, words: Sequence[Node]) -> int:
-    """Return how many words after a prefix come before the command that it runs."""
+    """Return the number of words between a prefix command and the command that it runs."""
     index, operands = 0, prefix.operands
     while index < len(words):
         text = pieces_of(words[index])
@@ -173,7 +173,7 @@ def _takes_next(syntax: Syntax, text: str) -> bool:
 
 
 def name_of(word: Node, source: ShellSource) -> tuple[WordForm, str]:
-    """Return how a command word is written, and the name; an empty name if it is not known."""
+    """Return the form of a command word, and the name; empty if unknown."""
     parts = word.nodes("Parts")
     if any(part.kind not in {"Lit", "SglQuoted", "DblQuoted"} for part in parts):
         return WordForm.DYNAMIC, ""
@@ -185,14 +185,14 @@ def name_of(word: Node, source: ShellSource) -> tuple[WordForm, str]:
 
 
 def _joined(word: Node, source: ShellSource) -> str | None:
-    r"""Return the name that quotes and backslashes inside a word leave: ``c'a't``, ``\ls``."""
+    r"""Return the name without quotes and backslashes inside a word: ``c'a't``, ``\ls``."""
     text = literal(word)
     quoted = any(sign in source.written(word) for sign in "'\"\\")
     return text if quoted and text is not None and _NAME.fullmatch(text) else None
 
 
 def _whole(parts: Sequence[Node], source: ShellSource, word: Node) -> str | None:
-    """Return the text of a word that is written as one piece."""
+    """Return the text of a word that consists of one piece."""
     written = source.written(word)
     if all(part.kind == "Lit" for part in parts):
         text = written
@@ -204,7 +204,7 @@ def _whole(parts: Sequence[Node], source: ShellSource, word: Node) -> str | None
 
 
 def _by_value(call: Invocation, known: Known) -> list[Invocation]:
-    """Return the commands that a variable in command position may name; none if one of them is unknown."""
+    """Return the commands that a variable in command position may name; empty if any is unknown."""
     arguments = arguments_of(call.word, known) if call.form is WordForm.DYNAMIC else []
     if not arguments or any(one.loose for one in arguments):
         return []
@@ -220,10 +220,10 @@ _BRANCHES = frozenset(("BinaryCmd", "CaseClause", "ForClause", "IfClause", "Whil
 
 
 class _Runners:
-    """The functions that run what they are passed: ``run() { shift; "$@"; }``.
+    """The functions that run their arguments: ``run() { shift; "$@"; }``.
 
-    At the top of a script, `set --` says what ``"$@"`` is. A function in which the number of shifts
-    depends on a branch or a loop is not followed.
+    At the top level of a script, `set --` determines ``"$@"``. A function whose number of shifts depends on a
+    branch or a loop isn't followed.
     """
 
     def __init__(self, source: ShellSource, calls: Sequence[Sequence[Node]], scopes: FunctionScopes) -> None:
@@ -238,12 +238,12 @@ class _Runners:
         self._called = {literal(words[0]) for words in calls}
         self._passed_to_script = any(_set_words(words) for words in calls)
         self._runs: dict[str, set[int]] = {}
-        for _ in range(3):  # a function may pass its arguments on to another one that runs them
+        for _ in range(3):  # A function may pass its arguments on to another function that runs them.
             for words in calls:
                 self._note(words)
 
     def _count(self, words: Sequence[Node], branches: Sequence[tuple[int, int]]) -> int | None:
-        """Return by how much a call of ``shift`` shifts; None if that is not certain."""
+        """Return the number of arguments that a call of ``shift`` removes; None if uncertain."""
         count = literal(words[1]) if len(words) > 1 else "1"
         around = self._scopes.at(words[0].start)
         begin = around.start if around is not None else -1
@@ -251,7 +251,7 @@ class _Runners:
         return None if in_branch or count is None or not count.isdecimal() else int(count)
 
     def is_called_from(self, word: Node) -> bool:
-        """Return whether what a word runs is judged at the calls of the function around it."""
+        """Return whether a word's command is checked at the calls of the surrounding function."""
         if self._passed_at(word) is None:
             return False
         name = self._scopes.name_at(word.start)
@@ -269,7 +269,7 @@ class _Runners:
         return [each for each in passed if not self.is_called_from(each[0])]
 
     def _note(self, words: Sequence[Node]) -> None:
-        """Note that the function around a call runs one of its own arguments."""
+        """Record that the function around a call runs one of its own arguments."""
         name = literal(words[0])
         places = [0] if name is None else [place + 1 for place in self._runs.get(name, ())]
         for word in [words[place] for place in places if place < len(words)]:
@@ -278,7 +278,10 @@ class _Runners:
                 self._runs.setdefault(self._scopes.name_at(word.start), set()).add(passed)
 
     def _passed_at(self, word: Node) -> int | None:
-        """Return the index of the argument that a word is; None if it is none, or not a certain one."""
+        """Return the index of the argument that a word refers to.
+
+        None if there is none or it is uncertain.
+        """
         written = self._source.written(word)
         one = _ONE.fullmatch(written)
         if one is None and written not in _ALL:
@@ -291,15 +294,15 @@ class _Runners:
 
 
 def _set_words(words: Sequence[Node]) -> Sequence[Node]:
-    """Return the arguments that ``set -- …`` gives to the script."""
+    """Return the arguments that ``set -- …`` sets for the script."""
     texts = [literal(word) for word in words]
     return words[texts.index("--") + 1 :] if texts[:1] == ["set"] and "--" in texts else ()
 
 
 def script_arguments(source: ShellSource, scopes: FunctionScopes) -> Sequence[Node]:
-    """Return the script's own arguments, as the only ``set --`` makes them.
+    """Return the script's own arguments, as set by its only ``set --``.
 
-    There are no certain arguments if the script shifts them, or sets them twice.
+    They are unknown if the script shifts them or sets them twice.
     """
     calls = (words for node in source.nodes if node.kind == "CallExpr" and (words := node.nodes("Args")))
     changes = [words for words in calls if literal(words[0]) == "shift" or _set_words(words)]

@@ -1,4 +1,4 @@
-"""One script under one policy: what the rules ask, and where they leave their findings."""
+"""One script under one policy: the facts for the rules, and their findings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CATEGORIES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedPath:
-    """A path that a script names: its value, what is done with it, and what does it (`cat`, `>`)."""
+    """A path that a script names: its value, its use, and the command or operator (`cat`, `>`)."""
 
     node: Node
     value: str
@@ -35,7 +35,7 @@ class NamedPath:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ParsedScript:
-    """A parsed script with what is known of it. Rules call `error` and `warn`."""
+    """A parsed script with its facts. Rules call `error` and `warn`."""
 
     source: ShellSource
     commands: CommandPolicy
@@ -57,18 +57,18 @@ class ParsedScript:
         edit: Edit | None = None,
         subject: str | None = None,
     ) -> None:
-        """Leave an error at a node's place; `subject` is the command that it refuses."""
+        """Add an error at a node; `subject` is the rejected command."""
         self._leave(node, rule, message, suggestion, Severity.ERROR, edit)
         if subject is not None:
             self.findings[-1] = replace(self.findings[-1], subject=subject)
 
     def warn(self, node: Node, rule: str, message: str, suggestion: str, *, edit: Edit | None = None) -> None:
-        """Leave a warning at a node's place: it cannot be decided, and the container holds anyway."""
+        """Add a warning at a node: the case can't be decided, and the container isolates anyway."""
         self._leave(node, rule, message, suggestion, Severity.WARNING, edit)
 
     @property
     def assigned(self) -> set[str]:
-        """Return the names of the variables that the script assigns anywhere, by builtins too."""
+        """Return the names of the variables that the script assigns anywhere, including by builtins."""
         return {setting.name for setting in self.settings} | self.known.names
 
     @property
@@ -78,11 +78,11 @@ class ParsedScript:
         return {*self.assigned, *read}
 
     def line_edit(self, line: int, text: str) -> Edit:
-        """Return the edit that puts a text in the place of a line."""
+        """Return the edit that replaces a line."""
         return Edit(start_line=line, end_line=line, replacement=text)
 
     def replacing(self, node: Node, text: str) -> Edit | None:
-        """Return the edit that puts `text` in the place of a node; None when it reaches over lines."""
+        """Return the edit that replaces a node by `text`; None if the node spans several lines."""
         line, column = self.source.place(node.start)
         whole = line_at(self.source.text, line)
         written = self.source.written(node)
@@ -92,7 +92,7 @@ class ParsedScript:
         return Edit(start_line=line, end_line=line, replacement=replacement)
 
     def written(self, node: Node) -> str:
-        """Return what stands in the text for a node, cut to a fair length."""
+        """Return the source text of a node, truncated."""
         return shorten(self.source.written(node), 80)
 
     def _leave(

@@ -1,4 +1,4 @@
-r"""Parses a script once, within caps; everything that reads bash starts here.
+r"""Parses a script once, within limits. Every check of bash starts here.
 
 a text of 1.2 MiB           source.too_large
 "ls\0"                      source.nul_byte
@@ -56,12 +56,13 @@ RULES = (
         id="shell.undecided",
         title="Text that only bash can interpret",
         help="Bad: let x=( a + b ). Good: x=$((a + b)).",
+        profile_key="enforcement",
     ),
     Rule(id="shell.too_deep", title="The script is nested too deeply", help="Bad: $( $( $( … ) ) )."),
     Rule(id="shell.empty", title="The script has no command", help="Bad: a script of comments only."),
 )
 
-# Line feeds and tabs are white space to the shell. Marks of writing direction show a text as another one.
+# Line feeds and tabs are white space in the shell. Bidirectional marks display a text as a different one.
 _CONTROL = re.compile(r"[\x01-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _NAMES = {"\r": "a carriage return", "\x1b": "an escape", "\x08": "a backspace"}
 _WARNING = re.compile(r"[`]([^`]*)[`]")
@@ -69,7 +70,7 @@ _WARNING = re.compile(r"[`]([^`]*)[`]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellSource:
-    """A text and what reading it gave: a tree with all its nodes, or findings that say why there is none."""
+    """A text with its tree and all nodes, or with the findings that explain why it has none."""
 
     text: str
     root: Node | None = None
@@ -86,13 +87,13 @@ class ShellSource:
         return line, column_of(self.raw[begin:end].decode("utf-8", "replace"), offset - begin)
 
     def written(self, node: Node) -> str:
-        """Return what stands in the text for a node."""
+        """Return the source text of a node."""
         return self.raw[node.start : node.end].decode("utf-8", "replace")
 
 
 @lru_cache(maxsize=4)
 def parse(text: str) -> ShellSource:
-    """Read a text whose line ends are plain newlines; nothing of it is run."""
+    """Parse a text with LF line ends, without running any of it."""
     refused = _refuse(text)
     if refused is not None:
         return ShellSource(text=text, findings=(refused,))
@@ -116,14 +117,14 @@ def parse(text: str) -> ShellSource:
 
 
 MOST_UNDECIDED = 20
-"""How many arithmetic expressions are set aside; each costs a run of the parser."""
+"""Maximum arithmetic expressions to mask; each needs a run of the parser."""
 
 
 def _read(text: str) -> tuple[reader.Reading, tuple[Finding, ...]]:
-    """Read a text, with a warning for each arithmetic expression that only bash can read.
+    """Parse a text, with a warning for each arithmetic expression that only bash can parse.
 
-    Such an expression counts as 0 for the rules. It holds numbers, variables and operators and nothing that
-    runs a command, so the run decides.
+    The rules treat such an expression as 0. It contains only numbers, variables and operators, and so runs no
+    command; the run decides.
     """
     reading, shown, undecided = reader.read(text), text, list[Finding]()
     while reading.tree is None and len(undecided) < MOST_UNDECIDED:
@@ -139,7 +140,7 @@ _HARMLESS = re.compile(r"(?:[\w\s+\-*/%<>=&|^~,?:!#]|\$(?:\w+|[#?@*]|\{\w+\}|(?=
 
 
 def _masked(text: str, reading: reader.Reading) -> str | None:
-    """Return the text with 0 for the arithmetic expression at fault; None if it may hold more than that."""
+    """Return the text with 0 in place of the faulty arithmetic; None if it may contain more than that."""
     if reading.line is None:
         return None
     begin = sum(len(line) + 1 for line in text.split("\n", reading.line)[: reading.line - 1])
@@ -156,12 +157,12 @@ def _masked(text: str, reading: reader.Reading) -> str | None:
 
 
 def clean(text: str) -> str:
-    """Return the script that a text means: without a byte order mark, with plain newlines."""
+    """Return the normalized script: without byte order mark, with LF line ends."""
     return text.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
 def _refuse(text: str) -> Finding | None:
-    """Refuse what the parsers must not see."""
+    """Return the finding for a text that the parsers must not receive, or None."""
     try:
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError as error:
@@ -222,7 +223,7 @@ def _complaint(reading: reader.Reading, text: str) -> Finding:
 
 
 def _mended(found: Finding, text: str, message: str) -> Finding:
-    """Add the edit, and move the finding to where something is missing most likely."""
+    """Add the edit, and move the finding to the most likely place of the mistake."""
     line = found.line or 1
     repair = repaired(text, message, line)
     if repair is not None:
@@ -271,9 +272,10 @@ def _mended(found: Finding, text: str, message: str) -> Finding:
 _ARITHMETIC = re.compile(r"\(\(|\[|\$\{")
 _EXPRESSION = re.compile(r"\(\(([^()`\[\]'\"]*)\)\)")
 _SHOWN_CHARS = 110
-_LET = re.compile(r"\blet\b")
+_LET = re.compile(r"(?:^|[;&|({]|\b(?:then|do|else)\b)\s*let\s")
+_WORDS = re.compile(r"`\(` must be followed by an expression|statements must be separated")
 _GLUED = re.compile(r"(?:^|[;&|]|\b(?:then|do|else)\b)\s*(?:if|elif|while|until)\[")
-"""A keyword without the space before a test: bash reads an element of an array."""
+"""A keyword without a space before a test, which bash treats as an array element."""
 _OPEN = re.compile(
     r"not a valid (?:arithmetic operator|parameter expansion operator)|arithmetic"
     r"|`expr` must be followed by `;`|`\[` must be followed by an expression|reached `?[.~$]"
@@ -282,14 +284,14 @@ _OPEN = re.compile(
 
 
 def _depends(message: str, line: str) -> bool:
-    """Return whether the parser met what bash reads only when it runs."""
-    if _LET.search(line) and "`(` must be followed by an expression" in message:
-        return True  # let x=( a + b ) is arithmetic to bash
+    """Return whether the parser found something that bash parses only at run time."""
+    if _LET.search(line) and _WORDS.search(message):
+        return True  # For bash, let x=( a + b ) and let x=a<b are arithmetic.
     return _OPEN.search(message) is not None and _ARITHMETIC.search(line) is not None
 
 
 def _is_open(line: str) -> bool:
-    """Return whether a line opens ``${`` and doesn't close it."""
+    """Return whether a line opens ``${`` without closing it."""
     return line.count("${") > line.count("}")
 
 
@@ -303,7 +305,7 @@ def _quoted(found: re.Match[str]) -> str:
     return f"'{found.group(1)}'"
 
 
-# What shfmt says begins with the word that is at fault, in backquotes.
+# shfmt's messages begin with the faulty word in backquotes.
 _ADVICE = (
     (r"must be followed by an expression", "Write a value after the operator, or remove the operator."),
     (r"invalid var name", "Begin the name of a variable with a letter or `_`."),
@@ -349,7 +351,7 @@ def _judge_size(root: Node, count: int) -> Finding | None:
 
 
 def too_deep() -> Finding:
-    """Return the finding for a script that is too much for a parser."""
+    """Return the finding for a script that exceeds a parser's limits."""
     return _finding("shell.too_deep", "The script is too large or too deeply nested to read.")
 
 

@@ -1,4 +1,4 @@
-r"""What a word expands to, and where variables are set, as far as the script's own text tells.
+r"""Computes the expansions of words and the values of variables, as far as the script shows them.
 
 A value is a string in which three characters stand for unknown text: ANY for any text, NUMBER for digits,
 HOME for a leading tilde. The source can't contain control characters, so no other text can be mistaken for

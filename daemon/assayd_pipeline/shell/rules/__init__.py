@@ -1,1 +1,1 @@
-"""What scripts may do: a file for each part of the language or tool."""
+"""The rules on scripts: a module for each part of the language or tool."""

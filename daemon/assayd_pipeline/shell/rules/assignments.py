@@ -1,4 +1,4 @@
-"""The rules on variables and expansions: what may not be set, and names that are known only at run time.
+"""The rules on variables and expansions: protected variables, and names known only at run time.
 
 PATH=/tmp                 variable.protected
 for PATH in /tmp; do      variable.protected
@@ -29,12 +29,12 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[0-9@*\x01]+\])?|[0-9\x01]+|
 
 
 def check_setting(script: ParsedScript, setting: Setting) -> None:
-    """Judge one place where the grammar sets a variable."""
+    """Check one place where the grammar sets a variable."""
     _check_variable(script, setting.node, setting.name)
 
 
 def check_name(script: ParsedScript, word: Node, what: str) -> None:
-    """Judge a word that names a variable for a builtin to set."""
+    """Check a word that names a variable for a builtin to set."""
     text = literal(word)
     written = script.source.written(word)
     found = _ASSIGNED.fullmatch(text) if text is not None else _BEGINNING.match(written)
@@ -71,7 +71,7 @@ def _check_variable(script: ParsedScript, node: Node, name: str) -> None:
 
 
 def check_declaration(script: ParsedScript, node: Node) -> None:
-    """Judge declare, export, local, readonly and typeset, which the grammar has a form for."""
+    """Check declare, export, local, readonly and typeset, which have their own grammar."""
     variant = node.node("Variant")
     name = variant.text("Value") if variant is not None else ""
     if name not in script.commands.builtins or name in script.commands.blocked:
@@ -81,14 +81,14 @@ def check_declaration(script: ParsedScript, node: Node) -> None:
     words = [word for word in naked if word is not None]
     options = [text for text in map(literal, words) if text is not None and text.startswith(("-", "+"))]
     if any(set(text) & set("pfF") for text in options if text[0] == "-"):
-        return  # it only prints
+        return  # It only prints.
     for word in words:
         if literal(word) not in options:
             check_name(script, word, name)
 
 
 def check_expansion(script: ParsedScript, node: Node) -> None:
-    """Judge an expansion, or a double-quoted text."""
+    """Check an expansion, or a double-quoted string."""
     if node.kind == "DblQuoted" and node.flag("Dollar"):
         edit = script.replacing(node, script.source.written(node).removeprefix("$"))
         message = 'A message catalogue can replace the text in $"…".'

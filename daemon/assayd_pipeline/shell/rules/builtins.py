@@ -1,4 +1,4 @@
-"""The rules on builtins: those that change options, or run text.
+"""The rules on builtins that change options or run text as code.
 
 read "$name"                  variable.dynamic_name
 mapfile -C run lines          builtin.option
@@ -62,7 +62,7 @@ _REFUSED = {
 
 
 def check_builtin(script: ParsedScript, call: Invocation) -> None:
-    """Judge the arguments of a builtin that is allowed."""
+    """Check the arguments of an allowed builtin."""
     arguments = [
         ArgumentValue(value=one.values[0], node=one.node)
         for word in call.arguments
@@ -159,7 +159,7 @@ def _check_shopt(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> No
 
 
 def names_set(call: Invocation) -> list[Node]:
-    """Return the words of a builtin's call that name variables which it sets."""
+    """Return the words of a builtin's call that name the variables it sets."""
     arguments = [ArgumentValue(value=pieces_of(word), node=word) for word in call.arguments]
     parsed = parse(_SYNTAX.get(call.name, _SYNTAX_OF_OTHERS), arguments)
     return [] if call.form is not WordForm.PLAIN else [name.node for name in _names(call.name, parsed)]
@@ -181,7 +181,7 @@ def _names(builtin: str, parsed: Parsed) -> Iterator[ArgumentValue]:
 
 
 def takes_options(script: ParsedScript, call: Invocation) -> bool:
-    """Return whether an eval only reads what getopt has quoted: ``eval set -- "$parsed"``."""
+    """Return whether an eval only parses the quoted output of getopt: ``eval set -- "$parsed"``."""
     words = call.arguments
     if len(words) != 3 or [literal(words[0]), literal(words[1])] != ["set", "--"]:
         return False
@@ -202,18 +202,18 @@ def _is_getopt(part: Node) -> bool:
 
 
 def action_of(call: Invocation) -> Node | None:
-    """Return the word that says what a trap runs, or None."""
+    """Return the word that contains a trap's command, or None."""
     words = [word for word in call.arguments if literal(word) != "--"]
     shows = len(words) < 2 or (literal(words[0]) or "").startswith("-")
     return None if call.name != "trap" or call.form is not WordForm.PLAIN or shows else words[0]
 
 
 def at_trap(script: ParsedScript, trap: Node, finding: Finding) -> Finding:
-    """Return a finding of a trap's text, at the place of the trap."""
+    """Return a finding about a trap's text, at the place of the trap."""
     line, column = script.source.place(trap.start)
     shown = snippet(script.source.text, line)
     message = f"In the text of this trap: {finding.message}"
-    # PATH hides the program, and bash only prints an error when the trap fires.
+    # PATH lacks the program, and bash only prints an error when the trap fires.
     unknown = finding.rule == "command.not_allowed"
     return replace(
         finding,

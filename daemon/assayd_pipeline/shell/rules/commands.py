@@ -41,7 +41,7 @@ BUILTINS = frozenset((
 _FREE_NAMES = frozenset(
     ("bg", "caller", "dirs", "disown", "fg", "hash", "help", "history", "jobs", "logout", "times")
 )
-"""Builtins whose names functions can have: both are harmless, whichever runs."""
+"""Builtins whose names functions can have, because both are harmless."""
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _INSTEAD = {
     "eval": "Write the command directly; use an array for varying arguments.",
@@ -162,7 +162,7 @@ _WELL_KNOWN = ("awk", "cut", "grep", "head", "jq", "sed", "sort", "tr", "uniq", 
 
 
 def check_invocation(script: ParsedScript, call: Invocation) -> None:
-    """Judge one command."""
+    """Check one command."""
     bare = _test_without_brackets(script, call) or _spaced_assignment(script, call)
     if bare is not None:
         message, hint, edit = bare
@@ -188,7 +188,7 @@ def _check_name(script: ParsedScript, call: Invocation) -> None:
         _check_builtin(script, call)
     elif call.name in script.functions and call.prefixes[-1:] != ("command",):
         if _is_tool(script, call) and call.name not in BUILTINS:
-            check_tool(script, call)  # it runs where the function is not made yet
+            check_tool(script, call)  # It runs before the function is defined.
     elif call.name in script.commands.blocked:
         message = f"The command {call.name} is blocked."
         script.error(call.word, "command.blocked", message, _advice(script, call.name), subject=call.name)
@@ -350,7 +350,7 @@ def _allowed(script: ParsedScript) -> str:
 
 
 def check_function(script: ParsedScript, node: Node) -> None:
-    """Judge the name of a function; its body is judged like all other commands."""
+    """Check the name of a function; its body is checked like all other commands."""
     name_node, commands = node.node("Name"), script.commands
     name = name_node.text("Value") if name_node is not None else ""
     hidden = (commands.blocked | BUILTINS) - _FREE_NAMES
@@ -363,7 +363,7 @@ def check_function(script: ParsedScript, node: Node) -> None:
 
 
 def check_background(script: ParsedScript, node: Node) -> None:
-    """Judge a command that runs beside the script."""
+    """Check a background command."""
     if node.flag("Coprocess") or node.kind == "CoprocClause" or node.flag("Disown"):
         message = "Coprocesses aren't allowed."
         script.error(node, "command.coproc", message, "Use a pipe: producer | consumer.")

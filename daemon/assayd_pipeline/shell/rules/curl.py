@@ -37,7 +37,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def check(script: ParsedScript, call: Invocation, arguments: Sequence[ArgumentValue]) -> None:
-    """Judge a call of curl."""
+    """Check a call of curl."""
     if script.network.mode is NetworkMode.BLOCKED or not script.network.hosts:
         _refuse(script, call)
         return

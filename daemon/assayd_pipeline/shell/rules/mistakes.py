@@ -55,7 +55,7 @@ _MOST_NAMES = 50
 
 
 def check_mistakes(script: ParsedScript) -> None:
-    """Leave a finding for each mistake of a script."""
+    """Add a finding for each mistake of a script."""
     for call in script.calls:
         _check_characters(script, call)
         check = _CHECKS.get(call.name)

@@ -26,7 +26,7 @@ from assayd_pipeline.shell.rules.tools import AWK, SED, TOOLS, UNKNOWN, Operands
 
 
 def check_tool(script: ParsedScript, call: Invocation) -> None:
-    """Judge the arguments of a command that is allowed."""
+    """Check the arguments of an allowed command."""
     written = [one for word in call.arguments for one in arguments_of(word, script.known)]
     tool = {"awk": AWK, "sed": SED}.get(call.name) or TOOLS.get(call.name, UNKNOWN)
     refused = script.commands.options.get(call.name, frozenset())
@@ -52,7 +52,7 @@ def check_tool(script: ParsedScript, call: Invocation) -> None:
 
 
 def _alternatives(arguments: Sequence[Argument]) -> Iterator[list[ArgumentValue]]:
-    """Return the arguments with their first values, then with their second ones, and so on."""
+    """Yield the arguments with their first values, then with their second ones, and so on."""
     most = min(max((len(one.values) for one in arguments), default=1), MAX_VALUES)
     for index in range(most):
         yield [
@@ -110,7 +110,7 @@ def _check_paths(script: ParsedScript, name: str, tool: Tool, parsed: Parsed) ->
 
 
 def _files(tool: Tool, parsed: Parsed) -> Iterator[tuple[ArgumentValue, bool]]:
-    """Return the operands that are paths, and whether each is written."""
+    """Yield the operands that are paths, and whether each is written."""
     operands = parsed.operands
     replaced = bool(parsed.given(*tool.instead))
     for index, operand in enumerate(operands):
@@ -138,7 +138,7 @@ def _check_date(script: ParsedScript, parsed: Parsed) -> None:
 
 
 def _check_find(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> None:
-    """Judge where find begins, what it writes, and tests and actions that the policy refuses."""
+    """Check find's start folders, its outputs, and rejected tests and actions."""
     refused = script.commands.options.get("find", frozenset())
     for argument in arguments:
         text = argument.value
@@ -154,14 +154,14 @@ def _check_find(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> Non
 
 
 def _check_absolute(script: ParsedScript, arguments: Sequence[ArgumentValue], name: str) -> None:
-    """Judge the arguments that look like a path to a place outside, whatever else they may mean."""
+    """Check arguments that look like an absolute path outside, whatever their meaning."""
     for argument in arguments:
         if argument.value.startswith(("/", "../", HOME, "data/")):
             judge_path(script, argument.node, argument.value, PathUse.READS, name)
 
 
 def _check_prefix(script: ParsedScript, call: Invocation) -> None:
-    """Judge the variables that env sets; the command that it runs is judged by itself."""
+    """Check the variables that env sets; the command that it runs is checked separately."""
     prefix = PREFIXES[call.name]
     for word in call.arguments[: skip(prefix, call.arguments)] if prefix.assignments else ():
         if "=" in pieces_of(word) and not pieces_of(word).startswith("-"):

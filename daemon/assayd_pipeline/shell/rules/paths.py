@@ -1,4 +1,4 @@
-"""Where a path leads, by its text: into the sandbox directory or out of it; and the rules on redirections.
+"""Decides from a path's text whether it stays in the sandbox directory; rules on redirections.
 
 data/sales.csv          inside
 /sandbox/tmp/x          inside
@@ -25,7 +25,7 @@ from assayd_pipeline.shell.parse.words import ANY, HOME, arguments_of, values_of
 
 TEMPORARY = "/tmp"  # noqa: S108 - a link of the image to the sandbox's tmp/
 SANDBOX = "/sandbox"
-"""Where the engine mounts the only writable place, and where steps begin."""
+"""The folder on which the engine mounts the only writable file system, and where steps start."""
 
 _DESCRIPTOR = re.compile(r"[0-9\x01]*-?")
 _DEVICE = re.compile(r"/dev/(null|stdin|stdout|stderr|fd/[0-9\x01]+)")
@@ -33,7 +33,7 @@ _NETWORK = re.compile(r"/+dev/+(tcp|udp)(/.*)?", re.DOTALL)
 
 
 class Where(StrEnum):
-    """What a path leads to."""
+    """The target of a path."""
 
     INSIDE = "inside"
     """The sandbox directory."""
@@ -42,26 +42,26 @@ class Where(StrEnum):
     OUTSIDE = "outside"
     """Another place of the container."""
     NETWORK = "network"
-    """A connection, where bash opens it."""
+    """A connection that bash opens."""
     UNDECIDED = "undecided"
-    """That is known only when it runs."""
+    """A target that is known only at run time."""
 
 
 class PathUse(StrEnum):
-    """What is done with a path."""
+    """The use of a path."""
 
     READS = "reads"
-    """It is read."""
+    """The path is read."""
     WRITES = "writes to"
-    """Something is written there."""
+    """The path is written."""
     CHANGES = "changes"
-    """It is read and written."""
+    """The path is read and written."""
     ENTERS = "enters"
-    """It becomes the current directory."""
+    """The path becomes the current directory."""
 
 
 def where(path: str) -> Where:
-    """Return where a value, as `words` gives it, leads when it is used as a path."""
+    """Return the target of a value of `words` when it is used as a path."""
     if path.startswith(HOME):
         rest = path[len(HOME) :]
         return Where.INSIDE if rest[:1] in {"", "/"} and not climbs(rest) else Where.OUTSIDE
@@ -78,7 +78,7 @@ def where(path: str) -> Where:
 
 
 def climbs(path: str) -> int:
-    """Return how many folders above its beginning a path leads at most."""
+    """Return the maximum number of folders that a path climbs above its start."""
     depth = lowest = 0
     for part in path.split("/"):
         if part == "..":
@@ -90,7 +90,7 @@ def climbs(path: str) -> int:
 
 
 def _enters_folders(script: ParsedScript) -> bool:
-    """Return whether a script changes to folders below: what ``..`` is depends on where it is then."""
+    """Return whether a script changes to subfolders, which changes the meaning of ``..``."""
     entered = (call.arguments[0] for call in script.calls if call.name in {"cd", "pushd"} and call.arguments)
     return any(
         where(value) is not Where.OUTSIDE for word in entered for value in values_of(word, script.known)
@@ -98,14 +98,14 @@ def _enters_folders(script: ParsedScript) -> bool:
 
 
 def judge_path(script: ParsedScript, node: Node, path: str, use: PathUse, what: str) -> None:
-    """Leave a finding for a path that does not stay inside.
+    """Add a finding for a path that may leave the sandbox directory.
 
     Args:
         script: the script.
-        node: where to point.
+        node: the place of the finding.
         path: the value.
-        use: what is done with it.
-        what: who does it, e.g. ``cat`` or ``>``.
+        use: the use of the path.
+        what: the command or operator, e.g. ``cat`` or ``>``.
     """
     script.paths.append(NamedPath(node=node, value=path, use=use, what=what))
     place = where(path)
@@ -132,7 +132,7 @@ def _advice(path: str) -> str:
 
 
 def check_redirection(script: ParsedScript, node: Node) -> None:
-    """Judge the target of a redirection; here-documents and here-strings have none."""
+    """Check the target of a redirection; here-documents and here-strings have none."""
     operator, word = node.text("Op"), node.node("Word")
     if word is None or operator in {"<<", "<<-", "<<<"}:
         return

@@ -43,7 +43,7 @@ _TOKEN = re.compile(
     r"|(?P<sign>\|\||&&|\|&|>>|[<>=!+*%^-]=|\*\*=?|\+\+|--|[^\"])",
     re.DOTALL,
 )
-# Nothing in it is tried twice, so that it takes no longer than its length.
+# The pattern never backtracks, so its time is linear.
 _PATTERN = re.compile(r"/(?>\\.|\[\^?+\]?+(?>\[:[a-z]++:\]|\\.|[^\]\\\n])*+\]|[^/\\\[\n])*+/", re.DOTALL)
 _OPERATORS = frozenset(["case", "delete", "do", "else", "exit", "getline", "in", "print", "printf", "return"])
 
@@ -55,7 +55,7 @@ class _Token:
 
 
 def check_awk(script: ParsedScript, call: Invocation, parsed: Parsed) -> None:
-    """Judge the program and the files of a call of awk."""
+    """Check the program and the files of a call of awk."""
     operands = parsed.operands
     sources = [option.value for option in parsed.given("-e", "--source") if option.value is not None]
     if not sources and not parsed.given("-f", "--file", "-E", "--exec"):
@@ -107,7 +107,7 @@ def _check_program(script: ParsedScript, node: Node, program: str, assigned: Seq
 
 
 def _has_argument(script: ParsedScript, node: Node) -> bool:
-    """Return whether a program in double quotes holds $1 of the step: ``awk "{ print $2 }"``."""
+    """Return whether a double-quoted program contains $1 of the step: ``awk "{ print $2 }"``."""
     parts = unquoted(node)
     quoted = len(node.nodes("Parts")) == 1 and node.nodes("Parts")[0].kind == "DblQuoted"
     if not quoted or not any(part.kind == "ParamExp" and name_of_parameter(part).isdigit() for part in parts):
@@ -250,7 +250,7 @@ _WRITES = re.compile(r"w[ \t]")
 
 
 def _note_written(script: ParsedScript, source: ArgumentValue) -> None:
-    """Note that a sed script may write a file: ``sed -n 'w data/x'``."""
+    """Record that a sed script may write a file: ``sed -n 'w data/x'``."""
     if _WRITES.search(source.value):
         script.paths.append(NamedPath(node=source.node, value=ANY, use=PathUse.WRITES, what="sed"))
 
@@ -262,7 +262,7 @@ _SUBSTITUTION = re.compile(r"[sy](.)(?:\\.|(?!\1).)*+\1(?:\\.|(?!\1).)*+\1(\w*)"
 
 
 def check_sed(script: ParsedScript, call: Invocation, parsed: Parsed) -> None:
-    """Judge the script, as far as it is unknown, and the files of a call of sed."""
+    """Check the unknown parts of a sed script, and its files."""
     operands = parsed.operands
     sources = [option.value for option in parsed.given("-e", "--expression") if option.value is not None]
     if not sources and not parsed.given("-f", "--file", "-e", "--expression"):
@@ -291,7 +291,7 @@ def check_sed(script: ParsedScript, call: Invocation, parsed: Parsed) -> None:
 
 
 def _check_substitution(script: ParsedScript, source: ArgumentValue) -> None:
-    """Judge the command ``s/a/b/`` at the beginning of a sed script."""
+    """Check the command ``s/a/b/`` at the beginning of a sed script."""
     found = _SUBSTITUTION.match(source.value)
     written = script.source.written(source.node)
     if found is None:

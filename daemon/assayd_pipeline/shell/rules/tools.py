@@ -15,20 +15,20 @@ from assayd_pipeline.shell.parse.options import Syntax
 
 
 class Operands(StrEnum):
-    """What the operands of a tool are."""
+    """The meaning of a tool's operands."""
 
     FILES = "files"
-    """Files that are read."""
+    """Files to read."""
     TEXT = "text"
-    """Text: no operand is a path."""
+    """Strings: no operand is a path."""
     LAST_WRITTEN = "last_written"
-    """Files; the last is the one that is written."""
+    """Files; the last one is written."""
     SECOND_WRITTEN = "second_written"
-    """A file that is read, and one that is written."""
+    """A file to read, and one to write."""
     PATTERN_FIRST = "pattern_first"
     """A pattern, unless an option supplied it, then files."""
     ALL_WRITTEN = "all_written"
-    """Files that are written."""
+    """Files to write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,4 +156,4 @@ AWK = Tool(
 )
 SED = _tool("e:f:i::l:V:", "expression file line-length")
 UNKNOWN = _tool()
-"""A command of which nothing is known."""
+"""The entry for an unknown command."""

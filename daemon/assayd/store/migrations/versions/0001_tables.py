@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make the tables."""
+    """Create the tables."""
     op.create_table(
         "submissions",
         sa.Column("digest", sa.String(length=64), nullable=False),

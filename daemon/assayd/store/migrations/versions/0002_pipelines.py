@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make the tables."""
+    """Create the tables."""
     op.create_table(
         "pipelines",
         sa.Column("id", sa.String(length=26), nullable=False),

@@ -1,4 +1,4 @@
-"""Batches with their items; what an attempt replays; the rules and the disk use of verdicts."""
+"""Batches with their items; the replayed attempt; rules and disk usage of verdicts."""
 
 import json
 
@@ -14,7 +14,7 @@ BLOCK = 4096
 
 
 def upgrade() -> None:
-    """Make the tables and columns."""
+    """Create the tables and columns."""
     op.add_column("attempts", sa.Column("replay_of", sa.String(length=26), nullable=True))
     op.add_column("verdicts", sa.Column("rules", sa.Text(), nullable=False, server_default="[]"))
     op.add_column("verdicts", sa.Column("disk_bytes", sa.BigInteger(), nullable=False, server_default="0"))
@@ -61,7 +61,7 @@ def upgrade() -> None:
 
 
 def _measure_bundles() -> None:
-    """Fill in what the bundles of earlier verdicts take on disk."""
+    """Fill in the disk usage of the bundles of earlier verdicts."""
     connection = op.get_bind()
     found = connection.execute(sa.text("SELECT attempt_id, artifacts FROM verdicts")).all()
     sizes = [
@@ -76,7 +76,7 @@ def _measure_bundles() -> None:
 
 
 def downgrade() -> None:
-    """Drop them."""
+    """Drop the tables and columns."""
     op.drop_table("batch_items")
     op.drop_table("batches")
     op.drop_column("verdicts", "disk_bytes")

@@ -1,4 +1,4 @@
-"""Repairs, and the fixes that they have tried."""
+"""Repairs and their fixes."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make the tables."""
+    """Create the tables."""
     op.create_table(
         "repairs",
         sa.Column("id", sa.String(length=26), nullable=False),
@@ -63,6 +63,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them."""
+    """Drop the tables."""
     op.drop_table("repair_fixes")
     op.drop_table("repairs")

@@ -1,4 +1,4 @@
-"""What was asked for, in words."""
+"""The request in words that led to a submission."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -15,5 +15,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop it."""
+    """Drop the column."""
     op.drop_column("attempts", "intent")

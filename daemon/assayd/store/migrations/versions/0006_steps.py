@@ -1,4 +1,4 @@
-"""Answers of providers whole, and who granted a repair its budget."""
+"""Raw answers of providers, and the user who granted a repair its budget."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add columns and table."""
+    """Add the columns and the table."""
     op.add_column("repairs", sa.Column("granted_by", sa.BigInteger(), nullable=True))
     op.add_column("repairs", sa.Column("generation_id", sa.String(length=26), nullable=True))
     op.add_column(
@@ -34,7 +34,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them."""
+    """Drop the columns and the table."""
     op.drop_table("repair_steps")
     op.drop_column("repair_fixes", "form")
     op.drop_column("repairs", "generation_id")

@@ -1,4 +1,4 @@
-"""Requests in words with their answers, and the library of what was approved."""
+"""Generations with their answers, and the library of approved submissions."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make the tables."""
+    """Create the tables."""
     op.create_table(
         "generations",
         sa.Column("id", sa.String(length=26), nullable=False),
@@ -73,7 +73,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them."""
+    """Drop the tables."""
     op.drop_table("library_entries")
     op.drop_table("generation_steps")
     op.drop_table("generations")

@@ -1,4 +1,4 @@
-"""URLs that are told of ends, and what is still to be told to them."""
+"""Webhook URLs, and the messages that wait for delivery."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -12,7 +12,7 @@ TOLD_OF = ("attempts", "batches", "generations")
 
 
 def upgrade() -> None:
-    """Add the columns, and make the table."""
+    """Add the columns and create the table."""
     for table in TOLD_OF:
         op.add_column(table, sa.Column("webhook", sa.Text(), nullable=True))
     op.create_table(
@@ -36,7 +36,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them."""
+    """Drop the columns and the table."""
     op.drop_table("webhook_messages")
     for table in TOLD_OF:
         op.drop_column(table, "webhook")

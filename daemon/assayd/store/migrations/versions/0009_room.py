@@ -1,4 +1,4 @@
-"""Room for long values of labels and large numbers of events; SQLite never minded."""
+"""Wider columns for long label values and large event numbers. SQLite doesn't limit either."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -12,13 +12,13 @@ Kind = sa.String | sa.Integer | sa.BigInteger
 
 
 def upgrade() -> None:
-    """Make room."""
+    """Widen the columns."""
     _change("labels", "value", sa.String(length=64), sa.String(length=128))
     _change("events", "seq", sa.Integer(), sa.BigInteger())
 
 
 def downgrade() -> None:
-    """Take it back."""
+    """Restore the narrower columns."""
     _change("labels", "value", sa.String(length=128), sa.String(length=64))
     _change("events", "seq", sa.BigInteger(), sa.Integer())
 

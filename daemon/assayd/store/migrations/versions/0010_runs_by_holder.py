@@ -1,4 +1,4 @@
-"""The runs of a node, newest first: a claim counts those in its hands, whatever there was before."""
+"""An index of runs by node, newest first: a claim counts the node's current runs with it."""
 
 from alembic import op
 
@@ -9,10 +9,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make the index."""
+    """Create the index."""
     op.create_index("ix_runs_daemon_id", "runs", ["daemon_id", "leased_at"])
 
 
 def downgrade() -> None:
-    """Take it back."""
+    """Drop the index."""
     op.drop_index("ix_runs_daemon_id", "runs")

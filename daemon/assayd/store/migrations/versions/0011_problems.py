@@ -1,4 +1,4 @@
-"""Why a fix doesn't fit into its submission, on record with the fix."""
+"""The reason why a fix can't be applied to its submission."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,10 +10,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the column; fixes on record have none."""
+    """Add the column; it is NULL for earlier fixes."""
     op.add_column("repair_fixes", sa.Column("problem", sa.Text(), nullable=True))
 
 
 def downgrade() -> None:
-    """Drop it."""
+    """Drop the column."""
     op.drop_column("repair_fixes", "problem")

@@ -1,4 +1,4 @@
-"""Whether the policy of an attempt enforced its rules or only reported them."""
+"""Whether the policy of an attempt enforced its rules or only reported violations."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,12 +10,12 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the columns; verdicts on record are of policies that enforced, or have none."""
+    """Add the columns. Earlier attempts had enforcing policies."""
     op.add_column("verdicts", sa.Column("enforcement", sa.String(16), nullable=True))
     op.add_column("verdicts", sa.Column("approvable", sa.Integer(), nullable=False, server_default="1"))
 
 
 def downgrade() -> None:
-    """Drop them."""
+    """Drop the columns."""
     op.drop_column("verdicts", "approvable")
     op.drop_column("verdicts", "enforcement")

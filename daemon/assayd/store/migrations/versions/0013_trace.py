@@ -1,4 +1,4 @@
-"""The span of an attempt, which the next run of the daemon continues."""
+"""The trace span of an attempt, which the next run of the daemon continues."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -15,5 +15,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop it."""
+    """Drop the column."""
     op.drop_column("attempts", "trace")

@@ -1,4 +1,4 @@
-"""How often an attempt may run, where that was asked for; verdicts whose node is distrusted."""
+"""The allowed number of runs of an attempt, if requested; verdicts of distrusted nodes."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,12 +10,12 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the columns; a gateway of the version before goes on without them."""
+    """Add the columns. A gateway of the previous version keeps working, because it doesn't use them."""
     op.add_column("attempts", sa.Column("max_runs", sa.Integer(), nullable=True))
     op.add_column("verdicts", sa.Column("distrusted_at", sa.BigInteger(), nullable=True))
 
 
 def downgrade() -> None:
-    """Drop them."""
+    """Drop the columns."""
     op.drop_column("verdicts", "distrusted_at")
     op.drop_column("attempts", "max_runs")

@@ -1,0 +1,126 @@
+r"""Explains tests that replace a name in the wrong place: the code under test looks its names up elsewhere.
+
+patch("adapter.request.get")        adapter.py has no `request`        adapter.requests.get
+patch("adapter.get")                it calls requests.get              adapter.requests.get
+patch("requests.get")               it has `from requests import get`  adapter.get
+patch("httpx.get")                  it calls requests.get              adapter.requests.get
+
+The texts are the submitter's: they choose words and an edit of the submitter's lines, never a verdict.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from assayd.did_you_mean import close_names
+from assayd.guest_results.record import Raised
+from assayd.kinds.module.files import is_python, is_test, module_name
+from assayd.kinds.module.places import ModuleFiles, moved
+from assayd.model.finding import Edit, Finding
+
+_PATCHED = re.compile(r"\b(?:patch|setattr)\(\s*+([\"'])([A-Za-z_][\w.]{0,150}+)\1")
+_IMPORTED = re.compile(r"\s*+import\s++([\w., ]{1,200}+)$")
+_FROM = re.compile(r"\s*+from\s++[\w.]{1,100}+\s++import\s++\(?([\w, ]{1,200}+)\)?\s*+$")
+_CALLED = re.compile(r"(?<![\w.])(\w{1,60}+)(?:\.(\w{1,60}+))?\(")
+_MOST_TARGETS = 200
+_SHOWN = 3
+
+
+def _targets(texts: ModuleFiles) -> list[tuple[str, str, int]]:
+    """Return what calls in the module's own files look up, as patch() names it, with file and line."""
+    found: list[tuple[str, str, int]] = []
+    for file in sorted(name for name in texts if is_python(name) and not is_test(name)):
+        lines = texts.lines(texts[file])
+        modules, names = set(_names(lines, _IMPORTED)), set(_names(lines, _FROM))
+        for number, line in enumerate(lines, 1):
+            for owner, name in _CALLED.findall(line):
+                if owner in modules and name:
+                    found.append((f"{module_name(file)}.{owner}.{name}", file, number))
+                elif owner in names:
+                    target = f"{module_name(file)}.{owner}"
+                    found.append((f"{target}.{name}" if name else target, file, number))
+                if len(found) >= _MOST_TARGETS:
+                    return found
+    return found
+
+
+def _names(lines: Sequence[str], pattern: re.Pattern[str]) -> Iterator[str]:
+    """Return the names that imports of a form bind."""
+    for line in lines:
+        if (found := pattern.match(line)) is not None:
+            yield from (part.split()[-1] for part in found[1].split(",") if part.split())
+
+
+def _missing(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: ModuleFiles, test: str
+) -> Finding | None:
+    """The patched name doesn't exist."""
+    text = texts.get(raised.file or "", "")
+    patched = _PATCHED.search(texts.line(text, raised.line))
+    if patched is None or raised.file is None or raised.line is None:
+        return None
+    targets = list(dict.fromkeys(target for target, _, _ in _targets(texts)))
+    return _renamed(finding, texts, raised.file, raised.line, patched, _meant(patched[2], targets))
+
+
+def _elsewhere(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: ModuleFiles, test: str
+) -> Finding | None:
+    """The call went to the network, although the test replaces a name: another one."""
+    file, _, name = test.partition("::")
+    here = [target for target, at, line in _targets(texts) if (at, line) == (raised.file, raised.line)]
+    lines = texts.lines(texts.get(file, ""))
+    begins = [n for n, line in enumerate(lines) if re.match(rf"\s*+(?:async )?def {re.escape(name)}\(", line)]
+    if not here or len(begins) != 1:
+        return None
+    for number, line in enumerate(lines[begins[0] :], begins[0] + 1):
+        if number > begins[0] + 1 and re.match(r"(?:async )?def |class |@", line):
+            break
+        patched = _PATCHED.search(line)
+        if patched is not None and patched[2] not in here:
+            return _renamed(finding, texts, file, number, patched, here)
+    return None
+
+
+def _meant(patched: str, targets: Sequence[str]) -> list[str]:
+    """Return the targets with the last part of the patched name, or nearly this part."""
+    last = patched.rpartition(".")[2]
+    same = [target for target in targets if target.rpartition(".")[2] == last]
+    near = close_names(last, sorted({target.rpartition(".")[2] for target in targets}))
+    return same or [target for target in targets if target.rpartition(".")[2] in near[:1]] or list(targets)
+
+
+def _renamed(
+    finding: Finding, texts: ModuleFiles, file: str, line: int, patched: re.Match[str], meant: Sequence[str]
+) -> Finding | None:
+    if not meant or patched[2] in meant:
+        return None
+    text = texts[file]
+    shown = " or ".join(f'"{target}"' for target in meant[:_SHOWN])
+    hint = f'Replace the name where the code looks it up. Write {shown} instead of "{patched[2]}".'
+    edit = None
+    if len(meant) == 1:
+        whole = texts.line(text, line)
+        new = whole[: patched.start(2)] + meant[0] + whole[patched.end(2) :]
+        edit = Edit(start_line=line, end_line=line, replacement=new)
+    return moved(finding, file, line, text, hint, edit)
+
+
+_Explain = Callable[[Finding, Raised, re.Match[str], ModuleFiles, str], Finding | None]
+PATCHES: tuple[tuple[re.Pattern[str], _Explain], ...] = (
+    (
+        re.compile(
+            r"^(?:module '[\w.]{1,200}' has no|<module '[\w.]{1,200}'[^>]{0,300}+> does not have the)"
+            r" attribute"
+        ),
+        _missing,
+    ),
+    (
+        re.compile(
+            r"Max retries exceeded|All connection attempts failed|[Nn]ame (?:or service not known|resolution)"
+            r"|Cannot connect to host|Network is unreachable|Connection refused"
+        ),
+        _elsewhere,
+    ),
+)
