@@ -172,12 +172,16 @@ class _Run:
         """Submit paths and return the finished attempt; wait while the daemon is away or full."""
         labels = {LABEL: f"{self._entry['name']}/{self._entry['version']}"}
         document = {**self._envelope, "payload": {"code": self._code, field: list(paths)}, "labels": labels}
-        attempt_id, patience = self._ids.new(), Patience()
+        attempt_id, patience, attempt = self._ids.new(), Patience(), None
         self._running.add(attempt_id)
         try:
             while not self._stopped.is_set():
                 try:
-                    attempt = self._client.submit(document, wait_s=_WAIT_S, attempt_id=attempt_id)
+                    # Submitting again doesn't wait for an attempt that exists.
+                    if attempt is None:
+                        attempt = self._client.submit(document, wait_s=_WAIT_S, attempt_id=attempt_id)
+                    else:
+                        attempt = self._client.attempt(attempt_id, wait_s=_WAIT_S)
                 except ClientError as problem:
                     patience.wait(problem)
                     continue
