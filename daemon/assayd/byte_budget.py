@@ -51,7 +51,7 @@ class ByteBudget:
         return self._held.total()
 
     def acquire(self, uid: int, size: int, *, operator: bool = False) -> None:
-        """Take so many bytes for a user. Raises: RequestError ``queue.full``, retryable if it can ever fit."""
+        """Take so many bytes for a user. Raises: RequestError ``queue.full``, retryable if they can fit."""
         is_operator = operator or uid in self._operators or uid in self._said_to_be
         most = self._total if is_operator else self._total - self._total // OPERATORS_SHARE
         if size + self.held + (0 if is_operator else self._held[uid]) > most:

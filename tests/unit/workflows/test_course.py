@@ -87,7 +87,7 @@ class Daemon:
             **fakes,
             documents=self.documents,
             chains=None,  # type: ignore[arg-type]
-            clock=SimpleNamespace(now=lambda: NOW),  # type: ignore[arg-type]
+            clock=SimpleNamespace(now=lambda: NOW),
             turns=FairSemaphore(1000),
             inputs_bytes=12_000,
         )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from sqlalchemy import RowMapping
 
 from assayd.errors import RequestError
 from assayd.ids import Ulids
@@ -126,9 +127,12 @@ async def test_lists_and_looks_at_one_workflow_leave_large_columns_unread(
 ) -> None:
     await store.add(one := workflow(), CONTENTS)
     read: list[str] = []
-    monkeypatch.setattr(
-        store_module, "_read_workflow", lambda row, runs: read.extend(row) or _read_workflow(row, runs)
-    )
+
+    def noting(row: RowMapping, runs: dict[str, NodeRun]) -> Workflow:
+        read.extend(row)
+        return _read_workflow(row, runs)
+
+    monkeypatch.setattr(store_module, "_read_workflow", noting)
 
     await store.get(one.id)
     await store.list(uid=1000, before=None, limit=10)

@@ -68,7 +68,7 @@ class Parts:
             documents=None,  # type: ignore[arg-type]
             chains=None,  # type: ignore[arg-type]
             store=DatabaseWorkflowStore(access),
-            clock=SimpleNamespace(now=lambda: datetime.now(UTC)),  # type: ignore[arg-type]
+            clock=SimpleNamespace(now=lambda: datetime.now(UTC)),
             turns=FairSemaphore(3),
             inputs_bytes=1000,
         )
