@@ -310,8 +310,8 @@ class _Tree:
 
     def modules(self) -> Iterator[Installed]:
         """Yield the modules, by name, and files beside them; links are named and not read."""
-        for category, is_file in self._entries(self.descriptor):
-            if is_file:
+        for category, is_stray in self._entries(self.descriptor):
+            if is_stray:
                 yield _stray(category)
                 continue
             try:

@@ -252,9 +252,7 @@ def test_module_whose_folder_begins_with_an_underscore_is_found(
     assert problems(tree) == ["is the module weather/open_meteo"]
 
 
-def test_attestations_are_kept_only_if_they_are_asked_for(
-    tree: Path, module: Callable[[str], Path]
-) -> None:
+def test_attestations_are_kept_only_if_they_are_asked_for(tree: Path, module: Callable[[str], Path]) -> None:
     put(tree, module("1.0.0"))
     [plain], [attested] = (module_tree.installed_modules(tree, attestations=asked) for asked in (False, True))
     assert (plain.attestation, attested.attestation) == (None, b"{}")

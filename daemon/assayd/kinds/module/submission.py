@@ -1,6 +1,6 @@
 """Builds a module's payload from a folder on a command line: its manifest, and its other files as text.
 
-The manifest can be YAML with JSON-compatible values, and without aliases. Caches and hidden files are omitted.
+The manifest can be YAML with JSON-compatible values and no aliases. Caches and hidden files are omitted.
 """
 
 from __future__ import annotations
