@@ -129,7 +129,7 @@ async def test_lists_and_looks_at_one_workflow_leave_large_columns_unread(
     read: list[str] = []
 
     def noting(row: RowMapping, runs: dict[str, NodeRun]) -> Workflow:
-        read.extend(row)
+        read.extend(map(str, row))
         return _read_workflow(row, runs)
 
     monkeypatch.setattr(store_module, "_read_workflow", noting)
