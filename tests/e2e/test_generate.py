@@ -349,7 +349,7 @@ def test_feedback_on_fifth_chooses_what_the_next_prompt_holds(play: Play, client
     assert [event.kind for event in client.generation_events(made["id"])][-1] == "finished"
     assert client.generation(made["id"])["outcome"] == "validated"
     first, second = (asked["prompt"]["user"] for asked in play.asked)
-    assert first.index("Guide, html output") < first.index("Guide, dependencies")
+    assert first.index("Guide, html output") < first.index("Guide, stack discipline")
     assert "Known from similar models: Tends to s+." in first
     assert "Guide, buffer system" in second
     assert "Guide, stack discipline" in second

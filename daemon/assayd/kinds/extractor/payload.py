@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from assayd.findings.expected import CASES, ExpectedCase, refuse_twins
 from assayd.model.text_limits import APPLIED_PATHS, SAMPLE_PATH_CHARS, SAMPLE_PATHS
@@ -29,9 +29,20 @@ class ExtractorPayload(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, cache_strings="none")
 
     code: str
-    sample_paths: Annotated[tuple[SamplePath, ...], Field(max_length=SAMPLE_PATHS)] = ()
-    cases: Annotated[tuple[ExtractorCase, ...], Field(max_length=CASES)] = ()
     paths: Annotated[tuple[SamplePath, ...], Field(max_length=APPLIED_PATHS)] = ()
+    sample_paths: Annotated[
+        tuple[SamplePath, ...], Field(max_length=SAMPLE_PATHS, validate_default=True)
+    ] = ()
+    cases: Annotated[tuple[ExtractorCase, ...], Field(max_length=CASES)] = ()
+
+    @field_validator("sample_paths")
+    @classmethod
+    def _something_to_run_on(
+        cls, sample_paths: tuple[SamplePath, ...], info: ValidationInfo
+    ) -> tuple[SamplePath, ...]:
+        if not sample_paths and info.data.get("paths") == ():
+            raise ValueError("missing or empty: pass at least one path")
+        return sample_paths
 
     @field_validator("cases")
     @classmethod
@@ -40,9 +51,7 @@ class ExtractorPayload(BaseModel):
         return cases
 
     @model_validator(mode="after")
-    def _something_to_run_on(self) -> ExtractorPayload:
+    def _alone(self) -> ExtractorPayload:
         if self.paths and (self.sample_paths or self.cases):
             raise ValueError("paths can't be combined with sample_paths or cases: submit them separately")
-        if not (self.sample_paths or self.paths):
-            raise ValueError("sample_paths is missing or empty: pass at least one path")
         return self

@@ -98,7 +98,7 @@ def test_process_that_never_started_leaves_its_paths_skipped() -> None:
 @pytest.mark.parametrize(
     ("fields", "fault"),
     [
-        ({}, "sample_paths is missing or empty"),
+        ({}, "missing or empty: pass at least one path"),
         ({"paths": ["/a"], "sample_paths": ["/b"]}, "can't be combined"),
         ({"paths": ["/a"] * 1001}, "at most 1000"),
     ],
