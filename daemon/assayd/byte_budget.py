@@ -51,16 +51,14 @@ class ByteBudget:
         return self._held.total()
 
     def acquire(self, uid: int, size: int, *, operator: bool = False) -> None:
-        """Take so many bytes for a user. Raises: RequestError ``queue.full`` (retryable)."""
-        free = self._total - self.held
-        if operator or uid in self._operators or uid in self._said_to_be:
-            fits = size <= free
-        else:
-            fits = self._held[uid] + size <= free - self._total // OPERATORS_SHARE
-        if not fits:
+        """Take so many bytes for a user. Raises: RequestError ``queue.full``, retryable if they can fit."""
+        is_operator = operator or uid in self._operators or uid in self._said_to_be
+        most = self._total if is_operator else self._total - self._total // OPERATORS_SHARE
+        if size + self.held + (0 if is_operator else self._held[uid]) > most:
             room = f"limits.queue_mb ({self._total / 2**20:g}) has no room for {size} more bytes of this user"
-            message = f"{room}, who holds {self._held[uid]}; try again later"
-            raise RequestError("queue.full", message, retryable=True)
+            later = "try again later" if size <= most else "send less, or have an operator raise the limit"
+            message = f"{room}, who holds {self._held[uid]}; {later}"
+            raise RequestError("queue.full", message, retryable=size <= most)
         self._held[uid] += size
 
     def release(self, uid: int, size: int) -> None:

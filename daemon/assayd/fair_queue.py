@@ -146,16 +146,13 @@ class FairSemaphore:
         self._hand_out()
 
     def _hand_out(self) -> None:
-        for waiter in self._waiting.in_turn():
-            if not self._free:
+        while self._free:
+            is_reserved = self._free <= self._reserved
+            waiter = self._waiting.pop_of_another({user for user, _ in self._held} if is_reserved else ())
+            if waiter is None:
                 break
             if waiter.turn.done():  # its task was cancelled, and is just about to notice
-                self._waiting.remove(waiter.key)
-            elif self._free > (0 if self._has_none(waiter) else self._reserved):
-                self._waiting.serve(waiter.key)
-                self._free -= 1
-                self._held[waiter.flow] += 1
-                waiter.turn.set_result(None)
-
-    def _has_none(self, waiter: _Waiter) -> bool:
-        return all(user != waiter.flow[0] for user, _ in self._held)
+                continue
+            self._free -= 1
+            self._held[waiter.flow] += 1
+            waiter.turn.set_result(None)

@@ -20,7 +20,7 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -34,11 +34,11 @@ OWN = ".assayd"
 """The folder with the record in a module, and with the lock and the kept versions in a tree."""
 RECORD, ATTESTATION = f"{OWN}/record.json", f"{OWN}/attestation.json"
 MOST_FILES, MOST_BYTES, MOST_DEPTH = 100, 4 * 2**20, 8
-MOST_ENTRIES, MOST_MODULES = 1000, 10_000
+MOST_ENTRIES, MOST_MODULES, MOST_OWN_BYTES = 1000, 10_000, 2**18
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_NAME = re.compile(r"[a-z_]{1,64}/[a-z0-9_]{1,64}")
+_NAME = re.compile(r"[a-z][a-z_]{0,63}/[a-z0-9][a-z0-9_]{0,63}")
 _VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})", re.ASCII)
 _NOREPLACE, _EXCHANGE = 1, 2
 """Flags of renameat2(2)."""
@@ -73,14 +73,19 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """A module of a tree, as its record has it; `problems` say how the files differ from the record."""
+    """A module of a tree, as its record has it; `problems` say how the files differ from the record.
+
+    `declared` and `input_digest` are of the files as they are: the name in the manifest, and the digest by
+    which the daemon knows them. Both are empty if the files can't be read.
+    """
 
     name: str
     version: str
     record: Mapping[str, Any] = field(default_factory=dict)
     kept: str | None = None
     problems: tuple[str, ...] = ()
-    candidate: Candidate | None = None
+    declared: str = ""
+    input_digest: str = ""
     attestation: bytes | None = None
 
     def document(self) -> Mapping[str, object]:
@@ -175,6 +180,9 @@ def roll_back(tree: Path, name: str) -> tuple[str, str]:
         after = held.kept(name)
         if after is None:
             raise _refused(f"{name}: no earlier version is kept in {tree}")
+        if after.problems:
+            problems = "; ".join(after.problems)[:500]
+            raise _refused(f"{name}: the kept version {after.version} can't be restored: {problems}")
         with _below(held.descriptor, category) as within:
             _rename(held.own, f"kept.{category}.{platform}", within, platform, _EXCHANGE)
             os.fsync(within)
@@ -182,14 +190,18 @@ def roll_back(tree: Path, name: str) -> tuple[str, str]:
     return before.version, after.version
 
 
-def installed_modules(tree: Path) -> list[Installed]:
-    """Return the modules of a tree by name, compared with their records. Raises: as `install`."""
+def installed_modules(tree: Path, *, attestations: bool = False) -> list[Installed]:
+    """Return the modules of a tree by name, compared with their records. Raises: as `install`.
+
+    What isn't a module is among them, with its problem. Attestations are kept only if they are asked for.
+    """
     with _translated(), _opened(tree) as descriptor:
         own = -1
         with suppress(FileNotFoundError):
             own = os.open(OWN, _FOLDER, dir_fd=descriptor)
         try:
-            return list(_Tree(descriptor, own, tree).modules())
+            found = _Tree(descriptor, own, tree).modules()
+            return list(found) if attestations else [replace(each, attestation=None) for each in found]
         finally:
             if own >= 0:
                 os.close(own)
@@ -259,7 +271,7 @@ class _Tree:
         except FileNotFoundError:
             if allowed.new_category:
                 return None
-            close = hint(category, self._folders(self.descriptor))
+            close = hint(category, [name for name, is_file in self._entries(self.descriptor) if not is_file])
             message = f"{self._path} has no category {category!r}{close}; pass --new-category to create it"
             raise _refused(message) from None
         installed = self.installed(candidate.name)
@@ -282,7 +294,7 @@ class _Tree:
                 found = _examined(folder, name, self.kept(name))
         except FileNotFoundError:
             return None
-        if found.candidate is None or found.candidate.name != name:
+        if found.declared != name:
             raise _refused(f"{self._path}/{name} isn't the module {name}; move it elsewhere")
         return found
 
@@ -297,12 +309,16 @@ class _Tree:
             return None
 
     def modules(self) -> Iterator[Installed]:
-        """Yield the modules, by name; links are named and not read."""
-        for category in self._folders(self.descriptor):
+        """Yield the modules, by name, and files beside them; links are named and not read."""
+        for category, is_stray in self._entries(self.descriptor):
+            if is_stray:
+                yield _stray(category)
+                continue
             try:
                 with _below(self.descriptor, category) as within:
-                    for platform in self._folders(within):
-                        yield self._module(within, f"{category}/{platform}")
+                    for platform, is_file in self._entries(within):
+                        name = f"{category}/{platform}"
+                        yield _stray(name) if is_file else self._module(within, name)
             except OSError as problem:
                 yield Installed(name=category, version="", problems=(_words(problem),))
 
@@ -313,12 +329,18 @@ class _Tree:
         except OSError as problem:
             return Installed(name=name, version="", problems=(_words(problem),))
 
-    def _folders(self, descriptor: int) -> list[str]:
+    def _entries(self, descriptor: int) -> list[tuple[str, bool]]:
+        """Return names, and whether each is a file; without hidden ones and caches."""
         with os.scandir(descriptor) as entries:
-            found = [each for each in islice(entries, MOST_MODULES + 1) if each.name[:1] not in "._"]
-        if len(found) > MOST_MODULES:
-            raise _refused(f"a folder of {self._path} has more than {MOST_MODULES} entries")
-        return sorted(each.name for each in found if each.is_symlink() or each.is_dir())
+            found = list(islice(entries, MOST_MODULES + 1))
+            if len(found) > MOST_MODULES:
+                raise _refused(f"a folder of {self._path} has more than {MOST_MODULES} entries")
+            shown = [each for each in found if not each.name.startswith(".") and each.name != "__pycache__"]
+            return sorted((each.name, not (each.is_symlink() or each.is_dir())) for each in shown)
+
+
+def _stray(name: str) -> Installed:
+    return Installed(name=name, version="", problems=("was added: it isn't the folder of a module",))
 
 
 def _examined(folder: int, name: str, kept: Installed | None) -> Installed:
@@ -336,8 +358,9 @@ def _examined(folder: int, name: str, kept: Installed | None) -> Installed:
         record=record,
         kept=kept_version,
         problems=tuple(_differences(candidate, name, record)),
-        candidate=candidate,
-        attestation=_content(folder, ATTESTATION),
+        declared=candidate.name,
+        input_digest=candidate.input_digest,
+        attestation=_content(folder, ATTESTATION, MOST_OWN_BYTES),
     )
 
 
@@ -367,7 +390,7 @@ def _candidate(files: Mapping[str, bytes]) -> Candidate:
     fields = {key: str(manifest.get(key)) for key in ("module_id", "category", "platform", "version")}
     name = f"{fields['category']}/{fields['platform']}"
     if _NAME.fullmatch(name) is None or _VERSION.fullmatch(fields["version"]) is None:
-        form = "category and platform must be lowercase words, version like 1.0.0"
+        form = "category and platform must be lowercase words that don't begin with _, version like 1.0.0"
         raise _refused(f"manifest: {name} {fields['version']}: {form}")
     if fields["module_id"] != name:
         raise _refused(f"manifest: module_id is {fields['module_id']!r}, category and platform say {name!r}")
@@ -407,24 +430,24 @@ def _read_files(folder: int, prefix: str = "", depth: int = 1) -> dict[str, byte
     return files
 
 
-def _content(folder: int, name: str) -> bytes | None:
+def _content(folder: int, name: str, most_bytes: int = MOST_BYTES) -> bytes | None:
     """Return a regular file's content, cut above the limit; None if there is none."""
     *folders, last = name.split("/")
     try:
         if folders:
             with _below(folder, folders[0]) as inner:
-                return _content(inner, "/".join((*folders[1:], last)))
+                return _content(inner, "/".join((*folders[1:], last)), most_bytes)
         descriptor = os.open(last, _FILE, dir_fd=folder)
     except FileNotFoundError:
         return None
     with os.fdopen(descriptor, "rb") as stream:
-        return stream.read(MOST_BYTES + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+        return stream.read(most_bytes + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
 
 
 def _record(folder: int) -> Mapping[str, Any]:
     """Return the record of a module; empty if it has none that can be read."""
     try:
-        found = json.loads(_content(folder, RECORD) or b"{}")
+        found = json.loads(_content(folder, RECORD, MOST_OWN_BYTES) or b"{}")
     except (ValueError, RecursionError, OSError):
         return {}
     return found if isinstance(found, dict) else {}

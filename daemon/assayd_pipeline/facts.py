@@ -143,6 +143,10 @@ def _wider(known: str, cell: str) -> str:
 
 def input_findings(expected: Expected, found: Mapping[str, Facts]) -> Iterator[Finding]:
     """Compare submitted files with those of an earlier run, before anything runs."""
+    return islice(_inputs(expected, found), _FINDINGS)
+
+
+def _inputs(expected: Expected, found: Mapping[str, Facts]) -> Iterator[Finding]:
     for path, then in expected.inputs.items():
         if path not in found:
             yield _finding(
@@ -196,8 +200,9 @@ def _compared(
 
 
 def _difference(then: Facts, now: Facts) -> str:
-    gone = [name for name in then.columns if name not in now.columns]
-    new = [name for name in now.columns if name not in then.columns]
+    before, after = frozenset(then.columns), frozenset(now.columns)
+    gone = [name for name in then.columns if name not in after]
+    new = [name for name in now.columns if name not in before]
     parts = [f"{what}: {', '.join(names[:10])}" for what, names in (("missing", gone), ("new", new)) if names]
     return f"columns {'; '.join(parts)}" if parts else "the columns have another order"
 

@@ -35,6 +35,7 @@ _MOST_READ = 60
 _MOST_FINDINGS = 5
 MOST_IN_RUN = 20
 """Maximum ignored errors of a run to explain."""
+_SCRIPT = re.compile(r"scripts/[^:]*: line \d{1,6}: ")
 _SOURCE = re.compile(r"scripts/[^:]*: line \d{1,6}: |([a-z][a-z0-9]{0,20}): ")
 _HARMLESS = re.compile(r"\bwarning: |[Bb]roken pipe|write error|[Tt]ry '|\busage: ")
 _HANDLED = re.compile(
@@ -82,7 +83,7 @@ def _finding(step: StepText, said: str, level: IgnoredErrors) -> Finding:
     return Finding(
         rule=RULE.id,
         category=classify(said, program=ErrorSource.BASH).error_class,
-        message=shorten(f"{step.label}: The step ignored an error: {said}."),
+        message=shorten(f"{step.label}: The step ignored an error: {_SCRIPT.sub('', said)}."),
         severity=Severity.ERROR if is_error else Severity.WARNING,
         layer=Layer.RUNTIME,
         file=step.name,

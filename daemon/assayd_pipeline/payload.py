@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -16,9 +16,11 @@ from pydantic import (
     model_validator,
 )
 
+from assayd.documents.strict_json import canonical, digest
 from assayd.static.work_files import Base64Text, FileContent
 from assayd_pipeline.facts import Expected
 from assayd_pipeline.from_files import SQLITE_HEADER
+from assayd_pipeline.shell.parse.source import clean
 
 MOST_STEPS = 100
 """Source: docs/operating/configure.md."""
@@ -60,6 +62,11 @@ class Step(_Model):
     name: Annotated[str, AfterValidator(_step_name)]
     type: Literal["bash", "sql"]
     content: Annotated[str, AfterValidator(_step_content)]
+
+
+def steps_digest(steps: Sequence[Step]) -> str:
+    """Return the SHA-256 of steps, as they run."""
+    return digest(canonical([[step.name, step.type, clean(step.content)] for step in steps]))
 
 
 class Database(_Model):

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from assayd.api import answers
-from assayd.api.call import Call, CallDep, json_response, read_model
+from assayd.api.call import LARGE_BODY_BYTES, Call, CallDep, json_response, read_model
 from assayd.api.routes import WaitS, answer_submitted, read_submitted
 from assayd.documents import canonical
 from assayd.errors import RequestError
@@ -33,6 +33,7 @@ from assayd_pipeline.runs import (
     expected,
     is_comparable,
     run_document,
+    steps_of,
     submission_of,
 )
 from assayd_pipeline.stored import PipelineQuery, Pipelines, PipelineStatus
@@ -81,14 +82,20 @@ async def run_pipeline(request: Request, call: CallDep, wait_s: WaitS = 0) -> Re
     wanted = await read_model(request, call, PipelineRunBody)
     entry = await _entry(call, wanted.name, wanted.version)
     approved = await call.service.get(entry.attempt_id)
-    judged = None if approved is None else await _judged(call, approved)
+    judged = await _judged(call, approved) if approved is not None and is_comparable(approved) else None
     last = await _last_clean(call, entry)
-    expects = expected(None if judged is None else judged.facts, last, wanted)
-    body = canonical(submission_of(entry, wanted, expects))
+    async with call.budget.parsing(call.caller.peer.uid):
+        body = await asyncio.to_thread(_body, entry, wanted, None if judged is None else judged.facts, last)
     async with call.budget.reading(len(body)):
         submission = await read_submitted(body, call)
     accepted = await call.service.submit(submission, peer=call.caller.peer)
     return await answer_submitted(call, accepted.attempt, wait_s, pending=202)
+
+
+def _body(
+    entry: LibraryEntry, wanted: PipelineRunBody, approved: DataFacts | None, last: DataFacts | None
+) -> bytes:
+    return canonical(submission_of(entry, wanted, expected(approved, last, wanted)))
 
 
 @router.get("/runs", responses=answers.of(PipelineRunPageDocument, "A page of runs"))
@@ -133,13 +140,18 @@ def _runs_of(
 
 
 async def _last_clean(call: Call, entry: LibraryEntry) -> DataFacts | None:
-    """Return the facts of the newest run of a version whose data had no finding, among the last ones."""
+    """Return the facts of the newest run of a version whose data had no finding, among the last ones.
+
+    Any attempt can have the labels of a run: one with other steps is passed over.
+    """
+    async with call.budget.parsing(call.caller.peer.uid):
+        steps = await asyncio.to_thread(steps_of, entry)
     runs = _runs_of(call, entry.name, entry.version, limit=LOOKED_BACK)
     # An entry of this name and version may have been removed, with runs of other steps.
     page = await call.service.list(replace(runs, since=entry.approved_at))
     for attempt in page.attempts:
         judged = await _judged(call, attempt) if is_comparable(attempt) else None
-        if judged is not None and judged.is_clean:
+        if judged is not None and judged.is_clean and judged.steps == steps:
             return judged.facts
     return None
 
@@ -149,7 +161,10 @@ async def _judged(call: Call, attempt: Attempt) -> Judged | None:
     if attempt.state is not State.FINISHED:
         return None
     report, _ = await call.service.documents(attempt)
-    return await asyncio.to_thread(Judged, report)
+    if len(report) <= LARGE_BODY_BYTES:
+        return Judged(report)
+    async with call.budget.parsing(call.caller.peer.uid):
+        return await asyncio.to_thread(Judged, report)
 
 
 @router.get("/{id}", responses=answers.of(PipelineDetailDocument, "The pipeline"))

@@ -21,7 +21,7 @@ from assayd.model.library import LibraryEntry
 from assayd.model.report import Verdict
 from assayd.static.work_files import FileContent
 from assayd_pipeline.facts import DataFacts, Expected, Facts, RowRange
-from assayd_pipeline.payload import Database
+from assayd_pipeline.payload import Database, Step, steps_digest
 
 NAME_LABEL, VERSION_LABEL = "pipeline", "pipeline_version"
 MOST_FINDINGS = 10
@@ -81,6 +81,7 @@ class Judged:
         feedback: Any = document.get("feedback")
         found = feedback.get("data") if isinstance(feedback, dict) else None
         self.facts = None if found is None else DataFacts.model_validate(found)
+        self.steps = feedback.get("steps_sha256") if isinstance(feedback, dict) else None
         self.findings: Sequence[Mapping[str, Any]] = document.get("findings", ())
 
     @property
@@ -109,8 +110,8 @@ def expected(approved: DataFacts | None, last: DataFacts | None, wanted: Pipelin
     base = approved or last
     if base is None:
         message = (
-            f"{wanted.name} has no baseline: it was approved before runs were compared, or its files were "
-            "deleted; replay its attempt, and approve the replay"
+            f"{wanted.name} has no baseline: it was approved before runs were compared, its files were "
+            "deleted, or its verdict is distrusted; replay its attempt, and approve the replay"
         )
         raise RequestError("pipeline.no_baseline", message)
     rows = last or base
@@ -124,6 +125,12 @@ def expected(approved: DataFacts | None, last: DataFacts | None, wanted: Pipelin
 def _with_rows(facts: Facts, last: Facts | None) -> Facts:
     """Return the approved facts with the rows of the last run; none there leave those of the approval."""
     return facts if last is None or not last.rows else facts.model_copy(update={"rows": last.rows})
+
+
+def steps_of(entry: LibraryEntry) -> str:
+    """Return the digest of the approved steps, as the report of a run has it."""
+    payload = json.loads(entry.document)["payload"]
+    return steps_digest([Step.model_validate(step) for step in payload.get("steps", [])])
 
 
 def submission_of(entry: LibraryEntry, wanted: PipelineRunBody, expects: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,7 +184,7 @@ def run_document(attempt: Attempt, judged: Judged | None) -> PipelineRunDocument
 
 def is_comparable(attempt: Attempt) -> bool:
     """Return whether later runs may be compared with one."""
-    return attempt.verdict is Verdict.VALIDATED and attempt.distrusted_at is None
+    return attempt.verdict is Verdict.VALIDATED and attempt.approvable
 
 
 def _rows(group: Mapping[str, Facts]) -> dict[str, int | None]:

@@ -228,7 +228,7 @@ def _message(one: Explained) -> str:
     if one.of.startswith("no database"):
         return f"SQLite doesn't read this: {written}."
     if one.of == "other databases":
-        return f"SQLite lacks this form of other databases: {written}."
+        return f"SQLite has no {written}."
     return f"This is {one.of}, not SQLite: {written}."
 
 

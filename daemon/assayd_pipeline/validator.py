@@ -56,7 +56,7 @@ from assayd_pipeline.generating import PipelineContext
 from assayd_pipeline.ignored import MOST_IN_RUN, ignored_errors
 from assayd_pipeline.instructions import BOTH, instructions, usual
 from assayd_pipeline.judging import BASH, JudgedStep, StepText, judge_database, judge_outputs, judge_step
-from assayd_pipeline.payload import Database, PipelinePayload, Step
+from assayd_pipeline.payload import Database, PipelinePayload, Step, steps_digest
 from assayd_pipeline.repair import around, faulty, normal, step_texts, tables_of, types_in
 from assayd_pipeline.samples import SAMPLES
 from assayd_pipeline.shell.parse.resolve import TOOLS
@@ -238,7 +238,9 @@ class Pipeline(Kind[PipelinePayload]):
         if not has_errors(found):
             facts = _facts(payload, judged, result)
             found += result_findings(payload.expects, facts)
-        shown: JsonValue = None if facts is None else {"data": facts.model_dump(mode="json")}
+        shown: JsonValue = None
+        if facts is not None:
+            shown = {"data": facts.model_dump(mode="json"), "steps_sha256": steps_digest(payload.steps)}
         return Judgement(stage_findings={"sandbox": tuple(found)}, cases=cases, facts=shown)
 
     def retry_context(

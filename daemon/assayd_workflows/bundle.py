@@ -16,11 +16,12 @@ from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
 from assayd_workflows.documents import workflow_document
 from assayd_workflows.model import Workflow
+from assayd_workflows.store import Contents
 
 ReadAttempt = Callable[[str], Awaitable[Attempt | None]]
 
 
-async def bundle_of(workflow: Workflow, read: ReadAttempt) -> bytes:
+async def bundle_of(workflow: Workflow, contents: Contents, read: ReadAttempt) -> bytes:
     """Return the bundle as a tar. Raises: RequestError ``workflow.running``."""
     if workflow.finished_at is None:
         raise RequestError("workflow.running", "the workflow has no verdict yet; wait for it")
@@ -28,7 +29,7 @@ async def bundle_of(workflow: Workflow, read: ReadAttempt) -> bytes:
     for node in plain(workflow_document(workflow))["nodes"]:
         if node["attempt_id"] is not None:
             attempts[node["id"]] = _reference(node["attempt_id"], await read(node["attempt_id"]))
-    return await asyncio.to_thread(_tar, workflow, attempts)
+    return await asyncio.to_thread(_tar, workflow, contents, attempts)
 
 
 def _reference(attempt_id: str, attempt: Attempt | None) -> dict[str, object]:
@@ -44,10 +45,10 @@ def _reference(attempt_id: str, attempt: Attempt | None) -> dict[str, object]:
     }
 
 
-def _tar(workflow: Workflow, attempts: Mapping[str, object]) -> bytes:
+def _tar(workflow: Workflow, contents: Contents, attempts: Mapping[str, object]) -> bytes:
     files = {
-        "workflow.yaml": workflow.document.encode("utf-8", "replace"),
-        "inputs.json": canonical(dict(workflow.inputs)),
+        "workflow.yaml": contents.document.encode("utf-8", "replace"),
+        "inputs.json": contents.inputs.encode(),
         "result.json": canonical(plain(workflow_document(workflow))),
         "attempts.json": canonical(attempts),
     }

@@ -11,7 +11,9 @@ import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from itertools import count
+from typing import TypeVar
 
 import structlog
 from tenacity import AsyncRetrying, retry_if_exception
@@ -24,11 +26,12 @@ from assayd.errors import AssaydError, RequestError
 from assayd.fair_queue import FairSemaphore
 from assayd.model.attempt import Attempt, State
 from assayd.model.report import Verdict
+from assayd.model.submission import Submission
 from assayd.ports.chains import Chains
 from assayd.ports.clock import Clock
 from assayd.store.jobs import DatabaseJobStore
 from assayd_workflows.model import Node, NodeRun, NodeState, Plan, Reference, Workflow
-from assayd_workflows.nodes import NoSuchPart, part_of, policy_of, submission_of, with_repair
+from assayd_workflows.nodes import NoSuchPart, Room, TooLarge, submission_of, texts_of
 from assayd_workflows.store import DatabaseWorkflowStore
 
 log = structlog.get_logger()
@@ -39,6 +42,10 @@ LOOK_S = 0.5
 """Pause between two looks at a repair, or at an attempt that another process carries out."""
 LARGE_BYTES = 64 * 1024
 """Longer reports are parsed in a thread."""
+STARTING = 8
+"""Nodes of one workflow that are being submitted at once; the queue of turns stays short."""
+OUTPUTS_BYTES = 16 * 2**20
+"""Outputs of a workflow together."""
 _STATES = {
     Verdict.VALIDATED: NodeState.VALIDATED,
     Verdict.FAILED: NodeState.FAILED,
@@ -47,8 +54,9 @@ _STATES = {
 }
 
 ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
-Reusable = Mapping[str, str]
-"""Validated attempts of the resumed workflow, by input digest."""
+Reusable = Mapping[str, NodeRun]
+"""Validated nodes of the resumed workflow, by input digest."""
+T = TypeVar("T")
 
 
 class ResultGone(Exception):
@@ -57,7 +65,10 @@ class ResultGone(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CourseParts:
-    """What every course works with. `turns` bounds the results that are held at once, fairly by user."""
+    """What every course works with.
+
+    `turns` bounds the results that are held at once, fairly by user; `inputs_bytes` the inputs of a node.
+    """
 
     admission: Admission
     scheduler: Scheduler
@@ -67,22 +78,45 @@ class CourseParts:
     store: DatabaseWorkflowStore
     clock: Clock
     turns: FairSemaphore
+    inputs_bytes: int
     numbers: Iterator[int] = field(default_factory=count)
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
-    async def result(self, attempt_id: str) -> object:
-        """Return the result of a validated node. Raises: ResultGone."""
-        attempt = await self.jobs.get(attempt_id)
-        if attempt is None or attempt.bundle is None:
-            raise ResultGone(f"the attempt {attempt_id} or its bundle was removed")
+    async def texts(
+        self, workflow: Workflow, sources: Mapping[str, Reference], room: Room
+    ) -> dict[str, bytes]:
+        """Return parts of results as JSON text, one result at a time.
+
+        Raises: NoSuchPart, TooLarge, ResultGone.
+        """
+        by_node: dict[str, dict[str, Reference]] = {}
+        for name, source in sources.items():
+            by_node.setdefault(source.node, {})[name] = source
+        found: dict[str, bytes] = {}
+        for node, wanted in by_node.items():
+            attempt_id = workflow.nodes[node].attempt_id
+            attempt = await self.jobs.get(attempt_id)
+            if attempt is None or attempt.bundle is None:
+                raise ResultGone(f"the attempt {attempt_id} or its bundle was removed")
+            found |= await self.from_report(attempt, partial(_texts_in, wanted, room))
+        return {name: found[name] for name in sources}
+
+    async def from_report(self, attempt: Attempt, read: Callable[[bytes], T]) -> T:
+        """Return something read from an attempt's report; from a large one in a thread, users in turn."""
         report, _ = await self.documents(attempt)
-        if len(report) > LARGE_BYTES:
-            return await asyncio.to_thread(_result_in, report)
-        return _result_in(report)
+        if len(report) <= LARGE_BYTES:
+            return read(report)
+        budget = self.scheduler.budget
+        async with budget.reading(len(report)), budget.parsing(attempt.peer.uid):
+            return await asyncio.to_thread(read, report)
 
 
-def _result_in(report: bytes) -> object:
-    return json.loads(report)["runtime_results"]["cases"][0]["result"]
+def _texts_in(sources: Mapping[str, Reference], room: Room, report: bytes) -> dict[str, bytes]:
+    return texts_of(json.loads(report)["runtime_results"]["cases"][0]["result"], sources, room)
+
+
+def _policy_digest_in(report: bytes) -> object:
+    return json.loads(report)["policy_digest"]
 
 
 @dataclass(slots=True)
@@ -90,6 +124,7 @@ class Course:
     """A workflow that is carried out. `changed` is given each time that a node gets further."""
 
     workflow: Workflow
+    plan: Plan
     parts: CourseParts
     reusable: Reusable = field(default_factory=dict)
     changed: Signal = field(default_factory=Signal)
@@ -97,26 +132,23 @@ class Course:
     cancelled: bool = False
     _ended: dict[str, asyncio.Event] = field(default_factory=dict)
     _submitting: set[asyncio.Task[object]] = field(default_factory=set)
-
-    @property
-    def _plan(self) -> Plan:
-        return self.workflow.plan
+    _starting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(STARTING))
 
     async def run(self) -> None:
         """Carry all nodes to their ends, as far as time permits."""
         runs = self.workflow.nodes
-        self._ended = {node.id: asyncio.Event() for node in self._plan.nodes}
+        self._ended = {node.id: asyncio.Event() for node in self.plan.nodes}
         for name, run in runs.items():
             if run.state.is_final:
                 self._ended[name].set()
         left_s = (self.workflow.ends_at - self.parts.clock.now()).total_seconds()
         try:
             async with asyncio.timeout(left_s), asyncio.TaskGroup() as tasks:
-                for node in self._plan.nodes:
+                for node in self.plan.nodes:
                     if not runs[node.id].state.is_final:
                         tasks.create_task(self._carry(node), name=f"node-{node.id}")
         except TimeoutError:
-            await self.break_off(f"the workflow took longer than {self._plan.timeout_s:g} s")
+            await self.break_off(f"the workflow took longer than {self.plan.timeout_s:g} s")
 
     async def break_off(self, why: str) -> None:
         """End every node without an end: running attempts are cancelled, and the others never run."""
@@ -168,14 +200,16 @@ class Course:
             return
         try:
             await self._end(await self._run(node, run))
-        except NoSuchPart as missing:
-            await self._end(replace(run, state=NodeState.FAILED, detail=str(missing)))
+        except (NoSuchPart, TooLarge) as fault:
+            await self._end(replace(run, state=NodeState.FAILED, detail=str(fault)))
         except (AssaydError, ResultGone) as trouble:
             log.warning("workflow.node_refused", workflow_id=self.workflow.id, node=node.id)
-            await self._end(replace(run, state=NodeState.ERROR, detail=str(trouble)))
+            large = isinstance(trouble, RequestError) and trouble.code == "too_large"
+            state = NodeState.FAILED if large else NodeState.ERROR
+            await self._end(replace(run, state=state, detail=str(trouble)))
 
     async def _run(self, node: Node, run: NodeRun) -> NodeRun:
-        """Submit a node and see it to its end. Raises: NoSuchPart, ResultGone, AssaydError."""
+        """Submit a node and see it to its end. Raises: as `_begin`."""
         known = await self.parts.jobs.get(run.attempt_id)
         if known is not None:
             run = replace(run, state=NodeState.RUNNING, input_digest=known.input_digest)
@@ -195,38 +229,46 @@ class Course:
     async def _begin(self, node: Node, run: NodeRun) -> NodeRun:
         """Submit a node, or take over an earlier attempt. Few do so at a time: each may hold large inputs.
 
-        Raises: NoSuchPart, ResultGone, AssaydError.
+        Raises: NoSuchPart, TooLarge, ResultGone, AssaydError.
         """
-        parts, plan = self.parts, self._plan
-        async with parts.turns.hold(self.workflow.peer.uid, self.workflow.id, run.attempt_id):
-            inputs = await self._inputs(node)
-            document = submission_of(node, plan, inputs, workflow_id=self.workflow.id)
-            submission = await parts.admission.read(await asyncio.to_thread(canonical, document))
+        parts, workflow = self.parts, self.workflow
+        async with self._starting, parts.turns.hold(workflow.peer.uid, workflow.id, run.attempt_id):
+            document = await self._document(node)
+            submission = await parts.admission.read(document)
             run = replace(run, input_digest=submission.input_digest)
             earlier = self.reusable.get(submission.input_digest)
-            before = await parts.jobs.get(earlier) if earlier is not None else None
-            if before is not None and before.policy == policy_of(node, plan) and before.bundle is not None:
-                return replace(run, attempt_id=before.id, reused=True, state=NodeState.VALIDATED)
-            if self.workflow.repair is not None:
-                document = with_repair(document, self.workflow.repair, node, plan, inputs)
+            if earlier is not None and await self._is_reusable(earlier.attempt_id, submission):
+                taken = replace(earlier, node=node.id, reused=True, detail=None)
+                return replace(taken, input_digest=submission.input_digest)
             run = replace(run, state=NodeState.RUNNING)
             self._set(run)
-            await self._submit(await asyncio.to_thread(canonical, document), run.attempt_id)
+            await self._submit(document, run.attempt_id)
         return run
 
-    async def _inputs(self, node: Node) -> dict[str, object]:
-        """Return the inputs of a node; a result that several of them use is read once."""
-        results = {need: await self.result(need) for need in node.needs}
-        parts = {name: part_of(results[source.node], source) for name, source in node.sources.items()}
-        return {**node.values, **parts}
+    async def _document(self, node: Node) -> bytes:
+        """Return the submission of a node. Raises: NoSuchPart, TooLarge, ResultGone."""
+        room = Room(f"the inputs of node '{node.id}'", self.parts.inputs_bytes)
+        inputs = await asyncio.to_thread(_written, node.values, room)
+        inputs |= await self.parts.texts(self.workflow, node.sources, room)
+        workflow = self.workflow
+        return await asyncio.to_thread(
+            submission_of, node, self.plan, inputs, workflow_id=workflow.id, repair=workflow.repair
+        )
 
-    async def result(self, node: str) -> object:
-        """Return the result of a node that was validated. Raises: ResultGone."""
-        return await self.parts.result(self.workflow.nodes[node].attempt_id)
-
-    async def outputs(self) -> dict[str, object]:
-        """Return the outputs. Raises: NoSuchPart, ResultGone."""
-        return await outputs_of(self.workflow, self.parts)
+    async def _is_reusable(self, attempt_id: str, submission: Submission) -> bool:
+        """Return whether an earlier verdict is trusted, enforced, and of the same policy."""
+        before = await self.parts.jobs.get(attempt_id)
+        if (
+            before is None
+            or before.bundle is None
+            or before.verdict is not Verdict.VALIDATED
+            or before.distrusted_at is not None
+            or not before.approvable
+            or before.policy != submission.policy
+        ):
+            return False
+        digest = self.parts.admission.policy(submission).digest
+        return await self.parts.from_report(before, _policy_digest_in) == digest
 
     async def _submit(self, document: bytes, attempt_id: str) -> None:
         """Submit in the owner's name; a cancelled course still completes the submission."""
@@ -261,17 +303,16 @@ class Course:
         )
 
 
-async def outputs_of(workflow: Workflow, parts: CourseParts) -> dict[str, object]:
-    """Return the outputs of a workflow. Raises: NoSuchPart, ResultGone."""
-    by_node: dict[str, dict[str, Reference]] = {}
-    for name, source in workflow.plan.outputs.items():
-        by_node.setdefault(source.node, {})[name] = source
-    found: dict[str, object] = {}
+async def outputs_of(workflow: Workflow, parts: CourseParts) -> dict[str, bytes]:
+    """Return the outputs of a workflow as JSON text. Raises: NoSuchPart, TooLarge, ResultGone."""
     async with parts.turns.hold(workflow.peer.uid, workflow.id, f"outputs {next(parts.numbers)}"):
-        for node, sources in by_node.items():
-            result = await parts.result(workflow.nodes[node].attempt_id)
-            found |= {name: part_of(result, source) for name, source in sources.items()}
-    return {name: found[name] for name in workflow.plan.outputs}
+        return await parts.texts(workflow, workflow.outline.outputs, Room("the outputs", OUTPUTS_BYTES))
+
+
+def _written(values: Mapping[str, object], room: Room) -> dict[str, bytes]:
+    texts = {name: canonical(value) for name, value in values.items()}
+    room.take(sum(map(len, texts.values())))
+    return texts
 
 
 def _why(attempt: Attempt) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from assayd.documents import timestamp
 from assayd.documents.base import written_time
 from assayd.documents.workflows import (
@@ -12,35 +14,36 @@ from assayd.documents.workflows import (
     WorkflowEventDocument,
     WorkflowFindingDocument,
 )
-from assayd_workflows.model import Node, NodeRun, Plan, Reading, Workflow
+from assayd.model.finding import Finding
+from assayd_workflows.model import NodeOutline, NodeRun, Outline, Reading, Workflow
 
 
 def check_document(reading: Reading) -> WorkflowCheckDocument:
     """Return what a check found."""
-    plan = reading.plan or Plan(nodes=(), outputs={})
+    outline = reading.plan.outline if reading.plan is not None else Outline()
     return WorkflowCheckDocument.model_construct(
         runnable=reading.is_runnable,
-        name=plan.name,
-        findings=_findings(reading),
-        nodes=[PlannedNodeDocument.from_value(node, needs=list(node.needs)) for node in plan.nodes],
-        outputs=_outputs(plan),
+        name=outline.name,
+        findings=_findings(reading.findings),
+        nodes=[PlannedNodeDocument.from_value(node, needs=list(node.needs)) for node in outline.nodes],
+        outputs=_outputs(outline),
     )
 
 
-def workflow_document(workflow: Workflow, *, listed: bool = False) -> WorkflowDocument:
-    """Return a workflow; one of a list without its findings."""
-    plan, repair = workflow.plan, workflow.repair
-    nodes = [_node_document(node, workflow.nodes[node.id]) for node in plan.nodes]
+def workflow_document(workflow: Workflow) -> WorkflowDocument:
+    """Return a workflow."""
+    outline, repair = workflow.outline, workflow.repair
+    nodes = [_node_document(node, workflow.nodes[node.id]) for node in outline.nodes]
     return WorkflowDocument.from_value(
         workflow,
-        name=plan.name,
+        name=outline.name,
         uid=workflow.peer.uid,
         state="running" if workflow.verdict is None else "finished",
         finished_at=timestamp(workflow.finished_at),
         repair=None if repair is None else {"provider": repair.provider, "max_attempts": repair.max_attempts},
-        findings=[] if listed else _findings(workflow.reading),
+        findings=_findings(workflow.findings),
         nodes=nodes,
-        outputs=_outputs(plan),
+        outputs=_outputs(outline),
     )
 
 
@@ -55,11 +58,11 @@ def workflow_event(number: int, workflow: Workflow) -> WorkflowEventDocument:
     )
 
 
-def _findings(reading: Reading) -> list[WorkflowFindingDocument]:
-    return [WorkflowFindingDocument.from_value(one, node=one.context) for one in reading.findings]
+def _findings(findings: Sequence[Finding]) -> list[WorkflowFindingDocument]:
+    return [WorkflowFindingDocument.from_value(one, node=one.context) for one in findings]
 
 
-def _node_document(node: Node, run: NodeRun) -> NodeRunDocument:
+def _node_document(node: NodeOutline, run: NodeRun) -> NodeRunDocument:
     return NodeRunDocument.from_value(
         run,
         id=node.id,
@@ -70,5 +73,5 @@ def _node_document(node: Node, run: NodeRun) -> NodeRunDocument:
     )
 
 
-def _outputs(plan: Plan) -> dict[str, str]:
-    return {name: source.text for name, source in plan.outputs.items()}
+def _outputs(outline: Outline) -> dict[str, str]:
+    return {name: source.text for name, source in outline.outputs.items()}

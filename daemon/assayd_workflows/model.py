@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -13,6 +13,9 @@ from assayd.model.submission import Peer, RepairWish
 
 RESULT = "result"
 MOST_NODES = 256
+
+Inputs = Mapping[str, Mapping[str, object]]
+"""Values of inputs, by node and name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +61,15 @@ class Node:
         """Return the nodes whose results it uses, each once, in the order of its inputs."""
         return tuple(dict.fromkeys(source.node for source in self.sources.values()))
 
+    def with_values(self, values: Mapping[str, object]) -> Node:
+        """Return it with values in place of its own values and sources."""
+        sources = {name: source for name, source in self.sources.items() if name not in values}
+        return replace(self, values={**self.values, **values}, sources=sources)
+
+    def without_values(self, names: Container[str]) -> Node:
+        """Return it without the values of some inputs."""
+        return replace(self, values={name: one for name, one in self.values.items() if name not in names})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -69,6 +81,41 @@ class Plan:
     policy: str = "code"
     timeout_s: float = 600.0
     lines: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def outline(self) -> Outline:
+        """Return its nodes and outputs without code and values."""
+        nodes = (
+            NodeOutline(id=one.id, line=one.line, library=one.library, needs=one.needs) for one in self.nodes
+        )
+        return Outline(name=self.name, nodes=tuple(nodes), outputs=self.outputs)
+
+    def with_inputs(self, inputs: Inputs) -> Plan:
+        """Return it with values in place of those that the document has."""
+        return replace(self, nodes=tuple(one.with_values(inputs.get(one.id, {})) for one in self.nodes))
+
+    def without_inputs(self, inputs: Inputs) -> Plan:
+        """Return it without these values, so that they aren't stored twice."""
+        return replace(self, nodes=tuple(one.without_values(inputs.get(one.id, {})) for one in self.nodes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeOutline:
+    """A node as lists and graphs show it."""
+
+    id: str
+    line: int | None
+    library: str | None
+    needs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """A plan as lists and graphs show it: small, whatever its code and values are."""
+
+    name: str | None = None
+    nodes: tuple[NodeOutline, ...] = ()
+    outputs: Mapping[str, Reference] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,24 +177,18 @@ class NodeRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workflow:
-    """A workflow on record. `inputs` came with the request, by node and name."""
+    """A workflow on record, without document, inputs and plan, which may be large."""
 
     id: str
     peer: Peer
     created_at: datetime
     ends_at: datetime
-    document: str
-    inputs: Mapping[str, Mapping[str, object]]
-    reading: Reading
+    outline: Outline
     nodes: Mapping[str, NodeRun]
+    findings: tuple[Finding, ...] = ()
     repair: RepairWish | None = None
     resumes: str | None = None
     verdict: Verdict | None = None
     detail: str | None = None
     cancelled_at: datetime | None = None
     finished_at: datetime | None = None
-
-    @property
-    def plan(self) -> Plan:
-        """Return the plan; an empty one if the document isn't a workflow."""
-        return self.reading.plan or Plan(nodes=(), outputs={})

@@ -1,13 +1,15 @@
 """A node as a submission: its inputs out of earlier results, and what a repair has to know of the others.
 
-Pure. Results are in the contract's form, as a case's `result`; tagged values stay tagged.
+Pure. Results are in the contract's form, as a case's `result`; tagged values stay tagged. Inputs are JSON
+text: of one result, many parts may be referred to, and as text their sizes add up before anything is built.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
+from assayd.documents import canonical
 from assayd.guest.tagged import TAG, VALUE
 from assayd.model.submission import RepairWish
 from assayd.model.text_limits import shorten
@@ -20,6 +22,42 @@ _CONTEXT_CHARS = 12_000
 
 class NoSuchPart(Exception):
     """A result doesn't have the part that a reference names."""
+
+
+class TooLarge(Exception):
+    """Referenced parts of results are too large together."""
+
+
+@dataclass(slots=True)
+class Room:
+    """So many bytes for referenced parts. `what` names them in messages."""
+
+    what: str
+    most: int
+    used: int = 0
+
+    def take(self, size: int) -> None:
+        """Use some of it. Raises: TooLarge."""
+        self.used += size
+        if self.used > self.most:
+            raise TooLarge(f"{self.what} have more than {self.most} bytes; refer to parts of the results")
+
+
+def texts_of(result: object, sources: Mapping[str, Reference], room: Room) -> dict[str, bytes]:
+    """Return parts of one result as JSON text, each part once. Raises: NoSuchPart, TooLarge."""
+    written: dict[tuple[str, ...], bytes] = {}
+    found: dict[str, bytes] = {}
+    for name, source in sources.items():
+        if source.path not in written:
+            written[source.path] = canonical(part_of(result, source))
+        found[name] = written[source.path]
+        room.take(len(found[name]))
+    return found
+
+
+def object_of(members: Mapping[str, bytes]) -> bytes:
+    """Return a JSON object of members that are JSON text."""
+    return b"{%b}" % b",".join(b"%b:%b" % (canonical(name), text) for name, text in members.items())
 
 
 def part_of(result: object, source: Reference) -> object:
@@ -48,18 +86,24 @@ def _described(value: object) -> str:
 
 
 def submission_of(
-    node: Node, plan: Plan, inputs: Mapping[str, object], *, workflow_id: str
-) -> dict[str, object]:
-    """Return the submission of a node, as plain JSON."""
-    payload: dict[str, object] = {"code": node.code, "inputs": dict(inputs)}
+    node: Node, plan: Plan, inputs: Mapping[str, bytes], *, workflow_id: str, repair: RepairWish | None = None
+) -> bytes:
+    """Return the submission of a node; the intent of one with a repair tells the provider of other nodes."""
+    payload: dict[str, object] = {"code": node.code}
     if node.timeout_s is not None:
         payload["timeout_s"] = node.timeout_s
-    return {
+    submission: dict[str, object] = {
         "kind": KIND,
         "policy": policy_of(node, plan),
-        "payload": payload,
         "labels": {"workflow": workflow_id, "node": node.id},
     }
+    if repair is not None:
+        words = "\n".join(_context(node, plan, inputs))
+        submission["intent"] = shorten(words, _CONTEXT_CHARS)
+        submission["repair"] = {"provider": repair.provider, "max_attempts": repair.max_attempts}
+    texts = {name: canonical(value) for name, value in payload.items()}
+    whole = {name: canonical(value) for name, value in submission.items()}
+    return object_of({**whole, "payload": object_of({**texts, "inputs": object_of(inputs)})})
 
 
 def policy_of(node: Node, plan: Plan) -> str:
@@ -67,21 +111,13 @@ def policy_of(node: Node, plan: Plan) -> str:
     return node.policy or plan.policy
 
 
-def with_repair(
-    submission: dict[str, object], wish: RepairWish, node: Node, plan: Plan, inputs: Mapping[str, object]
-) -> dict[str, object]:
-    """Return a submission that is repaired if it fails; its words tell the provider of the other nodes."""
-    wanted = {"provider": wish.provider, "max_attempts": wish.max_attempts}
-    words = shorten("\n".join(_context(node, plan, inputs)), _CONTEXT_CHARS)
-    return {**submission, "intent": words, "repair": wanted}
-
-
-def _context(node: Node, plan: Plan, inputs: Mapping[str, object]) -> Iterator[str]:
+def _context(node: Node, plan: Plan, inputs: Mapping[str, bytes]) -> Iterator[str]:
     yield f"This code is the node '{node.id}' of a workflow{f' named {plan.name}' if plan.name else ''}."
     nodes = {one.id: one for one in plan.nodes}
     for name, source in node.sources.items():
         declared = nodes[source.node].declared.get(RESULT, "unknown")
-        sample = shorten(json.dumps(inputs[name], ensure_ascii=False), _SAMPLE_CHARS)
+        beginning = inputs[name][: 4 * _SAMPLE_CHARS].decode("utf-8", "ignore")
+        sample = shorten(beginning, _SAMPLE_CHARS)
         yield f"Its input '{name}' is {source.text} (that result is declared as {declared}), e.g. {sample}"
     for one in plan.nodes:
         for name, source in one.sources.items():

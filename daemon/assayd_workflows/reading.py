@@ -27,6 +27,8 @@ TIMEOUT_S = 600.0
 MOST_TIMEOUT_S = 3600.0
 _MOST_DEPTH = 50
 _MOST_FAULTS = 20
+_MOST_NUMBER_CHARS = 300
+"""Hexadecimal, so many characters become fewer digits than a submission may have in a number."""
 _LITERAL = "literal"
 _REFERENCE = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,63})\.result((?:\.[^.\s]{1,200}){0,20})", re.ASCII)
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -185,6 +187,7 @@ class _Composed:
         self._seen.add(id(node))
         if depth > _MOST_DEPTH:
             raise _too_deep(line)
+        _refuse_tag(node, line)
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path, depth)
         if isinstance(node, yaml.SequenceNode):
@@ -199,11 +202,27 @@ class _Composed:
             line = key.start_mark.line + 1
             if not isinstance(key, yaml.ScalarNode):
                 raise _Faults(_Fault("A key must be text.", line))
+            _refuse_tag(key, line)
             if key.value in found:
                 raise _Faults(_Fault(f"The key {shorten(key.value, 64)!r} appears twice.", line))
             self._places.lines[(*path, key.value)] = line
             found[key.value] = self.value(value, (*path, key.value), depth + 1)
         return found
+
+
+_RESOLVER: Any = yaml.resolver.Resolver()
+
+
+def _refuse_tag(node: yaml.Node, line: int) -> None:
+    """See that a node has only the tag that its form implies. Raises: _Faults."""
+    plain = isinstance(node, yaml.ScalarNode) and not node.style
+    if node.tag != _RESOLVER.resolve(type(node), node.value, (plain, not plain)):
+        raise _unsupported(node, line)
+
+
+def _unsupported(node: yaml.Node, line: int) -> _Faults:
+    message = f"The YAML tag {shorten(node.tag, 64)!r} isn't supported."
+    return _Faults(_Fault(message, line, suggestion="Write the value as JSON has it."))
 
 
 _CONSTRUCTOR = yaml.constructor.SafeConstructor()
@@ -220,11 +239,12 @@ _SCALARS: Mapping[str, Any] = {
 def _scalar(node: yaml.Node, line: int) -> object:
     kind = node.tag.removeprefix("tag:yaml.org,2002:")
     if kind not in _SCALARS:
-        message = f"The YAML tag {shorten(node.tag, 64)!r} isn't supported."
-        raise _Faults(_Fault(message, line, suggestion="Write the value as JSON has it."))
+        raise _unsupported(node, line)
+    if kind in {"int", "float"} and len(node.value) > _MOST_NUMBER_CHARS:
+        raise _Faults(_Fault(f"A number has more than {_MOST_NUMBER_CHARS} characters.", line))
     try:
         value = _SCALARS[kind](node)
-    except ValueError as problem:
+    except (ValueError, LookupError, OverflowError) as problem:
         raise _Faults(_Fault(f"{shorten(str(node.value), 64)!r} isn't a valid {kind}.", line)) from problem
     if isinstance(value, float) and not isfinite(value):
         raise _Faults(_Fault("JSON has no infinite numbers and no NaN.", line))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import timeout
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
@@ -35,6 +36,8 @@ from assayd_workflows.workflows import Terms, Workflows
 
 BODY_BYTES = 4 * 2**20
 MOST_WAIT_S = 600.0
+NODE_BYTES = 500
+"""Estimated bytes of a node in a list."""
 
 
 def _workflows(request: Request) -> Workflows:
@@ -99,9 +102,13 @@ async def list_workflows(
 ) -> Response:
     """List workflows without their findings, newest first."""
     page = await found.list(uid=call.shown_uid, before=cursor, limit=limit)
-    more = page[-1].id if len(page) == limit else None
-    shown = [workflow_document(one, listed=True) for one in page]
-    return json_response(WorkflowPageDocument.model_construct(workflows=shown, next_cursor=more))
+
+    def write() -> bytes:
+        shown = [workflow_document(one) for one in page.workflows]
+        return compact(WorkflowPageDocument.model_construct(workflows=shown, next_cursor=page.next_cursor))
+
+    nodes = sum(len(one.nodes) for one in page.workflows)
+    return await call.answer(nodes * NODE_BYTES, lambda: asyncio.to_thread(write))
 
 
 @workflows.get("/{id}", responses=_WORKFLOW)
@@ -138,31 +145,27 @@ async def resume_workflow(request: Request, call: CallDep, found: WorkflowsDep, 
     wanted = await read_model(request, call, WorkflowResumeBody, max_bytes=BODY_BYTES)
     if workflow.peer.uid != call.caller.peer.uid:
         raise RequestError("peer.not_allowed", "only its owner can resume a workflow")
-    terms = Terms(
-        document=workflow.document if wanted.document is None else wanted.document,
-        inputs=workflow.inputs if wanted.inputs is None else wanted.inputs,
-        repair=_wish(wanted.repair),
-    )
-    return _started(await found.resume(workflow, terms, call.caller.peer))
+    wish = _wish(wanted.repair)
+    resumed = await found.resume(workflow, wanted.document, wanted.inputs, wish, call.caller.peer)
+    return _started(resumed)
 
 
 @workflows.get("/{id}/outputs", responses=_OUTPUTS)
 async def get_workflow_outputs(call: CallDep, found: WorkflowsDep, workflow_id: Id) -> Response:
     """Return the outputs of a validated workflow."""
     workflow = await _visible(call, found, workflow_id)
-    outputs = dict(await found.outputs(workflow))
-
-    async def make() -> bytes:
-        return compact(WorkflowOutputsDocument.model_construct(outputs=outputs))
-
-    return call.answer_large(make)
+    found.require_outputs(workflow)
+    return call.answer_large(lambda: found.outputs(workflow))
 
 
 @workflows.get("/{id}/bundle", responses=_BUNDLE, response_class=Response)
 async def get_workflow_bundle(call: CallDep, found: WorkflowsDep, workflow_id: Id) -> Response:
     """Return the bundle of an ended workflow as a tar: document, inputs, result, and its attempts' places."""
     workflow = await _visible(call, found, workflow_id)
-    return Response(await bundle_of(workflow, call.service.get), media_type="application/x-tar")
+    return Response(
+        await bundle_of(workflow, await found.contents(workflow), call.service.get),
+        media_type="application/x-tar",
+    )
 
 
 @workflows.get("/{id}/events", responses=_EVENTS, response_class=Response)

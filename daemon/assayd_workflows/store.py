@@ -1,31 +1,81 @@
 """Workflows in a database: one row each, and one row per node.
 
 Decides how values and rows correspond; the tables themselves are `assayd.store.tables`. Of a user's ended
-workflows the newest are kept.
+workflows the newest are kept. Document, inputs and plan may be large: they are read only if needed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from itertools import accumulate
 from typing import Any
 
+from pydantic import TypeAdapter
 from sqlalchemy import Connection, Select, delete, func, insert, select, update
 
+from assayd.documents import canonical
 from assayd.errors import RequestError
+from assayd.model.finding import Finding
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer, RepairWish
 from assayd.store.access import DatabaseAccess
 from assayd.store.rows import Values, from_micros, read_moment, to_micros
 from assayd.store.tables import workflow_nodes, workflows
-from assayd_workflows.model import NodeRun, NodeState, Workflow
-from assayd_workflows.reading import READING
+from assayd_workflows.checking import PLAN
+from assayd_workflows.model import Inputs, NodeRun, NodeState, Outline, Plan, Workflow
 
 KEPT = 200
 """Ended workflows of one user that are kept."""
+KEPT_BYTES = 64 * 2**20
+"""Bytes of the ended workflows of one user that are kept."""
+PAGE_BYTES = 2 * 2**20
+"""Bytes of the outlines on one page of a list; the first is always on it."""
 OPEN = 16
 """Workflows of one user that are under way at once."""
+
+
+_OUTLINE: TypeAdapter[Outline] = TypeAdapter(Outline)
+_FINDINGS: TypeAdapter[tuple[Finding, ...]] = TypeAdapter(tuple[Finding, ...])
+_LARGE = {"document", "inputs", "plan"}
+_SHOWN = [column for column in workflows.c if column.name not in _LARGE]
+_LISTED = [column for column in _SHOWN if column.name != "findings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What a workflow was made of: its document, and its inputs and its plan as JSON text."""
+
+    document: str
+    inputs: str
+    plan: str | None
+
+    @classmethod
+    def written(cls, document: str, inputs: Inputs, plan: Plan | None) -> Contents:
+        """Write them. This takes long if they are large."""
+        text = None if plan is None else PLAN.dump_json(plan.without_inputs(inputs)).decode()
+        return cls(document=document, inputs=canonical(dict(inputs)).decode(), plan=text)
+
+    def read_inputs(self) -> Inputs:
+        """Return the inputs. This takes long if they are large."""
+        found: Inputs = json.loads(self.inputs)
+        return found
+
+    def read_plan(self) -> Plan:
+        """Return the plan with the inputs. This takes long if they are large."""
+        plan = PLAN.validate_json(self.plan or '{"nodes": [], "outputs": {}}')
+        return plan.with_inputs(self.read_inputs())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Workflows of a list; `next_cursor` is the last of them if there may be more."""
+
+    workflows: Sequence[Workflow]
+    next_cursor: str | None
 
 
 class DatabaseWorkflowStore:
@@ -34,24 +84,25 @@ class DatabaseWorkflowStore:
     def __init__(self, access: DatabaseAccess) -> None:
         self._access = access
 
-    async def add(self, workflow: Workflow) -> None:
-        """Record a workflow with its nodes durably; the user's oldest beyond the limit go.
+    async def add(self, workflow: Workflow, contents: Contents) -> None:
+        """Record a workflow with its nodes durably; the user's oldest beyond the limits go.
 
         Raises: RequestError ``quota.full`` (retryable).
         """
         mine = workflows.c.uid == workflow.peer.uid
         unended = select(func.count()).select_from(workflows).where(mine, workflows.c.finished_at.is_(None))
-        ended = select(workflows.c.id).where(mine, workflows.c.finished_at.is_not(None))
-        beyond = ended.order_by(workflows.c.id.desc()).offset(KEPT - 1).limit(KEPT)
+        ended = select(workflows.c.id, workflows.c.bytes).where(mine, workflows.c.finished_at.is_not(None))
+        ended = ended.order_by(workflows.c.id.desc())
+        values = await asyncio.to_thread(_values, workflow, contents)
 
         def apply(connection: Connection) -> None:
             if connection.execute(unended).scalar_one() >= OPEN:
                 message = f"{OPEN} workflows of this user are running; wait for one, or cancel one"
                 raise RequestError("quota.full", message, retryable=True)
-            old = list(connection.execute(beyond).scalars())
+            old = _beyond([(row.id, row.bytes) for row in connection.execute(ended)], values["bytes"])
             connection.execute(delete(workflow_nodes).where(workflow_nodes.c.workflow_id.in_(old)))
             connection.execute(delete(workflows).where(workflows.c.id.in_(old)))
-            connection.execute(insert(workflows), _values(workflow))
+            connection.execute(insert(workflows), values)
             if workflow.nodes:
                 rows = [_node_values(workflow.id, each) for each in workflow.nodes.values()]
                 connection.execute(insert(workflow_nodes), rows)
@@ -74,7 +125,7 @@ class DatabaseWorkflowStore:
     async def finish(self, workflow: Workflow) -> None:
         """Record the end of a workflow with that of its nodes, in one transaction, once."""
         unended = (workflows.c.id == workflow.id) & workflows.c.finished_at.is_(None)
-        changed = update(workflows).where(unended).values(_values(workflow))
+        changed = update(workflows).where(unended).values(_ending(workflow))
 
         def apply(connection: Connection) -> None:
             if connection.execute(changed).rowcount != 1:
@@ -88,23 +139,37 @@ class DatabaseWorkflowStore:
 
     async def get(self, workflow_id: str) -> Workflow | None:
         """Return a workflow by its id; None if there is none."""
-        found = await self._read(select(workflows).where(workflows.c.id == workflow_id))
+        found = await self._read(select(*_SHOWN).where(workflows.c.id == workflow_id))
         return found[0] if found else None
 
-    async def list(self, *, uid: int | None, before: str | None, limit: int) -> Sequence[Workflow]:
-        """Return workflows, newest first; those of one user, and older than the one named `before`."""
-        wanted = select(workflows).order_by(workflows.c.id.desc()).limit(limit)
+    async def contents(self, workflow_id: str) -> Contents | None:
+        """Return what a workflow was made of; None if there is none."""
+        large = select(workflows.c.document, workflows.c.inputs, workflows.c.plan)
+        wanted = large.where(workflows.c.id == workflow_id)
+        row = await self._access.read(lambda connection: connection.execute(wanted).mappings().first())
+        return None if row is None else Contents(**row)
+
+    async def list(self, *, uid: int | None, before: str | None, limit: int) -> Page:
+        """Return workflows without findings, newest first; those of one user, and older than `before`."""
+        wanted = select(workflows.c.id, func.length(workflows.c.outline)).order_by(workflows.c.id.desc())
         if uid is not None:
             wanted = wanted.where(workflows.c.uid == uid)
         if before is not None:
             wanted = wanted.where(workflows.c.id < before)
-        return await self._read(wanted)
+        found = await self._access.read(
+            lambda connection: [(row[0], int(row[1])) for row in connection.execute(wanted.limit(limit))]
+        )
+        sums = accumulate(size for _, size in found)
+        shown = [each for (each, _), size in zip(found, sums, strict=True) if size <= PAGE_BYTES]
+        shown = shown or [each for each, _ in found[:1]]
+        listed = select(*_LISTED).where(workflows.c.id.in_(shown)).order_by(workflows.c.id.desc())
+        more = bool(shown) and (len(shown) < len(found) or len(found) == limit)
+        return Page(workflows=await self._read(listed), next_cursor=shown[-1] if more else None)
 
     async def unfinished(self) -> Sequence[Workflow]:
         """Return every workflow without a verdict, oldest first."""
-        return await self._read(
-            select(workflows).where(workflows.c.finished_at.is_(None)).order_by(workflows.c.id)
-        )
+        unended = workflows.c.finished_at.is_(None)
+        return await self._read(select(*_SHOWN).where(unended).order_by(workflows.c.id))
 
     async def _read(self, statement: Select[Any]) -> Sequence[Workflow]:
         def fetch(connection: Connection) -> Sequence[Workflow]:
@@ -120,21 +185,44 @@ class DatabaseWorkflowStore:
         return await self._access.read(fetch)
 
 
-def _values(workflow: Workflow) -> Values:
+def _beyond(ended: Sequence[tuple[str, int]], added: int) -> list[str]:
+    """Return which ended workflows, newest first, have no room beside one of so many bytes."""
+    sums = accumulate((size for _, size in ended), initial=added)
+    next(sums)
+    return [
+        each
+        for number, ((each, _), size) in enumerate(zip(ended, sums, strict=True), 1)
+        if number >= KEPT or size > KEPT_BYTES
+    ]
+
+
+def _values(workflow: Workflow, contents: Contents) -> dict[str, Any]:
     repair = workflow.repair
     wish = None if repair is None else {"provider": repair.provider, "max_attempts": repair.max_attempts}
+    texts = {
+        "document": contents.document,
+        "inputs": contents.inputs,
+        "plan": contents.plan,
+        "outline": _OUTLINE.dump_json(workflow.outline).decode(),
+        "findings": _FINDINGS.dump_json(workflow.findings).decode(),
+    }
     return {
+        **texts,
+        "bytes": sum(len(text.encode("utf-8", "replace")) for text in texts.values() if text is not None),
         "id": workflow.id,
         "uid": workflow.peer.uid,
         "gid": workflow.peer.gid,
         "pid": workflow.peer.pid,
         "created_at": to_micros(workflow.created_at),
         "ends_at": to_micros(workflow.ends_at),
-        "document": workflow.document,
-        "inputs": json.dumps(workflow.inputs),
-        "reading": READING.dump_json(workflow.reading).decode(),
         "repair": None if wish is None else json.dumps(wish),
         "resumes": workflow.resumes,
+        **_ending(workflow),
+    }
+
+
+def _ending(workflow: Workflow) -> dict[str, Any]:
+    return {
         "verdict": workflow.verdict,
         "detail": workflow.detail,
         "cancelled_at": None if workflow.cancelled_at is None else to_micros(workflow.cancelled_at),
@@ -143,17 +231,15 @@ def _values(workflow: Workflow) -> Values:
 
 
 def _read_workflow(row: Any, runs: dict[str, NodeRun]) -> Workflow:
-    reading = READING.validate_json(row["reading"])
-    order = [node.id for node in reading.plan.nodes] if reading.plan is not None else []
+    outline = _OUTLINE.validate_json(row["outline"])
     return Workflow(
         id=row["id"],
         peer=Peer(uid=row["uid"], gid=row["gid"], pid=row["pid"]),
         created_at=from_micros(row["created_at"]),
         ends_at=from_micros(row["ends_at"]),
-        document=row["document"],
-        inputs=json.loads(row["inputs"]),
-        reading=reading,
-        nodes={node: runs[node] for node in order if node in runs},
+        outline=outline,
+        nodes={node.id: runs[node.id] for node in outline.nodes if node.id in runs},
+        findings=_FINDINGS.validate_json(row.get("findings", "[]")),
         repair=None if row["repair"] is None else RepairWish(**json.loads(row["repair"])),
         resumes=row["resumes"],
         verdict=None if row["verdict"] is None else Verdict(row["verdict"]),

@@ -28,6 +28,7 @@ async def open_wing(basics: Basics, stack: AsyncExitStack, running: RunningParts
         chains=running.chains,
         store=DatabaseWorkflowStore(basics.access),
         clock=basics.clock,
+        inputs_bytes=basics.limits.payload.inputs_bytes,
         turns=FairSemaphore(RESULTS_AT_ONCE, reserve_from=2),
     )
     workflows = Workflows(

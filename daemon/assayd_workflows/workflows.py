@@ -10,14 +10,15 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Container, 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import TypeVar
 
 import structlog
 from pydantic import ValidationError
 
 from assayd.aio import pause, task_group
 from assayd.analysis.analyst import Analyst, WorkerDied
-from assayd.documents import canonical, read_json
-from assayd.errors import AssaydError, RequestError
+from assayd.documents import read_json
+from assayd.errors import AssaydError, RequestError, StoreError
 from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Verdict
@@ -29,10 +30,10 @@ from assayd.ports.driving import ELSEWHERE_S, Driven, Driving
 from assayd.store.library import DatabaseLibrary
 from assayd_workflows.checking import PLAN
 from assayd_workflows.course import Course, CourseParts, ResultGone, outputs_of
-from assayd_workflows.model import Node, NodeRun, NodeState, Plan, Reading, Workflow
-from assayd_workflows.nodes import KIND, NoSuchPart
+from assayd_workflows.model import Inputs, NodeRun, NodeState, Outline, Plan, Reading, Workflow
+from assayd_workflows.nodes import KIND, NoSuchPart, TooLarge, object_of
 from assayd_workflows.reading import READING
-from assayd_workflows.store import DatabaseWorkflowStore
+from assayd_workflows.store import Contents, DatabaseWorkflowStore, Page
 
 log = structlog.get_logger()
 
@@ -43,7 +44,8 @@ PUBLISHED_EVERY_S = 0.2
 _READ = "assayd_workflows.reading:read"
 _CHECK = "assayd_workflows.checking:check"
 
-Inputs = Mapping[str, Mapping[str, object]]
+A = TypeVar("A")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +55,7 @@ class Terms:
     document: str
     inputs: Inputs
     repair: RepairWish | None = None
-    resumes: Workflow | None = None
+    resumes: str | None = None
 
 
 class Workflows:
@@ -97,7 +99,10 @@ class Workflows:
         """Go on with what a previous run has left; `only` those with these ids, unless it is None."""
         unfinished = [one for one in await self._store.unfinished() if only is None or one.id in only]
         for workflow in unfinished:
-            await self._start(workflow)
+            contents = await self._store.contents(workflow.id)
+            if contents is not None:
+                plan = await self._in_turn(workflow.peer.uid, Contents.read_plan, contents)
+                self._start(workflow, plan)
         if unfinished:
             log.warning("workflows.recovered", count=len(unfinished))
 
@@ -111,10 +116,11 @@ class Workflows:
             reading = await self._read(_READ, document.encode(), flow)
             if reading.plan is None:
                 return _with_snippets(reading, document)
-            plan = await self._with_library(_with_inputs(reading.plan, inputs), peer.uid)
+            _refuse_unknown(reading.plan, inputs)
+            plan = await self._with_library(reading.plan.with_inputs(inputs), peer.uid)
             for policy in {plan.policy, *(node.policy for node in plan.nodes if node.policy)}:
                 self._policies(policy)
-            body = await asyncio.to_thread(PLAN.dump_json, plan)
+            body = await self._in_turn(peer.uid, PLAN.dump_json, plan)
             return _with_snippets(await self._read(_CHECK, body, flow), document)
         except WorkerDied:
             return Reading(plan=None, findings=(_TOO_MUCH,))
@@ -122,35 +128,47 @@ class Workflows:
     async def _read(self, reader: str, body: bytes, flow: tuple[int, str]) -> Reading:
         answer = await self._analyst.read(reader, body, flow=flow)
         try:
-            return await asyncio.to_thread(READING.validate_json, answer)
+            return await self._in_turn(flow[0], READING.validate_json, answer)
         except ValidationError as problem:
             raise AssaydError("analysis.broken", "an analysis worker's answer is malformed") from problem
 
+    async def _in_turn(self, uid: int, work: Callable[[A], T], argument: A) -> T:
+        """Do something long in a thread, users in turn."""
+        async with self._parts.scheduler.budget.parsing(uid):
+            return await asyncio.to_thread(work, argument)
+
     async def _with_library(self, plan: Plan, uid: int) -> Plan:
-        """Look up the code of library entries. Raises: RequestError ``invalid``, ``too_large``."""
-        nodes = [node if node.library is None else await self._looked_up(node, uid) for node in plan.nodes]
-        if sum(len(node.code) for node in nodes) > CODE_BYTES:
-            message = f"the code of all nodes has more than {CODE_BYTES} bytes"
-            raise RequestError("too_large", message, field="document")
+        """Look up the code of library entries, each once. Raises: RequestError ``invalid``, ``too_large``."""
+        known: dict[str, tuple[str, str]] = {}
+        nodes, size = [], 0
+        for node in plan.nodes:
+            if node.library is None:
+                nodes.append(node)
+            else:
+                if node.library not in known:
+                    known[node.library] = await self._looked_up(node.id, node.library, uid)
+                library, code = known[node.library]
+                nodes.append(replace(node, library=library, code=code))
+            size += len(nodes[-1].code)
+            if size > CODE_BYTES:
+                message = f"the code of all nodes has more than {CODE_BYTES} bytes"
+                raise RequestError("too_large", message, field="document")
         return replace(plan, nodes=tuple(nodes))
 
-    async def _looked_up(self, node: Node, uid: int) -> Node:
-        name, _, version = (node.library or "").partition("@")
-        newest = await self._library.history(uid, name)
+    async def _looked_up(self, node: str, library: str, uid: int) -> tuple[str, str]:
+        """Return an entry's name with its version, and its code; one entry of a daemon is read at a time."""
+        name, _, version = library.partition("@")
+        newest = [] if version else await self._library.history(uid, name)
         number = int(version) if version else newest[0].version if newest else 0
-        entry = await self._library.entry(uid, name, number)
-        if entry is None:
-            message = f"node '{node.id}': your library has no {node.library}; see `assay library list`"
-            raise RequestError("invalid", message, field="document")
-        if entry.kind != KIND:
-            message = (
-                f"node '{node.id}': {node.library} is of the kind {entry.kind}; only {KIND} can be a node"
-            )
-            raise RequestError("invalid", message, field="document")
-        submitted = read_json(entry.document)
-        payload = submitted.get("payload") if isinstance(submitted, dict) else None
-        code = payload.get("code") if isinstance(payload, dict) else None
-        return replace(node, library=f"{name}@{entry.version}", code=str(code or ""))
+        async with self._parts.scheduler.budget.parsing(uid):
+            entry = await self._library.entry(uid, name, number)
+            if entry is None:
+                message = f"node '{node}': your library has no {library}; see `assay library list`"
+                raise RequestError("invalid", message, field="document")
+            if entry.kind != KIND:
+                message = f"node '{node}': {library} is of the kind {entry.kind}; only {KIND} can be a node"
+                raise RequestError("invalid", message, field="document")
+            return f"{name}@{entry.version}", await asyncio.to_thread(_code_in, entry.document)
 
     async def begin(self, terms: Terms, peer: Peer) -> Workflow:
         """Record a workflow and start it; one with errors in its check fails at once, and nothing runs.
@@ -160,44 +178,69 @@ class Workflows:
         if terms.repair is not None:
             self._repair_requests.check(terms.repair)
         self._parts.admission.require_ready()
-        size = len(terms.document) + len(canonical(dict(terms.inputs)))
-        await self._parts.admission.require_share(peer.uid, size)
         reading = await self.check(terms.document, terms.inputs, peer=peer)
         now, plan = self._clock.now(), reading.plan
-        nodes = plan.nodes if plan is not None else ()
+        contents = await self._in_turn(
+            peer.uid, lambda plan: Contents.written(terms.document, terms.inputs, plan), plan
+        )
+        await self._parts.admission.require_share(peer.uid, len(contents.document) + len(contents.inputs))
+        outline = plan.outline if plan is not None else Outline()
         workflow = Workflow(
             id=self._ids.new(),
             peer=peer,
             created_at=now,
             ends_at=now + timedelta(seconds=plan.timeout_s if plan is not None else 0),
-            document=terms.document,
-            inputs=terms.inputs,
-            reading=reading,
-            nodes={node.id: NodeRun(node=node.id, attempt_id=self._ids.new()) for node in nodes},
+            outline=outline,
+            findings=reading.findings,
+            nodes={node.id: NodeRun(node=node.id, attempt_id=self._ids.new()) for node in outline.nodes},
             repair=terms.repair,
-            resumes=terms.resumes.id if terms.resumes is not None else None,
+            resumes=terms.resumes,
         )
-        if not reading.is_runnable:
+        runs = plan is not None and reading.is_runnable
+        if not runs:
             workflow = _refused(workflow)
-        await self._store.add(workflow)
-        log.info("workflow.accepted", workflow_id=workflow.id, nodes=len(nodes), refused=workflow.verdict)
-        if workflow.verdict is None and await self._driving.take(Driven.WORKFLOW, workflow.id):
-            await self._start(workflow)
+        await self._store.add(workflow, contents)
+        log.info("workflow.accepted", workflow_id=workflow.id, nodes=len(outline.nodes), refused=not runs)
+        if plan is not None and runs and await self._driving.take(Driven.WORKFLOW, workflow.id):
+            self._start(workflow, plan)
         return workflow
 
-    async def resume(self, workflow: Workflow, terms: Terms, peer: Peer) -> Workflow:
+    async def resume(
+        self,
+        workflow: Workflow,
+        document: str | None,
+        inputs: Inputs | None,
+        repair: RepairWish | None,
+        peer: Peer,
+    ) -> Workflow:
         """Begin a workflow that takes over the results of an ended one, where code and inputs are the same.
 
-        Raises: RequestError ``workflow.running``; as `begin`.
+        None: those of the ended workflow. Raises: RequestError ``workflow.running``; as `begin`.
         """
         if workflow.verdict is None:
             raise RequestError("workflow.running", "the workflow is still running; cancel it, or wait")
-        return await self.begin(replace(terms, resumes=workflow), peer)
+        contents = await self.contents(workflow)
+        terms = Terms(
+            document=contents.document if document is None else document,
+            inputs=await self._in_turn(peer.uid, Contents.read_inputs, contents)
+            if inputs is None
+            else inputs,
+            repair=repair,
+            resumes=workflow.id,
+        )
+        return await self.begin(terms, peer)
 
-    async def _start(self, workflow: Workflow) -> None:
+    async def contents(self, workflow: Workflow) -> Contents:
+        """Return what a workflow was made of. Raises: RequestError ``not_found``."""
+        found = await self._store.contents(workflow.id)
+        if found is None:
+            raise RequestError("not_found", f"workflow {workflow.id} doesn't exist")
+        return found
+
+    def _start(self, workflow: Workflow, plan: Plan) -> None:
         if workflow.id in self._courses:  # recovered while its request was on its way here
             return
-        course = self._courses[workflow.id] = Course(workflow, self._parts)
+        course = self._courses[workflow.id] = Course(workflow, plan, self._parts)
         course.cancelled = workflow.cancelled_at is not None
         task = self._tasks.create_task(self._carry(course), name=f"workflow-{workflow.id}")
         self._carriers[workflow.id] = task
@@ -207,13 +250,24 @@ class Workflows:
         try:
             await self._see_through(course)
             await self._finish(course)
-        except Exception:
-            # An internal bug, or a store in trouble: the next run of the daemon goes on with it.
+        except Exception as trouble:
             log.exception("workflow.broken", workflow_id=workflow_id)
+            # A store may be well again: the next run of the daemon goes on with it.
+            if not _is_of_a_store(trouble):
+                await self._give_up(course)
         finally:
             del self._courses[workflow_id], self._carriers[workflow_id]
             course.over.set()
             course.changed.give()
+
+    async def _give_up(self, course: Course) -> None:
+        """End a workflow that met an internal error, so that it isn't unfinished for ever."""
+        message = "an internal error; operators: see the daemon's log"
+        try:
+            await course.break_off(message)
+            await self._record(course, Verdict.ERROR, message)
+        except Exception:
+            log.exception("workflow.broken", workflow_id=course.workflow.id)
 
     async def _see_through(self, course: Course) -> None:
         """Run a course until all its nodes have ended, or a user cancels it."""
@@ -227,18 +281,20 @@ class Workflows:
         if course.cancelled:
             await course.break_off("the workflow was cancelled")
 
-    async def _reusable(self, workflow: Workflow) -> Mapping[str, str]:
-        """Return the validated attempts of the resumed workflow, by input digest."""
+    async def _reusable(self, workflow: Workflow) -> Mapping[str, NodeRun]:
+        """Return the validated nodes of the resumed workflow, by input digest."""
         earlier = await self._store.get(workflow.resumes) if workflow.resumes is not None else None
         runs = earlier.nodes.values() if earlier is not None else ()
         return {
-            run.input_digest: run.attempt_id
+            run.input_digest: run
             for run in runs
             if run.state is NodeState.VALIDATED and run.input_digest is not None
         }
 
     async def _finish(self, course: Course) -> None:
-        verdict, detail = await self._verdict(course)
+        await self._record(course, *await self._verdict(course))
+
+    async def _record(self, course: Course, verdict: Verdict, detail: str | None) -> None:
         ended = course.ended(self._clock.now(), verdict, detail)
         await self._store.finish(ended)
         course.workflow = ended
@@ -247,7 +303,7 @@ class Workflows:
     async def _verdict(self, course: Course) -> tuple[Verdict, str | None]:
         """Decide the verdict: validated if all outputs exist."""
         workflow = course.workflow
-        runs = {source.node: workflow.nodes[source.node] for source in workflow.plan.outputs.values()}
+        runs = {source.node: workflow.nodes[source.node] for source in workflow.outline.outputs.values()}
         without = [name for name, run in runs.items() if run.state is not NodeState.VALIDATED]
         if course.cancelled and without:
             return Verdict.CANCELLED, "the workflow was cancelled"
@@ -260,9 +316,9 @@ class Workflows:
             )
             return verdict, _why(workflow, without)
         try:
-            await course.outputs()
-        except NoSuchPart as missing:
-            return Verdict.FAILED, str(missing)
+            await outputs_of(workflow, self._parts)
+        except (NoSuchPart, TooLarge) as fault:
+            return Verdict.FAILED, str(fault)
         except ResultGone as gone:
             return Verdict.ERROR, str(gone)
         return Verdict.VALIDATED, None
@@ -272,25 +328,30 @@ class Workflows:
         course = self._courses.get(workflow_id)
         return course.workflow if course is not None else await self._store.get(workflow_id)
 
-    async def list(self, *, uid: int | None, before: str | None, limit: int) -> Sequence[Workflow]:
-        """Return workflows, newest first."""
-        found = await self._store.list(uid=uid, before=before, limit=limit)
+    async def list(self, *, uid: int | None, before: str | None, limit: int) -> Page:
+        """Return workflows without findings, newest first."""
+        page = await self._store.list(uid=uid, before=before, limit=limit)
         running = self._courses
-        return [running[one.id].workflow if one.id in running else one for one in found]
+        found = [
+            replace(running[one.id].workflow, findings=()) if one.id in running else one
+            for one in page.workflows
+        ]
+        return replace(page, workflows=found)
 
-    async def outputs(self, workflow: Workflow) -> Mapping[str, object]:
-        """Return the outputs of a validated workflow.
-
-        Raises: RequestError ``workflow.no_outputs``.
-        """
+    def require_outputs(self, workflow: Workflow) -> None:
+        """See that a workflow is validated. Raises: RequestError ``workflow.no_outputs``."""
         if workflow.verdict is not Verdict.VALIDATED:
             state = workflow.verdict.value if workflow.verdict is not None else "still running"
             raise RequestError("workflow.no_outputs", f"the workflow has no outputs: it is {state}")
+
+    async def outputs(self, workflow: Workflow) -> bytes:
+        """Return the document of the outputs. Raises: RequestError ``workflow.no_outputs``."""
         try:
-            return await outputs_of(workflow, self._parts)
-        except (ResultGone, NoSuchPart) as gone:
+            outputs = await outputs_of(workflow, self._parts)
+        except (ResultGone, NoSuchPart, TooLarge) as gone:
             message = f"the outputs no longer exist: {gone}; run the workflow again"
             raise RequestError("workflow.no_outputs", message) from gone
+        return await asyncio.to_thread(lambda: object_of({"outputs": object_of(outputs)}))
 
     async def cancel(self, workflow: Workflow) -> None:
         """End a workflow with its running attempts. Raises: RequestError ``workflow.finished``."""
@@ -346,25 +407,32 @@ def _with_snippets(reading: Reading, document: str) -> Reading:
     return replace(reading, findings=tuple(found))
 
 
-def _with_inputs(plan: Plan, inputs: Inputs) -> Plan:
-    """Return a plan with values in place of the document's. Raises: RequestError ``invalid``."""
+def _refuse_unknown(plan: Plan, inputs: Inputs) -> None:
+    """See that inputs are of nodes of the plan. Raises: RequestError ``invalid``."""
     known = {node.id for node in plan.nodes}
     for name in inputs:
         if name not in known:
             message = f"inputs: the workflow has no node {name[:64]!r}"
             raise RequestError("invalid", message, field=f"inputs.{name[:64]}")
-    return replace(plan, nodes=tuple(_given(node, inputs.get(node.id, {})) for node in plan.nodes))
 
 
-def _given(node: Node, values: Mapping[str, object]) -> Node:
-    sources = {name: source for name, source in node.sources.items() if name not in values}
-    return replace(node, values={**node.values, **values}, sources=sources)
+def _code_in(submission: bytes) -> str:
+    read = read_json(submission)
+    payload = read.get("payload") if isinstance(read, dict) else None
+    code = payload.get("code") if isinstance(payload, dict) else None
+    return str(code or "")
+
+
+def _is_of_a_store(trouble: BaseException) -> bool:
+    if isinstance(trouble, BaseExceptionGroup):
+        return trouble.subgroup(StoreError) is not None
+    return isinstance(trouble, StoreError)
 
 
 def _refused(workflow: Workflow) -> Workflow:
     """Return a workflow that its check has refused: it has ended, and nothing ran."""
     at = workflow.created_at
-    errors = sum(finding.is_error for finding in workflow.reading.findings)
+    errors = sum(finding.is_error for finding in workflow.findings)
     detail = f"the check found {errors} error{'' if errors == 1 else 's'}; nothing ran"
     nodes = {
         name: replace(run, state=NodeState.SKIPPED, finished_at=at, detail=detail)

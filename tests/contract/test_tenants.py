@@ -27,6 +27,7 @@ from assayd_chains.routes import ROUTERS as CHAIN_ROUTERS
 from assayd_chains.store import DatabaseChainStore
 from assayd_cluster.gateway import operating, routes
 from assayd_cluster.tokens import FIRST_TENANT, Scope
+from assayd_workflows.routes import ROUTERS as WORKFLOW_ROUTERS
 from support.cluster.small_gateway import NODE, SmallGateway, serving_gateway
 from support.daemons.fake_service import FakeService
 from support.daemons.small_daemon import submission
@@ -48,7 +49,7 @@ UNKNOWN = {
     "sha256": "0" * 64,
 }
 ENDLESS = "follow_all_attempts"
-ROUTERS = (*CHAIN_ROUTERS, *routers_of(all_validators()), operating.router, routes.router)
+ROUTERS = (*CHAIN_ROUTERS, *WORKFLOW_ROUTERS, *routers_of(all_validators()), operating.router, routes.router)
 REFERENCE = create_app(FakeService(), None, access=SocketAccess(), routers=ROUTERS).openapi()
 OPERATIONS = {
     operation["operationId"]: (method.upper(), path, operation)
@@ -80,7 +81,7 @@ class Place:
 
     def snapshot(self) -> list[object]:
         """Return what the first tenant sees of its own."""
-        lists = ("attempts", "batches", "repairs", "generations", "library", "summary")
+        lists = ("attempts", "batches", "repairs", "generations", "workflows", "library", "summary")
         paths = [f"/v1/{each}" for each in lists]
         paths += [f"/v1/attempts/{each}" for each in self.known["attempt"]]
         return [self.first.ask("GET", path).json() for path in paths]
@@ -122,6 +123,9 @@ def filled(gateway: SmallGateway, first: Tenant) -> dict[str, list[str]]:
     )
     assert "finished" in first.ask("GET", f"/v1/batches/{MARK}/events").text
     assert first.ask("POST", f"/v1/attempts/{ids[0]}/approve", json={"name": MARK}).status_code < 300
+    # A document with errors is on record too, and runs nothing.
+    workflow = first.ask("POST", "/v1/workflows", json={"document": f"name: {MARK}\nnodes: []\n"})
+    assert workflow.json()["verdict"] == "failed"
     artifact = first.ask("GET", f"/v1/attempts/{ids[0]}").json()["artifacts"][0]
     common = {
         "kind": "small",
@@ -147,7 +151,7 @@ def filled(gateway: SmallGateway, first: Tenant) -> dict[str, list[str]]:
     assert first.ask("GET", f"/v1/generations/{generation.id}").status_code == 200
     assert first.ask("GET", f"/v1/repairs/{repair.id}").status_code == 200
     return {
-        "id": [*ids, batch.json()["id"], MARK, repair.id, generation.id],
+        "id": [*ids, batch.json()["id"], MARK, repair.id, generation.id, workflow.json()["id"]],
         "attempt": ids,
         "name": [MARK, artifact["name"], NODE],
         "kind": ["small"],
@@ -170,6 +174,10 @@ def bodies(attempt: str) -> dict[str, Any]:
         "hint_generation": {"json": {"hint": "better"}},
         "approve_generation": {"json": {"name": "mine"}},
         "approve_attempt": {"json": {"name": "mine"}},
+        "run_pipeline": {"json": {"name": "mine"}},
+        "check_workflow": {"json": {"document": "nodes: []"}},
+        "start_workflow": {"json": {"document": "nodes: []"}},
+        "resume_workflow": {"json": {}},
         "try_policy": {"json": {"policy": "default"}},
         "suggest_policy": {"json": {"policy": "default"}},
         "explain_policy": {"json": {"policy": "default", "language": "python", "code": "x = 1"}},

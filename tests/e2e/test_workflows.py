@@ -150,9 +150,7 @@ def test_failed_node_is_repaired_with_what_the_others_give_and_expect(
     assert client.workflow_outputs(found["id"])["outputs"] == {"total": 21}
     assert client.repair_state(repaired["repair_id"])["attempts"][-1]["attempt_id"] == repaired["attempt_id"]
     asked = (daemon.home / "asked.txt").read_text()
-    assert (
-        "Its input 'rows' is load.result (that result is declared as list[int]), e.g. [0, 1, 2, 3]" in asked
-    )
+    assert "Its input 'rows' is load.result (that result is declared as list[int]), e.g. [0,1,2,3]" in asked
     assert "branch1.result is the input 'part1' of node 'join', declared as int." in asked
 
 

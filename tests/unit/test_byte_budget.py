@@ -41,6 +41,17 @@ def test_operator_of_the_group_may_use_all_of_it() -> None:
     assert budget.held == 0
 
 
+@pytest.mark.parametrize(("uid", "size", "retryable"), [(1, 7000, True), (1, 7001, False), (0, 8001, False)])
+def test_only_a_size_that_can_ever_fit_is_worth_another_try(uid: int, size: int, retryable: bool) -> None:
+    budget = budget_of(8000)
+    budget.acquire(2, 1)
+
+    with pytest.raises(RequestError) as caught:
+        budget.acquire(uid, size)
+
+    assert (caught.value.code, caught.value.retryable) == ("queue.full", retryable)
+
+
 def test_what_is_given_back_is_free_again() -> None:
     budget = budget_of(8000)
     with budget.growing(1) as held:

@@ -1,4 +1,5 @@
 import asyncio
+import time
 
 import pytest
 
@@ -203,3 +204,23 @@ def test_items_are_all_that_wait_and_go_on_waiting() -> None:
     queue = filled((1, "", "a"), (1, "b", "c"), (2, "", "d"))
     assert sorted(queue.items()) == ["a", "c", "d"]
     assert len(queue) == 3
+
+
+async def test_thousands_that_wait_take_little_time_whenever_a_slot_is_given_on() -> None:
+    slots, go_on, served_last = FairSemaphore(4), asyncio.Event(), 0
+
+    async def work(number: int) -> None:
+        nonlocal served_last
+        async with slots.hold(1, "", str(number)):
+            await go_on.wait()
+            served_last = number
+
+    began = time.process_time()
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(2000):
+            tasks.create_task(work(number))
+        await asyncio.sleep(0)
+        go_on.set()
+
+    assert served_last == 1999
+    assert time.process_time() - began < 1

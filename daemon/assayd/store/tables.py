@@ -337,7 +337,10 @@ workflows = Table(
     Column("ends_at", BigInteger, nullable=False),
     Column("document", ExactText, nullable=False),
     Column("inputs", Text, nullable=False),
-    Column("reading", Text, nullable=False),
+    Column("plan", Text),
+    Column("outline", Text, nullable=False),
+    Column("findings", Text, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
     Column("repair", Text),
     Column("resumes", String(26)),
     Column("verdict", String(16)),
@@ -346,7 +349,11 @@ workflows = Table(
     Column("finished_at", BigInteger),
     Index("ix_workflows_uid", "uid", "id"),
 )
-"""Workflows; `inputs`, `reading` (the plan and what its check found) and `repair` are JSON."""
+"""Workflows; `inputs`, `plan`, `outline`, `findings` and `repair` are JSON.
+
+`plan` lacks the values that are in `inputs`; `outline` is the part of it that lists show. `bytes` is the size
+of these columns.
+"""
 
 workflow_nodes = Table(
     "workflow_nodes",

@@ -86,7 +86,7 @@ def verify(
     """Compare the files of a tree with the digests that passed; exit 1 if any differs. Needs no daemon."""
     from assayd_client.cli.exits import FAILED
 
-    found = module_tree.installed_modules(tree)
+    found = module_tree.installed_modules(tree, attestations=key is not None)
     if key is not None:
         found = _attested(found, key)
     _print(found, as_json=as_json)
@@ -104,12 +104,12 @@ def _attested(found: Sequence[module_tree.Installed], key: Path) -> list[module_
     from assayd_attestation.verifying import MismatchError, verify_submission
 
     def problem(each: module_tree.Installed) -> str | None:
-        if each.candidate is None:
+        if not each.input_digest:
             return None
         if each.attestation is None:
             return "has no attestation"
         try:
-            verify_submission(each.attestation, each.candidate.input_digest, keys)
+            verify_submission(each.attestation, each.input_digest, keys)
         except MismatchError as mismatch:
             return f"attestation: {mismatch}"
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -204,7 +203,7 @@ def _see_through(
     if as_json:
         print_json({**ended, "values": outputs})
     elif outputs is not None:
-        print(json.dumps(outputs, indent=2, ensure_ascii=False))
+        print_json(outputs)
     else:
         err().print(f"assay: workflow {ended['id']}: {plain(ended['detail'] or ended['verdict'])}")
         err().print(f"Show it with: assay workflow show {ended['id']}")

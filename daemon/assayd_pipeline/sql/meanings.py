@@ -236,7 +236,9 @@ def _unknown(statement: str, complaint: str, tables: Prepared) -> Explained | No
         for each in tables.names("table")
         if name.lower() in map(str.lower, tables.names(f"column of {each}"))
     ]
-    if owners and owners[0] not in sources:
+    if "generate_series" in sources:
+        hint = "The column of `generate_series` is `value`."
+    elif owners and owners[0] not in sources:
         hint = f"`{name}` is a column of `{owners[0]}`. Join it: `JOIN {owners[0]} ON …`."
     else:
         shown = "; ".join(

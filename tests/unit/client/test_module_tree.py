@@ -215,12 +215,47 @@ def test_folder_that_is_another_module_is_not_replaced(tree: Path, module: Calla
         put(tree, module("1.1.0"), 2)
 
 
-def test_module_that_was_put_there_by_hand_is_kept(tree: Path, module: Callable[[str], Path]) -> None:
+def test_module_that_was_put_there_by_hand_is_kept_and_not_restored(
+    tree: Path, module: Callable[[str], Path]
+) -> None:
     (tree / "weather").mkdir()
     module("1.0.0").rename(tree / NAME)
     assert problems(tree) == ["has no record: it wasn't installed by `assay module install`"]
     assert put(tree, module("1.1.0"), 2) == "1.0.0"
-    assert module_tree.roll_back(tree, NAME) == ("1.1.0", "1.0.0")
+    with pytest.raises(RequestError, match=r"the kept version 1\.0\.0 can't be restored: has no record"):
+        module_tree.roll_back(tree, NAME)
+
+
+def test_kept_version_that_was_changed_is_not_restored(tree: Path, module: Callable[[str], Path]) -> None:
+    put(tree, module("1.0.0"))
+    put(tree, module("1.1.0"), 2)
+    (tree / ".assayd/kept.weather.open_meteo/adapter.py").write_text("VERSION = 'other'\n")
+    with pytest.raises(RequestError, match=r"version 1\.0\.0 can't be restored: adapter\.py was changed"):
+        module_tree.roll_back(tree, NAME)
+    assert versions(tree) == {"1.1.0"}
+
+
+@pytest.mark.parametrize("place", ["sitecustomize.py", "weather/__init__.py", "_hidden.py"])
+def test_file_beside_the_modules_is_found(tree: Path, module: Callable[[str], Path], place: str) -> None:
+    put(tree, module("1.0.0"))
+    (tree / place).write_text("")
+    (tree / "__pycache__").mkdir()
+    assert {each.name for each in module_tree.installed_modules(tree)} == {NAME, place}
+    assert problems(tree) == ["was added: it isn't the folder of a module"]
+
+
+def test_module_whose_folder_begins_with_an_underscore_is_found(
+    tree: Path, module: Callable[[str], Path]
+) -> None:
+    put(tree, module("1.0.0"))
+    (tree / NAME).rename(tree / "weather/_other")
+    assert problems(tree) == ["is the module weather/open_meteo"]
+
+
+def test_attestations_are_kept_only_if_they_are_asked_for(tree: Path, module: Callable[[str], Path]) -> None:
+    put(tree, module("1.0.0"))
+    [plain], [attested] = (module_tree.installed_modules(tree, attestations=asked) for asked in (False, True))
+    assert (plain.attestation, attested.attestation) == (None, b"{}")
 
 
 def test_changed_added_and_missing_files_are_found(tree: Path, module: Callable[[str], Path]) -> None:
@@ -264,6 +299,8 @@ def test_rollback_names_what_is_wrong(
     [
         ("module_id", "weather/other", "module_id is 'weather/other', category and platform say"),
         ("category", "../up", "category and platform must be lowercase words"),
+        ("category", "_weather", "that don't begin with _"),
+        ("platform", "_open_meteo", "that don't begin with _"),
         ("version", "1.0", "version like 1.0.0"),
     ],
 )

@@ -119,3 +119,19 @@ def test_output_that_equals_the_submitted_file_is_not_missing() -> None:
 
 def test_run_without_expectations_has_no_findings() -> None:
     assert list(result_findings(None, DataFacts())) == []
+
+
+def test_hostile_expectations_take_little_time() -> None:
+    """The sender chooses them: each file with as many columns as it may have, none of which exists."""
+    gone, now = ({f"{at}{n}": f"{n}" * 9 for n in range(500)} for at in "ab")
+    then = Facts(columns=tuple(gone), types=tuple(gone.values()))
+    found = Facts(columns=tuple(now), types=tuple(now.values()))
+    names = [f"data/{n}.csv" for n in range(200)]
+    expected = Expected(inputs=dict.fromkeys(names, then), outputs=dict.fromkeys(names, then))
+    data = DataFacts(inputs=dict.fromkeys(names, found), outputs=dict.fromkeys(names, found))
+
+    began = time.process_time()
+    counts = [len(list(input_findings(expected, data.inputs))), len(list(result_findings(expected, data)))]
+
+    assert time.process_time() - began < 0.2
+    assert counts == [100, 100]

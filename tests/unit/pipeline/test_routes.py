@@ -1,10 +1,20 @@
+import json
+import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
+from assayd.model.attempt import Attempt, State
+from assayd.model.report import Verdict
+from assayd.model.submission import Peer
 from assayd.ports.chains import AttemptFix, NoChains
+from assayd_pipeline import routes
 from assayd_pipeline.documents import PipelineDetailDocument, PipelinePageDocument
+from assayd_pipeline.facts import DataFacts, Facts
+from assayd_pipeline.payload import Step, steps_digest
 from assayd_pipeline.stored import (
     PipelineAttempt,
     PipelineStatus,
@@ -12,6 +22,8 @@ from assayd_pipeline.stored import (
     StepRun,
     StoredPipeline,
 )
+from assayd_pipeline.validator import validator
+from unit.pipeline.test_runs import STEP, entry
 
 START = datetime(2026, 5, 4, 10, 20, 30, tzinfo=UTC)
 
@@ -140,3 +152,97 @@ async def test_list_of_an_operator_is_of_everybody_and_filtered(connect, service
 @pytest.mark.parametrize("params", [{"status": "odd"}, {"limit": 0}, {"x": "1"}])
 async def test_filter_that_is_none_is_refused(connect, service, params) -> None:
     assert (await connect().get("/v1/pipelines", params=params)).status_code == 422
+
+
+APPROVED, RUN = "01JTC8ZK5V0000000000000APP", "01JTC8ZK5V0000000000000RVN"
+THESE, OTHERS = ([Step.model_validate({**STEP, "content": f"SELECT {n}"})] for n in (1, 2))
+
+
+def judged(attempt_id: str, at: int) -> Attempt:
+    return Attempt(
+        id=attempt_id,
+        kind="pipeline",
+        policy="pipeline",
+        input_digest="",
+        created_at=START + timedelta(hours=at),
+        peer=Peer(uid=1000, gid=1000, pid=1),
+        state=State.FINISHED,
+        verdict=Verdict.VALIDATED,
+    )
+
+
+class Runs:
+    """An approved pipeline of one step, and the reports of its attempts."""
+
+    def __init__(self, app, service, monkeypatch) -> None:
+        approved = replace(entry(), uid=1000, attempt_id=APPROVED)
+        app.state.library = SimpleNamespace(entry=self._found(approved))
+        monkeypatch.setattr(service, "documents", self._documents)
+        service.kinds = {"pipeline": validator}
+        service.attempts = {}
+        self._service = service
+        self._reports: dict[str, bytes] = {}
+
+    def put(self, attempt: Attempt, rows: int, steps: list[Step] = THESE) -> None:
+        facts = DataFacts(tables={"t": Facts(rows=rows, columns=("a",), types=("TEXT",))})
+        feedback = {"data": facts.model_dump(mode="json"), "steps_sha256": steps_digest(steps)}
+        self._service.attempts[attempt.id] = attempt
+        self._reports[attempt.id] = json.dumps({"feedback": feedback, "findings": []}).encode()
+
+    def expected_rows(self) -> int:
+        """Return what the newest attempt is compared with."""
+        (*_, newest) = self._service.submissions.values()
+        return newest.payload.expects.tables["t"].rows
+
+    @staticmethod
+    def _found(approved):
+        async def find(uid, name, version):
+            return approved
+
+        return find
+
+    async def _documents(self, attempt: Attempt) -> tuple[bytes, bytes]:
+        return self._reports.get(attempt.id, b"null"), b"null"
+
+
+@pytest.fixture
+def runs(app, service, monkeypatch) -> Runs:
+    made = Runs(app, service, monkeypatch)
+    made.put(judged(APPROVED, 0), 100)
+    return made
+
+
+WANTED = {"name": "daily", "version": 3}
+
+
+async def test_rows_are_compared_with_the_last_run_of_the_same_steps(connect, runs) -> None:
+    runs.put(judged(RUN, 1), 150)
+    assert (await connect(1000).post("/v1/pipelines/runs", json=WANTED)).status_code == 202
+    assert runs.expected_rows() == 150
+
+
+async def test_attempt_with_the_labels_of_a_run_and_other_steps_is_no_baseline(connect, runs) -> None:
+    runs.put(judged(RUN, 1), 9000, OTHERS)
+    assert (await connect(1000).post("/v1/pipelines/runs", json=WANTED)).status_code == 202
+    assert runs.expected_rows() == 100
+
+
+@pytest.mark.parametrize(
+    "distrust", [{"approvable": False}, {"approvable": False, "distrusted_at": START}, {"verdict": None}]
+)
+async def test_distrusted_approval_is_no_baseline(connect, runs, distrust) -> None:
+    runs.put(replace(judged(APPROVED, 0), **distrust), 100)
+    answer = await connect(1000).post("/v1/pipelines/runs", json=WANTED)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "pipeline.no_baseline")
+    assert "its verdict is distrusted" in answer.json()["error"]["message"]
+
+
+async def test_submission_of_a_run_is_made_outside_the_event_loop(connect, runs, monkeypatch) -> None:
+    threads = []
+    make = routes.submission_of
+    monkeypatch.setattr(
+        routes, "submission_of", lambda *given: [threads.append(threading.get_ident()), make(*given)][1]
+    )
+    await connect(1000).post("/v1/pipelines/runs", json=WANTED)
+    assert threads
+    assert threading.get_ident() not in threads

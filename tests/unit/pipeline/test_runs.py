@@ -11,7 +11,8 @@ import pytest
 from assayd.errors import RequestError
 from assayd.model.library import LibraryEntry
 from assayd_pipeline.facts import DataFacts, Facts
-from assayd_pipeline.runs import Judged, PipelineRunBody, expected, submission_of
+from assayd_pipeline.payload import Step, steps_digest
+from assayd_pipeline.runs import Judged, PipelineRunBody, expected, steps_of, submission_of
 
 STEP = {"name": "a", "type": "sql", "content": "SELECT 1"}
 
@@ -110,3 +111,9 @@ def test_run_is_a_baseline_only_without_findings_about_data(document: bytes, is_
 
 def test_history_shows_findings_about_data_and_errors() -> None:
     assert [each.rule for each in Judged(report("data.rows", "quality.no_rows")).shown()] == ["data.rows"]
+
+
+def test_digest_of_steps_is_that_of_the_steps_as_they_run() -> None:
+    written = entry(steps=[{**STEP, "content": "\ufeffSELECT 1\r\n"}])
+    assert steps_of(written) == steps_digest([Step.model_validate({**STEP, "content": "SELECT 1\n"})])
+    assert steps_of(written) != steps_of(entry(steps=[{**STEP, "type": "bash"}]))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from assayd.model.submission import RepairWish
 from assayd_workflows.model import Node, Plan, Reference
-from assayd_workflows.nodes import NoSuchPart, part_of, submission_of, with_repair
+from assayd_workflows.nodes import NoSuchPart, Room, TooLarge, part_of, submission_of, texts_of
 
 RESULT = {"rows": [{"a": 1}], "pair": {"$py": "tuple", "value": [1, 2]}, "seen": {"$py": "set", "value": [1]}}
 
@@ -45,15 +47,41 @@ def test_words_for_a_repair_are_bounded_and_name_both_sides() -> None:
     plan = Plan(
         nodes=(Node(id="a", declared={"result": "str"}), node, after), outputs={"o": Reference(node="b")}
     )
-    inputs = {"x": "long" * 10_000}
+    inputs = {"x": b'"' + b"long" * 10_000 + b'"'}
 
-    asked = with_repair(
-        submission_of(node, plan, inputs, workflow_id="w"), RepairWish(provider="p"), node, plan, inputs
-    )
+    asked = json.loads(submission_of(node, plan, inputs, workflow_id="w", repair=RepairWish(provider="p")))
 
+    assert asked["payload"] == {"code": "x: str", "inputs": {"x": "long" * 10_000}}
     assert asked["repair"] == {"provider": "p", "max_attempts": None}
     words = str(asked["intent"])
     assert len(words) < 2000
     assert "Its input 'x' is a.result (that result is declared as str)" in words
     assert "b.result is the input 'y' of node 'c', declared as int." in words
     assert "b.result is the output 'o' of the workflow." in words
+
+
+def test_parts_of_one_result_are_bounded_together_and_written_once() -> None:
+    result = {"text": "x" * 98}
+    sources = {f"x{number}": Reference(node="a", path=("text",)) for number in range(100)}
+
+    texts = texts_of(result, sources, Room("the inputs", 10_000))
+
+    assert len({id(text) for text in texts.values()}) == 1
+    with pytest.raises(TooLarge, match="the inputs have more than 9999 bytes; refer to parts of the results"):
+        texts_of(result, sources, Room("the inputs", 9999))
+
+
+def test_nothing_is_written_beyond_the_room() -> None:
+    class Counted(dict[str, object]):
+        reads = 0
+
+        def __getitem__(self, name: str) -> object:
+            Counted.reads += 1
+            return super().__getitem__(name)
+
+    result = Counted({f"p{number}": "x" * 1000 for number in range(100)})
+
+    with pytest.raises(TooLarge):
+        texts_of(result, {name: Reference(node="a", path=(name,)) for name in result}, Room("they", 2500))
+
+    assert Counted.reads == 3

@@ -40,6 +40,18 @@ outputs: {x: a.result}
     assert (node.line, node.code_line) == (3, 5)
 
 
+def test_quoted_and_plain_scalars_need_no_tag() -> None:
+    text = """
+nodes:
+  - {id: a, code: 'result: int = 1', inputs: {a: 1, b: "1", c: '', d: ~, e: , f: yes, g: 1.5, h: [x], i: 0xf}}
+outputs: {x: a.result}
+"""
+    [node] = read_document(text).plan.nodes
+
+    values = {"a": 1, "b": "1", "c": "", "d": None, "e": None, "f": True, "g": 1.5, "h": ["x"], "i": 15}
+    assert node.values == values
+
+
 def test_json_and_yaml_give_the_same_plan() -> None:
     value = {
         "nodes": [{"id": "a", "code": "result: int = 1", "inputs": {"n": 2}}],
@@ -67,6 +79,16 @@ def test_json_and_yaml_give_the_same_plan() -> None:
         ('{"nodes": 1, "nodes": 2}', None, "The document isn't valid JSON: the key 'nodes' is repeated"),
         ("&a [*a]", 1, "YAML aliases aren't supported."),
         ("a: !!python/object:os.system x", 1, "The YAML tag"),
+        ("a: !!bool foo", 1, "The YAML tag 'tag:yaml.org,2002:bool' isn't supported."),
+        ('a: !!int ""', 1, "The YAML tag"),
+        ("a: !!float 5", 1, "The YAML tag"),
+        ("a: !!set {b}", 1, "The YAML tag 'tag:yaml.org,2002:set' isn't supported."),
+        ("!x [1]", 1, "The YAML tag '!x' isn't supported."),
+        (f"a: {'1:' * 200}1.5", 1, "A number has more than 300 characters."),
+        ("!!int a: 1", 1, "The YAML tag 'tag:yaml.org,2002:int' isn't supported."),
+        (f"a: 0x{'f' * 5000}", 1, "A number has more than 300 characters."),
+        (f"a: {'1:' * 5000}1", 1, "A number has more than 300 characters."),
+        ("a: 0b_", 1, "'0b_' isn't a valid int."),
         ("a: .nan", 1, "JSON has no infinite numbers and no NaN."),
         ("[a]: 1", 1, "A key must be text."),
         ("--- a\n--- b", 2, "The document isn't valid YAML"),

@@ -1,6 +1,6 @@
 """Builds a module's payload from a folder on a command line: its manifest, and its other files as text.
 
-The manifest can be YAML with JSON-compatible values. Caches and hidden files are omitted.
+The manifest can be YAML with JSON-compatible values and no aliases. Caches and hidden files are omitted.
 """
 
 from __future__ import annotations
@@ -78,7 +78,14 @@ def _refuse_twice(names: list[str]) -> None:
 
 
 class _Loader(yaml.SafeLoader):
-    """Loads plain values; a repeated key is an error, and dates stay strings."""
+    """Loads plain values; a repeated key and an alias are errors, and dates stay strings."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        # As JSON, each alias is the whole value: a few lines would become gigabytes.
+        if self.check_event(yaml.AliasEvent):
+            line = self.peek_event().start_mark.line + 1  # type: ignore[no-untyped-call]
+            raise ValueError(f"line {line} has an alias; write the value itself")
+        return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         _refuse_twice([str(key.value) for key, _ in node.value])

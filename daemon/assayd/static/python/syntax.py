@@ -220,7 +220,7 @@ _DEFINES = re.compile(r"([ \t]*)def\s+(\w+)")
 _MANAGER = re.compile(r"([ \t]*)([\w.]{1,100}\(.{0,400}\)(?:\s+as\s+\w+)?)\s*$")
 _APOSTROPHE = re.compile(r"\w'\w")
 _COMPARED = "Write == to compare; a single = assigns to a name."
-_COMMA = "Add the missing comma between the two values."
+_COMMA = "Add the missing comma."
 
 
 def _left_out(error: SyntaxError, text: str, rule: str) -> _Told | None:
@@ -330,7 +330,7 @@ _ROWS: tuple[_Row, ...] = (
     _row(
         "unterminated_string",
         r"unterminated f?-?string",
-        "Close the string on line {line}, or use three quotes for several lines.",
+        "Close the string on line {line}.",
         close_string,
     ),
     _row(

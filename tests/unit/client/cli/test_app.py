@@ -58,6 +58,7 @@ LINES = [
     "gc --dry-run",
     "backup there --state-dir here",
     "metrics",
+    "metrics --answers --weeks 4 --kind code --json",
     "top --once --interval 0.5",
     "kinds",
     "kinds code --json",

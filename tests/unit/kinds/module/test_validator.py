@@ -323,6 +323,7 @@ def test_folder_is_a_manifest_and_files(name: str, text: bytes) -> None:
         ({"manifest.json": b'{"a": 1, "a": 2}'}, "is repeated"),
         ({"manifest.json": b'{"a": NaN}'}, "can't be read"),
         ({"manifest.yaml": b"a: 1\na: 2\n"}, "is repeated"),
+        ({"manifest.yaml": b"a: &x [1]\nb: [*x, *x]\n"}, "line 2 has an alias; write the value itself"),
         ({"manifest.yaml": b"a: !!python/object/apply:os.system [id]\n"}, "can't be read"),
         ({"manifest.yaml": b"1: x\n"}, "isn't an object"),
         ({"manifest.json": b"{}", "adapter.py": b"\xff"}, "adapter.py isn't UTF-8"),

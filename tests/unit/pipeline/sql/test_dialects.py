@@ -141,3 +141,10 @@ def test_refused_name_is_told_in_a_sentence(statement: str, message: str, new: s
     found = refused(statement, complaint, checked)
     assert found is not None
     assert (found.written, found.said, found.new) == (message, True, new)
+
+
+def test_column_of_a_table_function_is_named() -> None:
+    statement = "SELECT n FROM generate_series(1, 5) AS n"
+    found = refused(statement, "no such column: n", tables())
+    assert found is not None
+    assert found.hint == "The column of `generate_series` is `value`."
