@@ -55,3 +55,9 @@ class ExtractorPayload(BaseModel):
         if self.paths and (self.sample_paths or self.cases):
             raise ValueError("paths can't be combined with sample_paths or cases: submit them separately")
         return self
+
+
+class PreparedExtractor(ExtractorPayload):
+    """A payload with the Python to run; `from_rules` says that the daemon wrote it from rules."""
+
+    from_rules: bool = False
