@@ -193,7 +193,7 @@ def roll_back(tree: Path, name: str) -> tuple[str, str]:
 def installed_modules(tree: Path, *, attestations: bool = False) -> list[Installed]:
     """Return the modules of a tree by name, compared with their records. Raises: as `install`.
 
-    What isn't a module is among them, with its problem. Attestations are kept only if they are asked for.
+    What isn't a module is among them, with its problem. Attestations are kept on request only.
     """
     with _translated(), _opened(tree) as descriptor:
         own = -1
@@ -309,7 +309,7 @@ class _Tree:
             return None
 
     def modules(self) -> Iterator[Installed]:
-        """Yield the modules, by name, and files beside them; links are named and not read."""
+        """Yield the modules, by name, and stray files; links are named and not read."""
         for category, is_stray in self._entries(self.descriptor):
             if is_stray:
                 yield _stray(category)

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assayd_client import documents
 from assayd_client.requests import ClientRequest, filter_query, path, wait_query
 
 
-def run_pipeline(
-    name: str, *, version: int | None = None, wait_s: float = 0, **fields: object
+def run_pipeline(  # noqa: PLR0913  (the fields of a run)
+    name: str,
+    *,
+    version: int | None = None,
+    files: Mapping[str, object] | None = None,
+    database: Mapping[str, object] | None = None,
+    range: Mapping[str, float] | None = None,  # noqa: A002 - the field's name
+    strict: bool = False,
+    labels: Mapping[str, str] | None = None,
+    webhook: str | None = None,
+    wait_s: float = 0,
 ) -> ClientRequest[documents.AttemptDocument]:
-    """Run an approved pipeline on new data; differences from earlier runs are findings of the attempt.
-
-    `fields` are `files` by path, `database` {"base64"}, `range`, `strict`, `labels`, `webhook`.
-    """
-    given = {"name": name, "version": version, **fields}
+    """Run an approved pipeline on new data; differences from earlier runs are findings of the attempt."""
+    given = {
+        "name": name,
+        "version": version,
+        "files": files,
+        "database": database,
+        "range": range,
+        "strict": strict or None,
+        "labels": labels,
+        "webhook": webhook,
+    }
     return ClientRequest(
         reads=lambda: documents.AttemptDocument,
         method="POST",

@@ -62,7 +62,7 @@ class Node:
         return tuple(dict.fromkeys(source.node for source in self.sources.values()))
 
     def with_values(self, values: Mapping[str, object]) -> Node:
-        """Return it with values in place of its own values and sources."""
+        """Return it with other values and sources."""
         sources = {name: source for name, source in self.sources.items() if name not in values}
         return replace(self, values={**self.values, **values}, sources=sources)
 

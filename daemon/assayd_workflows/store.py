@@ -186,7 +186,7 @@ class DatabaseWorkflowStore:
 
 
 def _beyond(ended: Sequence[tuple[str, int]], added: int) -> list[str]:
-    """Return which ended workflows, newest first, have no room beside one of so many bytes."""
+    """Return the ended workflows, newest first, that have no room if one of so many bytes is added."""
     sums = accumulate((size for _, size in ended), initial=added)
     next(sums)
     return [

@@ -189,7 +189,8 @@ async def test_few_nodes_of_a_workflow_wait_for_their_turn_at_once() -> None:
 
     await course.run()
 
-    assert (daemon.most_reading, len(daemon.submitted)) == (STARTING, 100)
+    assert daemon.most_reading <= STARTING
+    assert len(daemon.submitted) == 100
 
 
 EARLIER = NodeRun(
