@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 _MOST_TABLES, _MOST_COLUMNS, _MOST_NAME, _MOST_TYPE = 50, 2000, 100, 40
 _TABLES = (
-    "SELECT name FROM sqlite_master WHERE type = 'table' AND substr(name, 1, 7) <> 'sqlite_' "
+    "SELECT name FROM main.sqlite_master WHERE type = 'table' AND substr(name, 1, 7) <> 'sqlite_' "
     "AND sql NOT LIKE 'CREATE VIRTUAL%' AND length(name) <= ? ORDER BY name LIMIT ?"
 )
 
@@ -24,14 +24,14 @@ def tables_of(connection: sqlite3.Connection) -> list[list[object]]:
     try:
         for (table,) in connection.execute(_TABLES, (_MOST_NAME, _MOST_TABLES)).fetchall():
             described: list[str] = []
-            for row in connection.execute("SELECT name, type FROM pragma_table_info(?)", (table,)):
+            for row in connection.execute("SELECT name, type FROM pragma_table_info(?, 'main')", (table,)):
                 described += [str(row[0])[:_MOST_NAME], str(row[1])[:_MOST_TYPE]]
             columns += len(described) // 2
             if columns > _MOST_COLUMNS:
                 break
             quoted = table.replace('"', '""')
             # The name is quoted, and SQLite has told it itself.
-            (rows,) = connection.execute(f'SELECT count(*) FROM "{quoted}"').fetchone()  # noqa: S608
+            (rows,) = connection.execute(f'SELECT count(*) FROM main."{quoted}"').fetchone()  # noqa: S608
             found.append([table, rows, described])
     except sqlite3.Error:
         return []

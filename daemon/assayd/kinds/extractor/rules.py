@@ -26,6 +26,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from assayd.model.finding import Finding, Rule
 from assayd.model.text_limits import shorten
+from assayd.static.python import source as python_source
 
 INTEGER_DIGITS = 18
 PATTERN_CHARS = 512
@@ -65,6 +66,20 @@ def extract(path: str) -> dict:
             fields[name] = int(text)
     return fields
 """
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """Reads plain YAML: hostile tags crash SafeLoader, and merge keys and aliases grow exponentially."""
+
+    def compose_node(self, parent: yaml.Node | None, index: object) -> yaml.Node | None:
+        event = self.peek_event()
+        if isinstance(event, yaml.AliasEvent):
+            raise yaml.composer.ComposerError(None, None, "aliases aren't allowed", event.start_mark)
+        if getattr(event, "tag", None) is not None:
+            raise yaml.composer.ComposerError(None, None, "tags aren't allowed", event.start_mark)
+        if isinstance(event, yaml.ScalarEvent) and event.value == "<<" and event.implicit[0]:
+            raise yaml.composer.ComposerError(None, None, "merge keys aren't allowed", event.start_mark)
+        return super().compose_node(parent, index)  # type: ignore[no-any-return]
 
 
 class Type(StrEnum):
@@ -147,8 +162,8 @@ def write(rules: RuleSet) -> str:
 def read(text: str) -> RuleSet:
     """Read rules. Raises: ValueError."""
     try:
-        return RuleSet.model_validate(yaml.safe_load(text))
-    except (yaml.YAMLError, ValidationError) as problem:
+        return RuleSet.model_validate(yaml.load(text, Loader=_PlainLoader))  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, RecursionError, ValueError) as problem:
         raise ValueError(f"invalid extraction rules: {problem}") from problem
 
 
@@ -164,7 +179,8 @@ def rules_text(code: str) -> str | None:
     rest = lines[begin + 1 :]
     end = next((number for number, line in enumerate(rest) if line.strip() == "```"), len(rest))
     block = "\n".join(rest[:end]) + "\n"
-    return block if _begins_as_rules(block) else None
+    # The docstring of a Python file may quote rules.
+    return block if _begins_as_rules(block) and python_source.parse(text).tree is None else None
 
 
 def check_rules(text: str) -> Iterator[Finding]:
@@ -173,8 +189,8 @@ def check_rules(text: str) -> Iterator[Finding]:
         yield _invalid(f"The rules have {len(text)} characters; the limit is {RULES_CHARS}.", 1)
         return
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        rules = RuleSet.model_validate(yaml.safe_load(text))
+        node = yaml.compose(text, Loader=_PlainLoader)
+        rules = RuleSet.model_validate(yaml.load(text, Loader=_PlainLoader))  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as problem:
         line = problem.problem_mark.line + 1 if problem.problem_mark is not None else 1
         yield _invalid(f"The rules aren't valid YAML: {problem.problem}.", line)

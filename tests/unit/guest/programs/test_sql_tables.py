@@ -34,3 +34,12 @@ def test_many_tables_and_columns_are_cut() -> None:
 
 def test_virtual_table_is_not_read() -> None:
     assert "f" not in [name for name, *_ in tables_of(database("CREATE VIRTUAL TABLE f USING fts5(a)"))]
+
+
+def test_temporary_view_does_not_stand_in_for_a_table() -> None:
+    shadowed = database(
+        "CREATE TABLE sales (a)",
+        "INSERT INTO sales VALUES (1)",
+        "CREATE TEMP VIEW sales AS SELECT value AS b FROM json_each('[1, 2, 3]')",
+    )
+    assert tables_of(shadowed) == [["sales", 1, ["a", ""]]]
