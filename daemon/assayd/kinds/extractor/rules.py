@@ -23,6 +23,7 @@ from typing import Annotated
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from yaml.composer import ComposerError
 
 from assayd.model.finding import Finding, Rule
 from assayd.model.text_limits import shorten
@@ -71,15 +72,19 @@ def extract(path: str) -> dict:
 class _PlainLoader(yaml.SafeLoader):
     """Reads plain YAML: hostile tags crash SafeLoader, and merge keys and aliases grow exponentially."""
 
-    def compose_node(self, parent: yaml.Node | None, index: object) -> yaml.Node | None:
-        event = self.peek_event()
-        if isinstance(event, yaml.AliasEvent):
-            raise yaml.composer.ComposerError(None, None, "aliases aren't allowed", event.start_mark)
-        if getattr(event, "tag", None) is not None:
-            raise yaml.composer.ComposerError(None, None, "tags aren't allowed", event.start_mark)
-        if isinstance(event, yaml.ScalarEvent) and event.value == "<<" and event.implicit[0]:
-            raise yaml.composer.ComposerError(None, None, "merge keys aren't allowed", event.start_mark)
-        return super().compose_node(parent, index)  # type: ignore[no-any-return]
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """Return the next node. Raises: ComposerError for what isn't plain."""
+        event: yaml.NodeEvent = self.peek_event()  # type: ignore[no-untyped-call]
+        merges = isinstance(event, yaml.ScalarEvent) and event.value == "<<" and event.implicit[0]
+        for found, what in (
+            (isinstance(event, yaml.AliasEvent), "aliases"),
+            (getattr(event, "tag", None) is not None, "tags"),
+            (merges, "merge keys"),
+        ):
+            if found:
+                mark = event.start_mark
+                raise ComposerError(None, None, f"{what} aren't allowed", mark)  # type: ignore[arg-type]
+        return super().compose_node(parent, index)
 
 
 class Type(StrEnum):
