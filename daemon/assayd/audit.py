@@ -16,6 +16,7 @@ import json
 import os
 import re
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -37,6 +38,8 @@ FOLDER = "audit"
 _NAME = re.compile(r"audit-(\d{6,12})\.jsonl")
 _LONGEST = 4096
 _MOST_ADDED = 2**20
+_LOCK_PAUSES_S = (0.001, 0.004, 0.02)
+"""Pauses between tries: a writer holds the lock for less than a millisecond."""
 
 
 class AuditLog:
@@ -50,6 +53,7 @@ class AuditLog:
         self._files = files
         numbers = [_number(file) for file in files_of(folder)]
         self._opened = -1
+        self._number = 0
         self._written = 0
         self._last = NO_LINE
         self._open(numbers[-1] if numbers else 1)
@@ -83,7 +87,7 @@ class AuditLog:
     def _locked(self) -> Iterator[None]:
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
+            _lock(folder)
             yield
         finally:
             os.close(folder)
@@ -91,8 +95,13 @@ class AuditLog:
     def _follow_others(self) -> None:
         """Continue after lines that another process has added, if they follow the last line of this one.
 
-        If they don't, neither does the next line, so `verify` finds them.
+        If they don't, neither does the next line, so `verify` finds them. Another process may have begun a
+        file since this one chose its own.
         """
+        newest = max(map(_number, files_of(self._folder)), default=0)
+        if newest > self._number:
+            self._open(newest)
+            return
         size = os.fstat(self._opened).st_size
         most = max(0, min(size - self._written, _MOST_ADDED))
         for line in os.pread(self._opened, most, self._written).splitlines():
@@ -117,22 +126,25 @@ class AuditLog:
 
     def _turn(self) -> None:
         """Begin the next file, and remove the oldest one beyond those that are kept."""
-        number = _number(files_of(self._folder)[-1]) + 1
-        last = self._last
-        self.close()
-        self._open(number)
-        self._last = last
+        self._open(self._number + 1)
         for old in files_of(self._folder)[: -self._files]:
             old.unlink()
 
     def _open(self, number: int) -> None:
+        """Go on with a file; the one before stays open if this fails. Raises: OSError."""
         file = self._folder / f"audit-{number:06}.jsonl"
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._opened = os.open(file, flags, 0o600)
-        content = file.read_bytes()
-        if content and not content.endswith(b"\n"):  # the end of a line that a loss of power has cut
-            os.write(self._opened, b"\n")
-            content += b"\n"
+        opened = os.open(file, flags, 0o600)
+        try:
+            content = file.read_bytes()
+            if content and not content.endswith(b"\n"):  # the end of a line that a loss of power has cut
+                os.write(opened, b"\n")
+                content += b"\n"
+        except OSError:
+            os.close(opened)
+            raise
+        self.close()
+        self._opened, self._number = opened, number
         self._written = len(content)
         if content:
             self._last = line_digest(content.splitlines()[-1])
@@ -150,6 +162,16 @@ def add_line(folder: Path, action: str, *, actor: dict[str, object], subject: st
         return adding.note(action, actor=actor, subject=subject, **details)
     finally:
         adding.close()
+
+
+def _lock(folder: int) -> None:
+    """Lock the folder against other writers, or give up quickly. Raises: BlockingIOError."""
+    for pause_s in _LOCK_PAUSES_S:
+        with suppress(BlockingIOError):
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(pause_s)
+    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def files_of(folder: Path) -> list[Path]:

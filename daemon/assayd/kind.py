@@ -226,6 +226,13 @@ class Kind(ABC, Generic[P, Q]):
         """
         return None
 
+    def withheld(self, payload: P) -> bool:
+        """Return whether a validated submission can't be approved, because parts of the checks are skipped.
+
+        `payload` is the submitted one: nothing of it is parsed here.
+        """
+        return False
+
     def integrity(self, payload: P) -> str | None:
         """Return what the score of a submission rests on; None for a kind without scores.
 

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -123,3 +126,42 @@ def test_line_of_another_process_begins_no_file(tmp_path: Path) -> None:
     written(tmp_path, 1, file_bytes=10).close()
     assert audit.add_line(tmp_path, "image.adopted", actor=USER, subject="ruby")
     assert len(audit.files_of(tmp_path)) == 1
+
+
+def test_log_goes_on_after_a_file_that_could_not_be_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, real = written(tmp_path, 1, file_bytes=10), os.open
+
+    def full(path: Path, flags: int, mode: int = 0o777) -> int:
+        if str(path).endswith("000002.jsonl"):
+            raise OSError(errno.ENOSPC, "full")
+        return real(path, flags, mode)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", full)
+        assert not log.note("POST /v1/attempts", actor=USER, subject="lost")
+
+    assert log.note("POST /v1/attempts", actor=USER, subject="kept")
+    assert audit_chain.verify(log.read()).lines == 2
+
+
+def test_line_of_another_process_goes_to_the_file_that_was_begun_meanwhile(tmp_path: Path) -> None:
+    log = written(tmp_path, 1, file_bytes=10)
+    other = AuditLog(tmp_path, file_bytes=sys.maxsize)
+    log.note("POST /v1/attempts", actor=USER, subject="second file")
+    other.note("image.adopted", actor={"uid": 0}, subject="ruby")
+    log.note("POST /v1/attempts", actor=USER, subject="third file")
+
+    assert audit_chain.verify(log.read()).lines == 4
+    assert len(audit.files_of(tmp_path)) == 3
+
+
+def test_folder_that_stays_locked_delays_nothing(tmp_path: Path) -> None:
+    log = written(tmp_path, 1)
+    folder = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    assert not log.note("POST /v1/attempts", actor=USER, subject="lost")
+    os.close(folder)
+
+    assert log.note("POST /v1/attempts", actor=USER, subject="kept")

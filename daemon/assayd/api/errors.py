@@ -53,6 +53,7 @@ STATUS: Mapping[str, int] = {
     "generation.finished": 409,
     "library.not_validated": 409,
     "pipeline.no_baseline": 409,
+    "library.partly_checked": 409,
     "library.report_only": 409,
     "library.distrusted": 409,
     "policy.busy": 429,

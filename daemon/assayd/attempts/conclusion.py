@@ -48,6 +48,9 @@ LARGE_BYTES = 128 * 2**10
 MANY_CASES = 200
 """A report with more cases is written down in a thread, too."""
 
+MANY_PARTS = 100
+"""A result with more units, policy events and objects in records is judged in a thread, too."""
+
 MOST_RULES = 50
 """Rules of errors that an attempt lists; its report has them all."""
 
@@ -67,8 +70,10 @@ class SerializedResult:
 
 def is_large(result: RunResult) -> bool:
     """Return whether a result takes long to work on."""
-    results = sum(len(record) for unit in result.units for record in unit.results)
-    return results + sum(len(output.content) for output in result.outputs) > LARGE_BYTES
+    records = [record for unit in result.units for record in unit.results]
+    parts = sum(1 + len(unit.events) for unit in result.units) + sum(r.count(b"{") for r in records)
+    size = sum(map(len, records)) + sum(len(output.content) for output in result.outputs)
+    return size > LARGE_BYTES or parts > MANY_PARTS
 
 
 def _is_large(report: Report) -> bool:
@@ -115,7 +120,7 @@ class Conclusion:
             cause=ran.result.outcome.cause.value if ran else None,
             rules=report.rules[:MOST_RULES],
             enforcement=job.policy.enforcement,
-            approvable=job.policy.approvable,
+            approvable=job.policy.approvable and not job.validator.withheld(job.submission.payload),
             error=failure,
         )
         if _is_large(report) or (ran is not None and is_large(ran.result)):

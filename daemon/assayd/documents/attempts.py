@@ -60,7 +60,7 @@ class AttemptDocument(BaseDocument):
     )
     approvable: bool = Field(
         True,
-        description="False: its node is distrusted, or report-only lacks `approve_reported`.",
+        description="False: node distrusted, report-only without `approve_reported`, or checks skipped.",
     )
     node: str | None = Field(None, description="The cluster's node that judged it; null on a single host.")
     distrusted_at: Timestamp | None = Field(

@@ -8,19 +8,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from assayd.findings.call_unit import Tried, judge_call
-from assayd.findings.runs import cause_finding, event_findings, raised_finding
+from assayd.findings.runs import RAISED_RULE, cause_finding, event_findings, raised_finding
+from assayd.findings.source_text import SplitText
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import CalledEach, Raised, Value, read_record
-from assayd.model.finding import Finding, has_errors
+from assayd.model.finding import Finding, Layer, has_errors
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import Cause, UnitResult
+
+_MOST_RAISED = 100
+"""Maximum distinct exceptions of an attempt with their own finding; the others share one."""
+_MORE_RAISED = Finding(
+    rule=RAISED_RULE.id,
+    category="runtime",
+    message=f"The code raised more than {_MOST_RAISED} different exceptions.",
+    layer=Layer.RUNTIME,
+    suggestion="The cases have the other exceptions. Fix the ones above first.",
+)
 
 
 class EachJudge:
     """Judges the units of one attempt; words a failure of many calls once."""
 
     def __init__(self, *, text: str, function: str) -> None:
-        self._text = text
+        self._text = SplitText(text)
         self._function = function
         self._raised: dict[tuple[str, int | None], Finding] = {}
 
@@ -62,9 +73,9 @@ class EachJudge:
             line=result.line,
         )
         key = (result.error_type, result.line)
-        if key not in self._raised:
+        if key not in self._raised and len(self._raised) < _MOST_RAISED:
             self._raised[key] = raised_finding(result, self._text)
-        return Tried(case=case, findings=(self._raised[key],))
+        return Tried(case=case, findings=(self._raised.get(key, _MORE_RAISED),))
 
 
 def _results(unit: UnitResult) -> tuple[Value | Raised, ...] | None:

@@ -5,7 +5,18 @@ Only LF ends a line; to the compiler, form feeds and Unicode separators are ordi
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from assayd.model.text_limits import SNIPPET_CHARS, shorten
+
+
+class SplitText(str):
+    """Source that is split into lines at most once, for a judge that quotes many of its lines."""
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """Return the lines without their line ends."""
+        return self.split("\n")
 
 
 def line_of(text: str, index: int) -> int:
@@ -17,7 +28,7 @@ def line_at(text: str, line: int | None) -> str | None:
     """Return a line without its line end, or None if it doesn't exist."""
     if line is None or not 1 <= line <= len(text) + 1:
         return None
-    lines = text.split("\n", line)
+    lines = text.lines if isinstance(text, SplitText) else text.split("\n", line)
     return lines[line - 1] if line <= len(lines) else None
 
 

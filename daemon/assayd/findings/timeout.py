@@ -26,6 +26,8 @@ _SHARE = 0.2
 _MOST_OF_IT = 0.5
 _LOOP = re.compile(r"\s*while\b")
 _MOST_LOOPS = 3
+_MOST_LINES = 5000
+"""Loops are shown only for shorter sources: each unit that timed out scans all lines."""
 _THREADS = (
     "A running thread keeps the program from ending. Stop it (put None into its queue), "
     "or start it with daemon=True. Otherwise look for a sleep, a lock or a read that never ends."
@@ -96,8 +98,10 @@ def with_places(finding: Finding, text: str) -> Finding:
     """Add the parts of a Python source that may never end: its `while` loops or its threads."""
     if finding.suggestion == WAITING and "threading.Thread(" in text:
         return replace(finding, suggestion=_THREADS)
+    if finding.suggestion != COMPUTING or text.count("\n") >= _MOST_LINES:
+        return finding
     lines = [number for number, line in enumerate(text.split("\n"), 1) if _LOOP.match(line)]
-    if finding.suggestion != COMPUTING or not 0 < len(lines) <= _MOST_LOOPS:
+    if not 0 < len(lines) <= _MOST_LOOPS:
         return finding
     shown = f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}"
     line = lines[0] if len(lines) == 1 else None

@@ -21,6 +21,11 @@ REPORT_ONLY = (
     "or set `approve_reported` = true in the profile"
 )
 """The reason why a report-only result can't be approved or committed."""
+PARTLY_CHECKED = (
+    "its kind checked it only in part, as an extractor with `paths` in its payload; submit the code with "
+    "`sample_paths` and approve that attempt"
+)
+"""The reason why a result that skipped a part of the checks can't be approved."""
 
 
 def settle(

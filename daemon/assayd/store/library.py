@@ -14,8 +14,9 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, dele
 
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
-from assayd.model.enforcement import REPORT_ONLY
+from assayd.model.enforcement import PARTLY_CHECKED, REPORT_ONLY
 from assayd.model.library import LibraryEntry
+from assayd.model.policy import Enforcement
 from assayd.model.report import Verdict
 from assayd.ports.clock import Clock
 from assayd.store.access import DatabaseAccess
@@ -74,8 +75,8 @@ class DatabaseLibrary:
     async def approve(self, attempt: Attempt, name: str, approved_by: int) -> LibraryEntry:
         """Approve a validated attempt as the next version of a name. Approving it again changes nothing.
 
-        Raises: RequestError ``library.not_validated``, ``library.report_only``, ``library.distrusted``,
-        ``quota.library``.
+        Raises: RequestError ``library.not_validated``, ``library.report_only``, ``library.partly_checked``,
+        ``library.distrusted``, ``quota.library``.
         """
         if attempt.verdict is not Verdict.VALIDATED:
             what = attempt.verdict.value if attempt.verdict else attempt.state.value
@@ -84,6 +85,8 @@ class DatabaseLibrary:
         if attempt.distrusted_at is not None:
             message = f"node {attempt.node}, which judged it, is distrusted; approve a replay instead"
             raise RequestError("library.distrusted", message)
+        if not attempt.approvable and attempt.enforcement is not Enforcement.REPORT:
+            raise RequestError("library.partly_checked", PARTLY_CHECKED)
         if not attempt.approvable:
             raise RequestError("library.report_only", REPORT_ONLY)
         at, most_bytes = self._clock.now(), min(self._most_bytes, max(0, await self._room()))

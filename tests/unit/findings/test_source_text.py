@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.findings.source_text import column_of, line_at, line_of, snippet
+from assayd.findings.source_text import SplitText, column_of, line_at, line_of, snippet
 
 
 @pytest.mark.parametrize(
@@ -11,6 +11,7 @@ from assayd.findings.source_text import column_of, line_at, line_of, snippet
 )
 def test_lines_end_at_newlines_only(line: int | None, shown: str | None) -> None:
     assert line_at("a\n  b\x0cc\n", line) == shown
+    assert line_at(SplitText("a\n  b\x0cc\n"), line) == shown
 
 
 def test_a_snippet_keeps_its_indentation_and_is_cut() -> None:

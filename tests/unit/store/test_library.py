@@ -10,6 +10,7 @@ import pytest
 from assayd.errors import RequestError
 from assayd.ids import SystemClock
 from assayd.model.attempt import Artifact, Attempt
+from assayd.model.policy import Enforcement
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.store.expiry import Removable
@@ -186,7 +187,14 @@ async def test_what_is_not_validated_is_refused(
 
 
 async def test_result_made_under_report_only_is_refused(jobs: DatabaseJobStore, make: Make) -> None:
-    attempt = replace(await finished(jobs, make, 1), approvable=False)
+    attempt = replace(await finished(jobs, make, 1), approvable=False, enforcement=Enforcement.REPORT)
     with pytest.raises(RequestError) as refused:
         await library_of(jobs).approve(attempt, "months", 7)
     assert refused.value.code == "library.report_only"
+
+
+async def test_result_whose_kind_skipped_checks_is_refused(jobs: DatabaseJobStore, make: Make) -> None:
+    attempt = replace(await finished(jobs, make, 1), approvable=False, enforcement=Enforcement.ENFORCE)
+    with pytest.raises(RequestError, match="sample_paths") as refused:
+        await library_of(jobs).approve(attempt, "months", 7)
+    assert refused.value.code == "library.partly_checked"

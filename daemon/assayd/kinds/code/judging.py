@@ -11,6 +11,7 @@ from assayd.findings.expected import judge_value
 from assayd.findings.python_failures import ExceptionContext
 from assayd.findings.python_unit import judge_end, never_started, read
 from assayd.findings.runs import cause_finding, grouped, unfinished
+from assayd.findings.source_text import SplitText
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import Bound, Value
 from assayd.kinds.code.annotations import RESULT
@@ -35,6 +36,7 @@ def runs_of(payload: CodePayload) -> Iterator[tuple[str, Mapping[str, object], C
 
 def judge_runs(payload: PreparedCode, result: RunResult) -> Judgement:
     """Judge the end of every run and, if all completed, their results."""
+    payload = payload.model_copy(update={"code": SplitText(payload.code)})  # each unit quotes its lines
     cases = [case for _, _, case in runs_of(payload)]
     tries = [
         _judge_unit(name, _unit_of(result, index, name), payload)

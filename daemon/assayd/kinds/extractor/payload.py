@@ -46,3 +46,9 @@ class ExtractorPayload(BaseModel):
         if not (self.sample_paths or self.paths):
             raise ValueError("sample_paths is missing or empty: pass at least one path")
         return self
+
+
+class PreparedExtractor(ExtractorPayload):
+    """A payload with the Python to run; `from_rules` says that the daemon wrote it from rules."""
+
+    from_rules: bool = False

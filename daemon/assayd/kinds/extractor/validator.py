@@ -18,14 +18,15 @@ from assayd.findings.each_unit import EachJudge
 from assayd.findings.expected import VALUES_COMPARED, cases_told, judge_value
 from assayd.findings.retry_context import without_layout
 from assayd.findings.runs import cause_finding, grouped
+from assayd.findings.source_text import SplitText
 from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.kinds.extractor import generating
 from assayd.kinds.extractor import quality as extraction_quality
 from assayd.kinds.extractor import worth as extraction_worth
 from assayd.kinds.extractor.generating import ExtractorContext
-from assayd.kinds.extractor.payload import ExtractorCase, ExtractorPayload
+from assayd.kinds.extractor.payload import ExtractorCase, ExtractorPayload, PreparedExtractor
 from assayd.kinds.extractor.quality import judge_quality
-from assayd.kinds.extractor.rules import INVALID_RULE, PYTHON_HEADER, check_rules, rules_text, to_python
+from assayd.kinds.extractor.rules import INVALID_RULE, check_rules, rules_text, to_python
 from assayd.kinds.extractor.samples import SAMPLES
 from assayd.kinds.extractor.taken_fields import taken_fields
 from assayd.kinds.extractor.worth import Again, again_for, judge_worth, results_of
@@ -120,6 +121,7 @@ class Extractor(Kind[ExtractorPayload]):
 
     name = "extractor"
     payload = ExtractorPayload
+    prepared = PreparedExtractor
     bounded = MappingProxyType(
         {"code": Cap.SOURCE, "sample_paths": Cap.SAMPLE_PATHS, "cases": Cap.INPUTS, "paths": Cap.INPUTS}
     )
@@ -144,12 +146,12 @@ class Extractor(Kind[ExtractorPayload]):
             Stage(name="signature", check=_check_signature, on_fail=OnFail.STOP),
         )
 
-    def prepare(self, payload: ExtractorPayload) -> ExtractorPayload:
+    def prepare(self, payload: ExtractorPayload) -> PreparedExtractor:
         """Return the payload with the Python code of the answer or the rules."""
         rules = rules_text(payload.code)
-        return payload.model_copy(
-            update={"code": to_python(rules) if rules is not None else _source(payload).text}
-        )
+        code = to_python(rules) if rules is not None else _source(payload).text
+        given = {**dict(payload), "code": code, "from_rules": rules is not None}
+        return PreparedExtractor.model_construct(**given)
 
     def plan(self, payload: ExtractorPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan one unit per sample path and case, or one for many paths that approved code is applied to."""
@@ -175,7 +177,7 @@ class Extractor(Kind[ExtractorPayload]):
         """Judge every path, and the quality of the results if all paths have one."""
         if payload.paths:
             return _judge_applied(payload, result)
-        text, names = payload.code, (*payload.sample_paths, *(case.name for case in payload.cases))
+        text, names = SplitText(payload.code), (*payload.sample_paths, *(case.name for case in payload.cases))
         tries = [_judge_path(name, unit, text) for name, unit in _by_name(names, result)]
         paths, called = tries[: len(payload.sample_paths)], tries[len(payload.sample_paths) :]
         compared = [_compared(one, case) for one, case in zip(called, payload.cases, strict=True)]
@@ -191,6 +193,10 @@ class Extractor(Kind[ExtractorPayload]):
         differing = (f for one in compared if one.case.status is CaseStatus.FAILED for f in one.findings)
         quality = (*judge_quality(paths, text), *_worth(payload, policy, tries), *differing)
         return Judgement(stage_findings={"sandbox": found, "quality": quality}, cases=cases)
+
+    def withheld(self, payload: ExtractorPayload) -> bool:
+        """Return whether the code was applied to `paths`, which may fail and skip the quality rules."""
+        return bool(payload.paths)
 
     def code_of(self, answer: str) -> str:
         """Return the Python code or the rules of an answer."""
@@ -312,10 +318,14 @@ def _judge_applied(payload: ExtractorPayload, result: RunResult) -> Judgement:
 
 
 def _again(payload: ExtractorPayload, policy: ExecutionPolicy) -> Again | None:
-    if payload.paths or payload.code.startswith(PYTHON_HEADER):
+    if payload.paths or _is_from_rules(payload):
         return None
     last = payload.cases[-1].path if payload.cases else payload.sample_paths[-1]
     return again_for(payload.sample_paths, last, payload.code, policy)
+
+
+def _is_from_rules(payload: ExtractorPayload) -> bool:
+    return isinstance(payload, PreparedExtractor) and payload.from_rules
 
 
 def _worth(payload: ExtractorPayload, policy: ExecutionPolicy, tries: Sequence[Tried]) -> Iterator[Finding]:
@@ -324,7 +334,7 @@ def _worth(payload: ExtractorPayload, policy: ExecutionPolicy, tries: Sequence[T
     paths = [result if isinstance(result, dict) else {} for result in results[: len(payload.sample_paths)]]
     samples = dict(zip(payload.sample_paths, paths, strict=True))
     last = results[-1]
-    if any(paths) and isinstance(last, dict) and not payload.code.startswith(PYTHON_HEADER):
+    if any(paths) and isinstance(last, dict) and not _is_from_rules(payload):
         again = _again(payload, policy)
         yield from judge_worth(results_of(samples, last, again, tries[-1].again), payload.code)
 

@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
+from assayd.findings.source_text import snippet
 from assayd.guest_results.record import Raised
 from assayd.kinds.module.files import is_test
 from assayd.kinds.module.places import MOST_PARSED_CHARS, ModuleFiles, indexed, moved, near_names
@@ -307,7 +308,7 @@ def _passed_value(
     file, number = frames[-2]
     if is_test(file):
         return None
-    shown = (texts.snippet(texts[file], number) or "").strip()
+    shown = (snippet(texts[file], number) or "").strip()
     what = "None" if found[1] == "NoneType" else "a string"
     hint = f"`{name}` is {what}, and this line passes it: `{shown[:100]}`. Correct the value or its key here."
     return moved(finding, file, number, texts[file], hint, None)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from assayd.findings.source_text import snippet
 from assayd.guest_results.record import Raised
 from assayd.kinds.module.files import is_test
 from assayd.kinds.module.places import ModuleFiles, moved
@@ -83,7 +84,7 @@ def _wrong_result(
 
 def _at(finding: Finding, place: tuple[str, int], texts: Texts, what: str) -> Finding:
     file, number = place
-    shown = shorten((texts.snippet(texts[file], number) or "").strip(), _SHOWN_CHARS)
+    shown = shorten((snippet(texts[file], number) or "").strip(), _SHOWN_CHARS)
     hint = f"Correct `{shown}`, which computes {what}, to give the expected value."
     return moved(replace(finding, edit=None), file, number, texts[file], hint, None)
 

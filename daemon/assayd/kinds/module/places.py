@@ -11,9 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from assayd.did_you_mean import close_names
-from assayd.findings.source_text import snippet
+from assayd.findings.source_text import SplitText, snippet
 from assayd.model.finding import Edit, Finding
-from assayd.model.text_limits import SNIPPET_CHARS, shorten
 from assayd.static.python.work import is_slow_to_parse
 
 MOST_EXPLAINED = 20
@@ -50,8 +49,7 @@ class ModuleFiles(Mapping[str, str]):
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         """Store the texts. Parsing happens on demand."""
-        self._texts = texts
-        self._split: dict[str, list[str]] = {}
+        self._texts = {name: SplitText(text) for name, text in texts.items()}
         self._short: dict[str, list[str]] = {}
         self._parsed: dict[str, _Parsed] = {}
         self._chars_left = MOST_PARSED_CHARS
@@ -80,15 +78,6 @@ class ModuleFiles(Mapping[str, str]):
         """Count one more hint that reads the source. Return False if the limit is reached."""
         self._advised_left -= 1
         return self._advised_left >= 0
-
-    def snippet(self, text: str, number: int | None) -> str | None:
-        """Return a line of any length, truncated, or None."""
-        if text not in self._split:
-            self._split[text] = text.split("\n")
-        lines = self._split[text]
-        if number is None or not 1 <= number <= len(lines):
-            return None
-        return shorten(lines[number - 1].rstrip(), SNIPPET_CHARS)
 
     def lines(self, text: str) -> Sequence[str]:
         """Return the first lines of a text; lines that are too long are empty."""

@@ -21,6 +21,7 @@ from assayd.findings.runs import (
     file_events,
     grouped,
 )
+from assayd.findings.source_text import snippet
 from assayd.findings.timeout import time_hint, time_words
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import Raised
@@ -196,7 +197,7 @@ def _strange_module(finding: Finding, module: str, file: str, texts: Texts) -> F
         finding,
         message=f"{shorten(module, 100)!r} is neither a file of the module nor allowed by the policy.",
         line=line,
-        snippet=texts.snippet(texts.get(file, ""), line),
+        snippet=snippet(texts.get(file, ""), line),
         suggestion=f'Name the file that uses it, as in patch("adapter.requests.get"): {shorten(own, 300)}.',
     )
 
@@ -278,7 +279,7 @@ def _raised(
     remark: str = "",
 ) -> Finding:
     text = texts.get(raised.file or "", "")
-    place = texts.snippet(text, raised.line)
+    place = snippet(text, raised.line)
     told = f"{raised.error_type}: {raised.message}".removesuffix(": ")
     plain = _plain_advice(rule, raised)
     read = (plain is None or raised.meant is not None) and texts.may_advise()

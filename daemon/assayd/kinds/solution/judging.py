@@ -13,6 +13,7 @@ from assayd.findings.call_unit import case_of
 from assayd.findings.expected import difference
 from assayd.findings.python_failures import ExceptionContext, failure_finding
 from assayd.findings.runs import cause_finding, details_of, unfinished
+from assayd.findings.source_text import SplitText
 from assayd.guest_results.json_reader import GuestJsonError, decode
 from assayd.guest_results.record import Raised
 from assayd.kinds.solution.payload import PreparedSolution, Reveal, SolutionCase
@@ -56,6 +57,7 @@ class TestOutcome:
 
 def judge_tests(payload: PreparedSolution, result: RunResult) -> Judgement:
     """Count the tests that passed; report the others as far as the request reveals them."""
+    payload = payload.model_copy(update={"code": SplitText(payload.code)})  # each unit quotes its lines
     wanted = dict(enumerate(payload.cases))
     units = dict(enumerate(result.units))
     outcomes = [

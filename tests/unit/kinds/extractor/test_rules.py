@@ -15,7 +15,9 @@ from assayd.kinds.extractor.rules import (
 )
 from assayd.kinds.extractor.validator import ExtractorPayload, validator
 from assayd.model.report import StageStatus
+from assayd.model.run import Limits
 
+LIMITS = Limits(timeout_s=60, unit_timeout_s=5, memory_bytes=100 * 2**20, max_processes=1)
 PATH = "/data/CLIENT-ABC/2024/Q1/report.csv"
 RULES = RuleSet(
     extract={
@@ -148,6 +150,15 @@ def test_rules_pass_the_static_stages_and_are_run_as_python(extractor_policy) ->
 
     assert {stage.status for stage in stages} == {StageStatus.PASSED}
     assert "def extract(path" in validator.prepare(payload).code
+
+
+def test_only_real_rules_are_exempt_from_similar_paths(extractor_policy) -> None:
+    rules = ExtractorPayload(code=TEXT, sample_paths=(PATH,))
+    python = ExtractorPayload(code=to_python(TEXT), sample_paths=(PATH,))
+
+    planned = [validator.plan(validator.prepare(one), extractor_policy, LIMITS) for one in (rules, python)]
+
+    assert ["again" in plan.units[-1].arguments for plan in planned] == [False, True]
 
 
 def test_rules_are_the_passage_of_a_repair() -> None:

@@ -7,6 +7,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
+from assayd.findings.source_text import SplitText
 from assayd.kinds.extractor.validator import ExtractorPayload, validator
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import CaseStatus, Judgement
@@ -14,7 +15,7 @@ from assayd.model.run import Cause, Limits, Outcome, RunEnd, RunResult, UnitResu
 
 PATHS = tuple(f"/d/{number}.csv" for number in range(150))
 CODE = "def extract(path: str) -> dict:\n    return {'n': int(path[3:-4])}\n"
-PAYLOAD = ExtractorPayload(code=CODE, paths=PATHS)
+PAYLOAD = ExtractorPayload(code=CODE + "\n" * 200, paths=PATHS)
 POLICY = ExecutionPolicy(name="x")
 LIMITS = Limits(timeout_s=60, unit_timeout_s=5, memory_bytes=100 * 2**20, max_processes=1)
 NAMES = ("paths 1 to 100", "paths 101 to 150")
@@ -70,6 +71,30 @@ def test_failed_path_is_a_case_and_equal_failures_are_one_finding() -> None:
     first = judgement.cases[0]
     assert (first.status, first.error_type, first.line) == (CaseStatus.FAILED, "ValueError", 2)
     assert judgement.cases[100].status is CaseStatus.PASSED
+
+
+def test_exceptions_beyond_the_limit_share_a_finding() -> None:
+    raised = [{"error_type": "ValueError", "message": "no", "line": line} for line in range(1, 151)]
+    judgement = judged(unit(NAMES[0], *raised[:100]), unit(NAMES[1], *raised[100:]))
+
+    found = judgement.stage_findings["sandbox"]
+    assert len(found) == 101
+    assert (found[-1].line, found[-1].context) == (None, "/d/100.csv and 49 more")
+    assert judgement.cases[-1].line == 150
+
+
+def test_large_text_is_split_once_for_all_exceptions(monkeypatch: pytest.MonkeyPatch) -> None:
+    splits = []
+    monkeypatch.setattr(SplitText, "split", lambda text, end: splits.append(end) or str.split(text, end))
+    raised = [{"error_type": "ValueError", "message": "no", "line": line} for line in range(1, 101)]
+    judged(unit(NAMES[0], *raised), unit(NAMES[1], *[value({})] * 50))
+
+    assert len(splits) == 1
+
+
+def test_attempt_with_paths_is_withheld_from_approval() -> None:
+    assert validator.withheld(PAYLOAD)
+    assert not validator.withheld(ExtractorPayload(code=CODE, sample_paths=PATHS[:1]))
 
 
 @pytest.mark.parametrize(

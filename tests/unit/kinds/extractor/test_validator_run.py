@@ -81,7 +81,7 @@ def good(*values: object) -> RunResult:
 
 
 def test_preparing_keeps_the_code_of_an_answer_and_the_paths() -> None:
-    assert ExtractorPayload(code=CODE, sample_paths=PATHS) == PAYLOAD
+    assert (PAYLOAD.code, PAYLOAD.sample_paths) == (CODE, PATHS)
     assert validator.prepare(PAYLOAD) == PAYLOAD
 
 

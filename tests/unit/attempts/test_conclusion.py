@@ -1,0 +1,30 @@
+"""Which results are judged in a thread."""
+
+from __future__ import annotations
+
+import pytest
+
+from assayd.attempts.conclusion import LARGE_BYTES, MANY_PARTS, is_large
+from assayd.model.run import Cause, Outcome, PolicyEvent, RunEnd, RunResult, UnitResult
+
+COMPLETED = Outcome(cause=Cause.COMPLETED)
+EVENT = PolicyEvent(kind="import", detail="os", allowed=False, enforced=True)
+
+
+def unit(record: bytes = b"{}", events: int = 0) -> UnitResult:
+    return UnitResult(name="u", wait_status=0, results=(record,), events=(EVENT,) * events, outcome=COMPLETED)
+
+
+@pytest.mark.parametrize(
+    ("units", "large"),
+    [
+        ([unit()], False),
+        ([unit(b"x" * (LARGE_BYTES + 1))], True),
+        ([unit()] * MANY_PARTS, True),
+        ([unit(events=MANY_PARTS)], True),
+        ([unit(b'{"each": [' + b"{}," * MANY_PARTS + b"{}]}")], True),
+    ],
+    ids=["small", "bytes", "units", "events", "results of calls"],
+)
+def test_result_of_many_parts_or_bytes_is_large(units: list[UnitResult], large: bool) -> None:
+    assert is_large(RunResult(units=tuple(units), end=RunEnd.FINISHED, outcome=COMPLETED)) is large
