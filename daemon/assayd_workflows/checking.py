@@ -108,9 +108,10 @@ def check_plan(plan: Plan) -> Reading:
         *(finding for read in nodes.values() for finding in _sources(read)),
         *_types(plan, nodes),
     ]
-    found.sort(key=lambda finding: finding.line or 0)
+    found.sort(key=lambda finding: not finding.is_error)  # an error is never cut off in favor of a warning
+    kept = sorted(found[:_MOST], key=lambda finding: finding.line or 0)
     declared = tuple(replace(node, declared=nodes[node.id].shown) for node in plan.nodes)
-    return Reading(plan=replace(plan, nodes=declared), findings=tuple(found[:_MOST]))
+    return Reading(plan=replace(plan, nodes=declared), findings=tuple(kept))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -204,9 +204,7 @@ class Course:
             await self._end(replace(run, state=NodeState.FAILED, detail=str(fault)))
         except (AssaydError, ResultGone) as trouble:
             log.warning("workflow.node_refused", workflow_id=self.workflow.id, node=node.id)
-            large = isinstance(trouble, RequestError) and trouble.code == "too_large"
-            state = NodeState.FAILED if large else NodeState.ERROR
-            await self._end(replace(run, state=state, detail=str(trouble)))
+            await self._end(replace(run, state=NodeState.ERROR, detail=str(trouble)))
 
     async def _run(self, node: Node, run: NodeRun) -> NodeRun:
         """Submit a node and see it to its end. Raises: as `_begin`."""
@@ -234,7 +232,10 @@ class Course:
         parts, workflow = self.parts, self.workflow
         async with self._starting, parts.turns.hold(workflow.peer.uid, workflow.id, run.attempt_id):
             document = await self._document(node)
-            submission = await parts.admission.read(document)
+            try:
+                submission = await parts.admission.read(document)
+            except RequestError as refusal:
+                raise _fault_of(refusal, node) from refusal
             run = replace(run, input_digest=submission.input_digest)
             earlier = self.reusable.get(submission.input_digest)
             if earlier is not None and await self._is_reusable(earlier.attempt_id, submission):
@@ -307,6 +308,13 @@ async def outputs_of(workflow: Workflow, parts: CourseParts) -> dict[str, bytes]
     """Return the outputs of a workflow as JSON text. Raises: NoSuchPart, TooLarge, ResultGone."""
     async with parts.turns.hold(workflow.peer.uid, workflow.id, f"outputs {next(parts.numbers)}"):
         return await parts.texts(workflow, workflow.outline.outputs, Room("the outputs", OUTPUTS_BYTES))
+
+
+def _fault_of(refusal: RequestError, node: Node) -> Exception:
+    """Return why a submission can't be read: a fault of its inputs if it is too large."""
+    if refusal.code != "too_large":
+        return refusal
+    return TooLarge(f"node '{node.id}' and its inputs are too large: {refusal.message}")
 
 
 def _written(values: Mapping[str, object], room: Room) -> dict[str, bytes]:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from assayd.api import answers
 from assayd.api.answers import Responses, body_of, described, events, raw
-from assayd.api.call import Call, CallDep, json_response, read_model
+from assayd.api.call import Call, CallDep, json_response, raw_json, read_model
 from assayd.api.events import Documents, EventStream
 from assayd.documents import compact
 from assayd.documents.base import ErrorDocument
@@ -32,12 +32,11 @@ from assayd.model.submission import RepairWish
 from assayd_workflows.bundle import bundle_of
 from assayd_workflows.documents import check_document, workflow_document, workflow_event
 from assayd_workflows.model import Workflow
+from assayd_workflows.store import Page
 from assayd_workflows.workflows import Terms, Workflows
 
 BODY_BYTES = 4 * 2**20
 MOST_WAIT_S = 600.0
-NODE_BYTES = 500
-"""Estimated bytes of a node in a list."""
 
 
 def _workflows(request: Request) -> Workflows:
@@ -101,14 +100,10 @@ async def list_workflows(
     limit: Annotated[int, Query(ge=1, le=100, description="Maximum number of workflows on a page.")] = 20,
 ) -> Response:
     """List workflows without their findings, newest first."""
-    page = await found.list(uid=call.shown_uid, before=cursor, limit=limit)
-
-    def write() -> bytes:
-        shown = [workflow_document(one) for one in page.workflows]
-        return compact(WorkflowPageDocument.model_construct(workflows=shown, next_cursor=page.next_cursor))
-
-    nodes = sum(len(one.nodes) for one in page.workflows)
-    return await call.answer(nodes * NODE_BYTES, lambda: asyncio.to_thread(write))
+    async with call.budget.parsing(call.caller.peer.uid):
+        page = await found.list(uid=call.shown_uid, before=cursor, limit=limit)
+        body = await asyncio.to_thread(_page, page)
+    return raw_json(body)
 
 
 @workflows.get("/{id}", responses=_WORKFLOW)
@@ -192,6 +187,11 @@ async def _visible(call: Call, found: Workflows, workflow_id: str) -> Workflow:
     if workflow is None or call.shown_uid not in {None, workflow.peer.uid}:
         raise RequestError("not_found", f"workflow {workflow_id[:40]} doesn't exist")
     return workflow
+
+
+def _page(page: Page) -> bytes:
+    shown = [workflow_document(one) for one in page.workflows]
+    return compact(WorkflowPageDocument.model_construct(workflows=shown, next_cursor=page.next_cursor))
 
 
 def _started(workflow: Workflow) -> Response:

@@ -32,7 +32,7 @@ KEPT = 200
 """Ended workflows of one user that are kept."""
 KEPT_BYTES = 64 * 2**20
 """Bytes of the ended workflows of one user that are kept."""
-PAGE_BYTES = 2 * 2**20
+PAGE_BYTES = 256 * 2**10
 """Bytes of the outlines on one page of a list; the first is always on it."""
 OPEN = 16
 """Workflows of one user that are under way at once."""

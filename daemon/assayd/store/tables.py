@@ -335,11 +335,6 @@ workflows = Table(
     Column("pid", BigInteger, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("ends_at", BigInteger, nullable=False),
-    Column("document", ExactText, nullable=False),
-    Column("inputs", Text, nullable=False),
-    Column("plan", Text),
-    Column("outline", Text, nullable=False),
-    Column("findings", Text, nullable=False),
     Column("bytes", BigInteger, nullable=False),
     Column("repair", Text),
     Column("resumes", String(26)),
@@ -347,12 +342,17 @@ workflows = Table(
     Column("detail", ExactText),
     Column("cancelled_at", BigInteger),
     Column("finished_at", BigInteger),
+    Column("outline", Text, nullable=False),
+    Column("findings", Text, nullable=False),
+    Column("document", ExactText, nullable=False),
+    Column("inputs", Text, nullable=False),
+    Column("plan", Text),
     Index("ix_workflows_uid", "uid", "id"),
 )
 """Workflows; `inputs`, `plan`, `outline`, `findings` and `repair` are JSON.
 
 `plan` lacks the values that are in `inputs`; `outline` is the part of it that lists show. `bytes` is the size
-of these columns.
+of these columns. Large ones are last: SQLite reads a row from its beginning.
 """
 
 workflow_nodes = Table(

@@ -167,5 +167,7 @@ def _show(verified: Verified, *, as_json: bool) -> None:
         print(f"Kind:      {plain(predicate['attempt']['kind'])}")
         print(plain(f"Policy:    {policy['name']} ({policy['digest']['sha256']})"))
     print(plain(f"Validated: {predicate.get('validatedAt')}"))
+    if (node := (predicate.get("attempt") or {}).get("node")) is not None:
+        print(plain(f"Node:      {node}"))
     print(plain(f"Daemon:    {daemon.get('name') or daemon.get('id')}, assayd {daemon.get('version')}"))
     print(f"Key:       {verified.key_id}")

@@ -100,7 +100,9 @@ class ResultsFile:
         """Write results as whole lines. Raises: RequestError ``file.unwritable``."""
         if self._path is None:
             return
-        lines = [json.dumps(one.document(self._entry), ensure_ascii=False) + "\n" for one in results]
+        # Paths and results of the code could otherwise control the terminal.
+        escaped = self._path == STDOUT and sys.stdout.isatty()
+        lines = [json.dumps(one.document(self._entry), ensure_ascii=escaped) + "\n" for one in results]
         if self._path == STDOUT:
             sys.stdout.write("".join(lines))
             sys.stdout.flush()

@@ -1,7 +1,7 @@
 """Signs the verdicts that nodes bring with the gateway's key: over the files and texts as they are here.
 
 Which texts were checked and run is worked out here from the submission, not taken from the node. What only
-the node can know, such as the container, is its word.
+the node can know, such as the container, is its word. Its policy must be the gateway's.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from assayd.documents.submission import checked_texts
 from assayd.errors import AssaydError, RequestError
 from assayd.kind import Kind
 from assayd.model.attempt import Attempt
+from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Case, Verdict
 from assayd.model.run import ContainerFacts
+from assayd.model.submission import Submission
+from assayd.policies import PolicySet, tighten
 from assayd.ports.attesting import Attester, Concluded
 
 MOST_LIMITS = 64
@@ -99,6 +102,7 @@ class RunAttester:
     attester: Attester
     analyst: Analyst
     kinds: Mapping[str, Kind]
+    policies: PolicySet
 
     async def attest(
         self,
@@ -120,20 +124,35 @@ class RunAttester:
             score=facts.score,
             validated_at=at,
             files=files,
-            sources=await self._sources(attempt, document, ran=facts.container is not None),
+            sources=await self._sources(attempt, document, facts),
         )
         return await self.attester.attest(concluded)
 
-    async def _sources(self, attempt: Attempt, document: bytes, *, ran: bool) -> Sequence[tuple[str, str]]:
+    async def _sources(
+        self, attempt: Attempt, document: bytes, facts: SignedFacts
+    ) -> Sequence[tuple[str, str]]:
         """Return the texts of a submission that were checked. Raises: AssaydError ``attestation.failed``."""
         if attempt.verdict not in {Verdict.VALIDATED, Verdict.FAILED}:
             return ()
         try:
             submission = await read_accepted(document, self.kinds)
             validator, prepared = self.kinds[submission.kind], submission.payload
-            if ran or attempt.verdict is Verdict.VALIDATED:  # its static stages have passed
+            policy = self._policy(submission)
+            if (
+                facts.container is not None or attempt.verdict is Verdict.VALIDATED
+            ):  # its static stages have passed
                 prepared = await self.analyst.prepare(validator, prepared, flow=attempt.flow)
         except (AssaydError, WorkerDied) as problem:
             message = f"the verdict can't be signed: the submission can't be read again: {problem}"
             raise AssaydError("attestation.failed", message) from problem
+        if policy.digest != facts.policy_digest:
+            message = f"node {attempt.node} judged by another version of the profile {attempt.policy!r}"
+            raise AssaydError("attestation.failed", f"the verdict can't be signed: {message}; submit again")
         return checked_texts(validator, prepared)
+
+    def _policy(self, submission: Submission) -> ExecutionPolicy:
+        """Return the policy that applies to a submission here."""
+        policy = self.policies.get(submission.policy)
+        if submission.overrides:
+            policy = tighten(policy, submission.overrides)
+        return self.kinds[submission.kind].narrow(submission.payload, policy)

@@ -298,7 +298,12 @@ class _Building:
 def _verdicts(basics: Basics, runs: Runs, remote: RemoteExecution) -> RunVerdicts:
     signing = None
     if basics.attester is not None:
-        signing = RunAttester(attester=basics.attester, analyst=basics.analyst, kinds=basics.kinds)
+        signing = RunAttester(
+            attester=basics.attester,
+            analyst=basics.analyst,
+            kinds=basics.kinds,
+            policies=basics.policies,
+        )
     return RunVerdicts(
         runs=runs,
         jobs=basics.jobs,

@@ -137,3 +137,10 @@ def test_code_without_result_and_code_that_is_no_python_are_errors() -> None:
     rule, line, message = found(LOAD + use("rows: list[") + OUTPUT)[0]
     assert (rule, line) == ("code", 9)
     assert message.startswith("The code of node 'use' can't be read (line 9): ")
+
+
+def test_many_warnings_displace_no_error() -> None:
+    unused = ", ".join(f"{{id: n{number}, code: 'result: int = 1'}}" for number in range(250))
+    text = f"nodes: [{unused}, {{id: last, code: 'x: int'}}]\noutputs: {{x: last.result}}\n"
+
+    assert "code" in [rule for rule, _, _ in found(text)]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from assayd.byte_budget import ByteBudget
+from assayd.errors import RequestError
 from assayd.fair_queue import FairSemaphore
 from assayd.model.attempt import Attempt, State
 from assayd.model.report import Verdict
@@ -50,7 +51,8 @@ class Daemon:
         self.results = {f"attempt-{name}": result for name, result in results.items()}
         self.digest = digest
         self.submitted: list[dict[str, Any]] = []
-        self.reading = self.most_reading = 0
+        self.reading = self.most_reading = self.wait_for = 0
+        self.all_wait = asyncio.Event()
 
     async def get(self, attempt_id: str) -> Attempt | None:
         return self.attempts.get(attempt_id)
@@ -62,7 +64,9 @@ class Daemon:
     async def read(self, document: bytes) -> SimpleNamespace:
         self.reading += 1
         self.most_reading = max(self.most_reading, self.reading)
-        await asyncio.sleep(0)
+        if self.reading >= self.wait_for:
+            self.all_wait.set()
+        await self.all_wait.wait()
         self.reading -= 1
         return SimpleNamespace(input_digest="d", policy=json.loads(document)["policy"])
 
@@ -168,6 +172,21 @@ async def test_values_and_parts_within_the_room_are_submitted() -> None:
     ]
 
 
+async def test_submission_with_too_many_values_fails_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def read(_: bytes) -> None:
+        raise RequestError("too_large", "too many values")
+
+    daemon = Daemon({})
+    monkeypatch.setattr(daemon, "read", read)
+    course = course_of(daemon, Node(id="a"))
+
+    await course.run()
+
+    run = course.workflow.nodes["a"]
+    assert run.state is NodeState.FAILED
+    assert run.detail == "node 'a' and its inputs are too large: too many values"
+
+
 async def test_outputs_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
     daemon = Daemon({"a": "x" * 98})
     course = course_of(daemon, Node(id="a"))
@@ -185,6 +204,7 @@ async def test_outputs_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> 
 
 async def test_few_nodes_of_a_workflow_wait_for_their_turn_at_once() -> None:
     daemon = Daemon({})
+    daemon.wait_for = STARTING
     course = course_of(daemon, *(Node(id=f"n{number}") for number in range(100)))
 
     await course.run()

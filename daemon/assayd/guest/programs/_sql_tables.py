@@ -6,32 +6,41 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
 
+    from ._sql_guard import Guard
+
 
 _MOST_TABLES, _MOST_COLUMNS, _MOST_NAME, _MOST_TYPE = 50, 2000, 100, 40
 _TABLES = (
-    "SELECT name FROM sqlite_master WHERE type = 'table' AND substr(name, 1, 7) <> 'sqlite_' "
+    "SELECT name FROM main.sqlite_master WHERE type = 'table' AND substr(name, 1, 7) <> 'sqlite_' "
     "AND sql NOT LIKE 'CREATE VIRTUAL%' AND length(name) <= ? ORDER BY name LIMIT ?"
 )
 
 
-def tables_of(connection: sqlite3.Connection) -> list[list[object]]:
-    """Return [name, rows, [column, type, …]] of each table; none if the database can't tell."""
+def tables_of(connection: sqlite3.Connection, guard: Guard | None = None) -> list[list[object]]:
+    """Return [name, rows, [column, type, …]] of each table; none if the database can't tell.
+
+    Only the catalog is read without the guard, whose profile may refuse to name columns.
+    """
     import sqlite3
 
     found: list[list[object]] = []
     columns = 0
+    catalog: list[tuple[str, list[str]]] = []
     connection.set_authorizer(None)
     try:
         for (table,) in connection.execute(_TABLES, (_MOST_NAME, _MOST_TABLES)).fetchall():
             described: list[str] = []
-            for row in connection.execute("SELECT name, type FROM pragma_table_info(?)", (table,)):
+            for row in connection.execute("SELECT name, type FROM pragma_table_info(?, 'main')", (table,)):
                 described += [str(row[0])[:_MOST_NAME], str(row[1])[:_MOST_TYPE]]
             columns += len(described) // 2
             if columns > _MOST_COLUMNS:
                 break
+            catalog.append((table, described))
+        connection.set_authorizer(guard)
+        for table, described in catalog:
             quoted = table.replace('"', '""')
             # The name is quoted, and SQLite has told it itself.
-            (rows,) = connection.execute(f'SELECT count(*) FROM "{quoted}"').fetchone()  # noqa: S608
+            (rows,) = connection.execute(f'SELECT count(*) FROM main."{quoted}"').fetchone()  # noqa: S608
             found.append([table, rows, described])
     except sqlite3.Error:
         return []

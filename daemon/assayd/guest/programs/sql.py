@@ -150,7 +150,7 @@ class _Job:
                 self._note_idle(connection, statement)
         if connection.in_transaction:
             raise _Unfit("the step ends inside a transaction: COMMIT is missing")
-        self._tables = tables_of(connection)
+        self._tables = tables_of(connection, self._guard)
 
     def _note_idle(self, connection: sqlite3.Connection, statement: Statement) -> None:
         """Note a statement that should change rows and changed none, though there are some."""

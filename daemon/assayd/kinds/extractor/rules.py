@@ -23,9 +23,11 @@ from typing import Annotated
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from yaml.composer import ComposerError
 
 from assayd.model.finding import Finding, Rule
 from assayd.model.text_limits import shorten
+from assayd.static.python import source as python_source
 
 INTEGER_DIGITS = 18
 PATTERN_CHARS = 512
@@ -65,6 +67,24 @@ def extract(path: str) -> dict:
             fields[name] = int(text)
     return fields
 """
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """Reads plain YAML: hostile tags crash SafeLoader, and merge keys and aliases grow exponentially."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """Return the next node. Raises: ComposerError for what isn't plain."""
+        event: yaml.NodeEvent = self.peek_event()  # type: ignore[no-untyped-call]
+        merges = isinstance(event, yaml.ScalarEvent) and event.value == "<<" and event.implicit[0]
+        for found, what in (
+            (isinstance(event, yaml.AliasEvent), "aliases"),
+            (getattr(event, "tag", None) is not None, "tags"),
+            (merges, "merge keys"),
+        ):
+            if found:
+                mark = event.start_mark
+                raise ComposerError(None, None, f"{what} aren't allowed", mark)  # type: ignore[arg-type]
+        return super().compose_node(parent, index)
 
 
 class Type(StrEnum):
@@ -147,8 +167,8 @@ def write(rules: RuleSet) -> str:
 def read(text: str) -> RuleSet:
     """Read rules. Raises: ValueError."""
     try:
-        return RuleSet.model_validate(yaml.safe_load(text))
-    except (yaml.YAMLError, ValidationError) as problem:
+        return RuleSet.model_validate(yaml.load(text, Loader=_PlainLoader))  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, RecursionError, ValueError) as problem:
         raise ValueError(f"invalid extraction rules: {problem}") from problem
 
 
@@ -164,7 +184,8 @@ def rules_text(code: str) -> str | None:
     rest = lines[begin + 1 :]
     end = next((number for number, line in enumerate(rest) if line.strip() == "```"), len(rest))
     block = "\n".join(rest[:end]) + "\n"
-    return block if _begins_as_rules(block) else None
+    # The docstring of a Python file may quote rules.
+    return block if _begins_as_rules(block) and python_source.parse(text).tree is None else None
 
 
 def check_rules(text: str) -> Iterator[Finding]:
@@ -173,8 +194,8 @@ def check_rules(text: str) -> Iterator[Finding]:
         yield _invalid(f"The rules have {len(text)} characters; the limit is {RULES_CHARS}.", 1)
         return
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        rules = RuleSet.model_validate(yaml.safe_load(text))
+        node = yaml.compose(text, Loader=_PlainLoader)
+        rules = RuleSet.model_validate(yaml.load(text, Loader=_PlainLoader))  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as problem:
         line = problem.problem_mark.line + 1 if problem.problem_mark is not None else 1
         yield _invalid(f"The rules aren't valid YAML: {problem.problem}.", line)

@@ -29,6 +29,12 @@ _SHOWN = 3
 
 def _targets(texts: ModuleFiles) -> list[tuple[str, str, int]]:
     """Return what calls in the module's own files look up, as patch() names it, with file and line."""
+    if texts.patch_targets is None:
+        texts.patch_targets = _read_targets(texts)
+    return texts.patch_targets
+
+
+def _read_targets(texts: ModuleFiles) -> list[tuple[str, str, int]]:
     found: list[tuple[str, str, int]] = []
     for file in sorted(name for name in texts if is_python(name) and not is_test(name)):
         lines = texts.lines(texts[file])

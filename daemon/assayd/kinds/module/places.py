@@ -55,6 +55,7 @@ class ModuleFiles(Mapping[str, str]):
         self._chars_left = MOST_PARSED_CHARS
         self._explained_left = MOST_EXPLAINED
         self._advised_left = MOST_ADVISED
+        self.patch_targets: list[tuple[str, str, int]] | None = None
         self.known: dict[tuple[object, ...], Finding] = {}
 
     def __getitem__(self, name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,12 @@ def test_link_is_not_followed(tmp_path: Path) -> None:
 
     with pytest.raises(RequestError, match="symbolic links"):
         written(tmp_path / "out", resume=True)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_terminal_gets_no_control_characters(terminal: bool, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    with ResultsFile(Path("-"), "quarter@1", TREE, resume=False) as results:
+        results.write([Applied(path="/srv/reports/\x9b2J", result={})])
+
+    assert ("\x9b" not in capsys.readouterr().out) is terminal

@@ -18,14 +18,18 @@ from assayd.kinds import registry
 from assayd.model.attempt import Attempt
 from assayd.model.policy import Enforcement
 from assayd.model.report import Case, CaseStatus, Verdict
+from assayd.package_data import share
+from assayd.policies import load_policies
 from assayd_attestation import keys
 from assayd_attestation.envelope import open_envelope
 from assayd_cluster.gateway.signing import RunAttester, read_facts
 from support.signed import FILES, NOW, attester, sha256
 from support.stores.stored_attempts import Make
 
+POLICIES = load_policies([share("policies")])
+DIGEST = POLICIES.get("script").digest
 REPORT: dict[str, Any] = {
-    "policy_digest": "ab" * 32,
+    "policy_digest": DIGEST,
     "effective_limits": {"memory_mb": 100, "cpus": 0.5, "network_mode": "blocked"},
     "findings": [{"severity": "warning", "message": "m"}, {"severity": "mean"}],
     "runtime_results": {"cases": []},
@@ -63,6 +67,7 @@ async def signed(
     of: Attempt | None = None,
     execution: Mapping[str, object] | None = EXECUTION,
     analyst: Preparing | None = None,
+    digest: str = DIGEST,
 ) -> Mapping[str, Any]:
     """Return the statement of a verdict."""
     public = keys.create(folder / "key")
@@ -70,8 +75,9 @@ async def signed(
         attester=attester(folder / "key"),
         analyst=analyst or Preparing(),  # type: ignore[arg-type]
         kinds=registry.load(()),
+        policies=POLICIES,
     )
-    facts = read_facts(REPORT, execution, CASES)
+    facts = read_facts({**REPORT, "policy_digest": digest}, execution, CASES)
     envelope = await signing.attest(of or attempt(), DOCUMENT, facts, FILES, NOW)
     return open_envelope(envelope, [public]).statement
 
@@ -114,6 +120,12 @@ async def test_texts_are_prepared_if_the_static_stages_have_passed(
 async def test_texts_that_cannot_be_prepared_are_not_signed(problem: Exception, tmp_path: Path) -> None:
     with pytest.raises(AssaydError, match="the submission can't be read again") as raised:
         await signed(tmp_path, analyst=Preparing(problem))
+    assert raised.value.code == "attestation.failed"
+
+
+async def test_verdict_by_another_profile_is_not_signed(tmp_path: Path) -> None:
+    with pytest.raises(AssaydError, match="node node-1 judged by another version") as raised:
+        await signed(tmp_path, digest="ab" * 32)
     assert raised.value.code == "attestation.failed"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
+from assayd.guest.programs._sql_guard import Guard
 from assayd.guest.programs._sql_tables import tables_of
 
 
@@ -34,3 +35,18 @@ def test_many_tables_and_columns_are_cut() -> None:
 
 def test_virtual_table_is_not_read() -> None:
     assert "f" not in [name for name, *_ in tables_of(database("CREATE VIRTUAL TABLE f USING fts5(a)"))]
+
+
+def test_temporary_view_does_not_stand_in_for_a_table() -> None:
+    shadowed = database(
+        "CREATE TABLE sales (a)",
+        "INSERT INTO sales VALUES (1)",
+        "CREATE TEMP VIEW sales AS SELECT value AS b FROM json_each('[1, 2, 3]')",
+    )
+    assert tables_of(shadowed) == [["sales", 1, ["a", ""]]]
+
+
+def test_rows_are_counted_under_the_guard() -> None:
+    guard = Guard(schema=False, pragmas=frozenset())
+    assert tables_of(database("CREATE TABLE sales (a)"), guard) == [["sales", 0, ["a", ""]]]
+    assert ("READ", "sales") in guard.acts

@@ -113,7 +113,14 @@ def test_rules_are_found_in_an_answer(answer: str) -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    ["def extract(path):\n    return {}\n", "extract: dict = {}\n", "```yaml\nname: x\n```", "", "# only\n"],
+    [
+        f'"""Rules:\n\n```yaml\n{TEXT}```\n"""\ndef extract(path):\n    return {{}}\n',
+        "def extract(path):\n    return {}\n",
+        "extract: dict = {}\n",
+        "```yaml\nname: x\n```",
+        "",
+        "# only\n",
+    ],
 )
 def test_other_text_is_not_rules(answer: str) -> None:
     assert rules_text(answer) is None
@@ -130,6 +137,12 @@ def test_other_text_is_not_rules(answer: str) -> None:
         ("extract:\n  a: {from: segment(-1)}\nmore: 1\n", 3, "more"),
         ("extract:\n" + "  a: {from: segment(-1)}\n" * 5000, 1, "the limit is 65536"),
         ("extract:\n  a: " + "[" * 30_000 + "\n", 1, "aren't valid YAML"),
+        ("extract:\n  a: !!bool x\n", 2, "tags aren't allowed"),
+        ("extract:\n  a: !!int ''\n", 2, "tags aren't allowed"),
+        ("extract:\n  a: !!timestamp x\n", 2, "tags aren't allowed"),
+        ("extract:\n  a: &a {from: segment(-1)}\n  b: *a\n", 3, "aliases aren't allowed"),
+        ("extract:\n  a: {<<: {from: segment(-1)}}\n", 2, "merge keys aren't allowed"),
+        ("extract:\n  a: 2024-13-45\n", 1, "aren't valid YAML"),
     ],
 )
 def test_invalid_rules_are_refused_with_their_line(text: str, line: int, message: str) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from assayd.guest_results.record import Raised
+from assayd.kinds.module import explained_patches
 from assayd.kinds.module.explained import explained
+from assayd.kinds.module.places import ModuleFiles
 from assayd.model.finding import Finding
 
 CALLS_MODULE = "import httpx, requests\n\ndef fetch():\n    return requests.get('https://x')\n"
@@ -62,3 +64,8 @@ def test_right_target_and_a_test_that_replaces_nothing_are_left_alone() -> None:
     assert (right.file, right.edit) == ("adapter.py", None)
     other = explain(CALLS_MODULE, "no target", REFUSED, "adapter.py", 4)
     assert (other.file, other.edit) == ("adapter.py", None)
+
+
+def test_calls_of_a_module_are_read_once() -> None:
+    texts = ModuleFiles({"adapter.py": CALLS_MODULE})
+    assert explained_patches._targets(texts) is explained_patches._targets(texts)

@@ -19,11 +19,6 @@ def upgrade() -> None:
         sa.Column("pid", sa.BigInteger(), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("ends_at", sa.BigInteger(), nullable=False),
-        sa.Column("document", sa.Text(), nullable=False),
-        sa.Column("inputs", sa.Text(), nullable=False),
-        sa.Column("plan", sa.Text()),
-        sa.Column("outline", sa.Text(), nullable=False),
-        sa.Column("findings", sa.Text(), nullable=False),
         sa.Column("bytes", sa.BigInteger(), nullable=False),
         sa.Column("repair", sa.Text()),
         sa.Column("resumes", sa.String(26)),
@@ -31,6 +26,11 @@ def upgrade() -> None:
         sa.Column("detail", sa.Text()),
         sa.Column("cancelled_at", sa.BigInteger()),
         sa.Column("finished_at", sa.BigInteger()),
+        sa.Column("outline", sa.Text(), nullable=False),
+        sa.Column("findings", sa.Text(), nullable=False),
+        sa.Column("document", sa.Text(), nullable=False),
+        sa.Column("inputs", sa.Text(), nullable=False),
+        sa.Column("plan", sa.Text()),
     )
     op.create_index("ix_workflows_uid", "workflows", ["uid", "id"])
     op.create_table(
