@@ -60,7 +60,8 @@ def test_statements_run_and_the_database_comes_back(begun: GuestRunner) -> None:
     begun.send("database", b"")
     seen = sql(begun, f"{SCHEMA};\nINSERT INTO t (name) VALUES ('a'), ('b');\nSELECT * FROM t -- all\n")
 
-    assert seen.record == {"status": "returned", "statements": 3, "rows": 2, "changes": 2}
+    tables = [["t", 2, ["id", "INTEGER", "name", "TEXT", "at", "TEXT"]]]
+    assert seen.record == {"status": "returned", "statements": 3, "rows": 2, "changes": 2, "tables": tables}
     assert seen.output("stdout") == b"id\tname\tat\n1\ta\tNULL\n2\tb\tNULL\n"
     content = result(begun)
     assert content is not None
