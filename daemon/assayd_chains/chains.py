@@ -186,7 +186,7 @@ class Chains:
             await self._drive(await self._requests.recorded.get())
 
     async def recover(self, only: Container[str] | None = None) -> None:
-        """Go on with what a previous run has left; `only` chains with these ids, unless it is None."""
+        """Continue unfinished chains of a previous run: all, or `only` those with these ids."""
         unfinished = [each for each in await self._store.unfinished() if only is None or each.id in only]
         for chain in unfinished:
             self._start(chain)

@@ -36,7 +36,7 @@ def by_shape(paths: Iterable[str]) -> dict[str, list[str]]:
 
 
 def shape_of(path: str) -> str:
-    """Return a path with its words and numbers replaced by what they look like; the suffix stays.
+    """Return the shape of a path: words and numbers replaced by placeholders, the suffix kept.
 
     ``/data/CLIENT-7/2024/report.csv`` becomes ``/a/A-9/9999/a.csv``.
     """

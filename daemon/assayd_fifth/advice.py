@@ -79,7 +79,7 @@ def told_sections(names: Iterable[str], about: Language) -> tuple[str, ...]:
 
 
 def lens_of(model_source: str, task_type: str, about: Language) -> tuple[str, ...]:
-    """Return what a model is told at first: the task's sections of the guide, the basics, its own slips."""
+    """Return the guide for the first prompt: the task's sections, the basics, the model's known slips."""
     first = [name for name in sections_for(task_type, about) if name in about.guide]
     slips = [text for p in about.rules.profiles if _names(model_source, p.match) for text in p.lens]
     names = dict.fromkeys((*first, *_BASICS))

@@ -44,7 +44,7 @@ def told_words(about: Language, libraries: Iterable[str], sections: Iterable[str
 
 
 def topics(about: Language, libraries: Iterable[str], sections: Iterable[str]) -> tuple[Topic, ...]:
-    """Return what only requests about strings, HTML, a database or files must be told."""
+    """Return the guide topics for strings, HTML, databases and files."""
     told = _always(about, libraries, sections)
     found = [
         Topic(

@@ -1,4 +1,4 @@
-"""Runs of an approved pipeline on new data: the submission that each is, and what it is compared with.
+"""Runs of an approved pipeline on new data: submissions, and the baselines of their comparison.
 
 Columns and types are compared with the approved attempt's, numbers of rows with those of the last run whose
 data had no finding, so that data may grow. A run is an attempt with the labels `pipeline` and

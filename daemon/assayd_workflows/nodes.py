@@ -1,4 +1,4 @@
-"""A node as a submission: its inputs out of earlier results, and what a repair has to know of the others.
+"""The submission of a node, with inputs from earlier results, and the context of its repair.
 
 Pure. Results are in the contract's form, as a case's `result`; tagged values stay tagged. Inputs are JSON
 text: of one result, many parts may be referred to, and as text their sizes add up before anything is built.

@@ -96,7 +96,7 @@ class Workflows:
                     task.cancel()
 
     async def recover(self, only: Container[str] | None = None) -> None:
-        """Go on with what a previous run has left; `only` those with these ids, unless it is None."""
+        """Continue unfinished workflows of a previous run: all, or `only` those with these ids."""
         unfinished = [one for one in await self._store.unfinished() if only is None or one.id in only]
         for workflow in unfinished:
             contents = await self._store.contents(workflow.id)

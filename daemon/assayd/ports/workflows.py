@@ -12,7 +12,7 @@ class Workflows(Protocol):
     """The workflows of a daemon, as far as the core knows of them."""
 
     async def recover(self, only: Container[str] | None = None) -> None:
-        """Go on with what a previous run has left; `only` those with these ids, unless it is None."""
+        """Continue unfinished workflows of a previous run: all, or `only` those with these ids."""
         ...
 
     def end(self, workflow_id: str) -> bool:

@@ -240,7 +240,7 @@ def _written(parent: int, group: Sequence[_Writing]) -> list[Written | BaseExcep
 
 
 def _caught(act: Callable[[], T]) -> T | BaseException:
-    """Return what an act comes to, or what it raises."""
+    """Return an action's result, or the exception that it raises."""
     try:
         with translated("writing a bundle"):
             return act()

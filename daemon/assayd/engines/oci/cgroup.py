@@ -1,7 +1,7 @@
 """Control groups of containers: created, limited, compared, read and removed, on versions 1 and 2.
 
-The runtime is told to leave control groups alone: that saves 10 ms, and the kernel's counters stay readable
-until the daemon has read them. `config` decides the limits.
+The runtime doesn't manage control groups: that saves 10 ms, and the kernel's counters stay readable until
+the daemon has read them. `config` decides the limits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Parses the record of a `pytest` unit line by line, and checks its consistency.
 
 The record is a guest's claim: `pytest_unit` decides what to trust. Lines out of order, repeated, or without
-their end are contradictions, whoever wrote them.
+their end are contradictions.
 """
 
 from __future__ import annotations
