@@ -116,7 +116,8 @@ def _literals(tree: ast.Module) -> Iterator[str]:
 def draw(folder: Path, seed: int) -> None:
     """Write the sheet and its key."""
     chance = random.Random(seed)
-    sheet, key = [], {}
+    sheet: list[str] = []
+    key: dict[str, dict[str, str]] = {}
     for group, (pool, number) in GROUPS.items():
         sheet.append(f"## {group}\n")
         for drawn in chance.sample(sorted(set(pool())), number):
