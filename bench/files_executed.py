@@ -79,7 +79,16 @@ def main() -> None:
 
 
 def _validate(socket: Path) -> None:
-    command = [str(PROGRAM), "--socket", str(socket), "validate", "extractor", str(SOURCE), "--sample-path", PATH]
+    command = [
+        str(PROGRAM),
+        "--socket",
+        str(socket),
+        "validate",
+        "extractor",
+        str(SOURCE),
+        "--sample-path",
+        PATH,
+    ]
     subprocess.run(command, check=True, capture_output=True)
 
 
