@@ -148,7 +148,8 @@ def test_what_needs_no_daemon(place: Path) -> None:
 def test_files_executed(place: Path) -> None:
     told = run(place, "bench.files_executed")
 
-    assert "assayd/attempts" in told and "assayd/static/python" in told
+    assert "assayd/attempts" in told
+    assert "assayd/static/python" in told
     assert 100 < int(told.split()[-2]) < 400
 
 
