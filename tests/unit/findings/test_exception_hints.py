@@ -148,11 +148,12 @@ def test_hint_fits_the_line_the_values_and_the_text(record: Raised, line: str, w
         (
             "total += values[i + window]",
             (("values", "[1.0, 2.0]"), ("i", "1"), ("window", "2")),
-            "index 3, and there are 2",
+            "index 3, and the last is 1. Do this only `if i + window < len(values)`",
         ),
         ('return {"a": parts[5]}', (("parts", "('/', 'a')"),), "parts[5] asks for index 5"),
-        ("if row[-3]:", (("row", "[1, 2]"),), "row[-3] asks for index -3"),
-        ("x = big[n]", (("big", "[0, 1, … 20 in all]"), ("n", "20")), "there are 20 elements"),
+        ("if row[-3]:", (("row", "[1, 2]"),), "row[-3] needs 3 elements, and there are 2"),
+        ("x = row[0]", (("row", "[]"),), "row is empty"),
+        ("x = big[n]", (("big", "[0, 1, … 20 in all]"), ("n", "20")), "the last is 19"),
     ],
 )
 def test_index_that_was_asked_for_is_said(line: str, values: tuple[tuple[str, str], ...], said: str) -> None:
