@@ -13,7 +13,7 @@ The guest controls all of these. They only affect wording, and an edit of the gu
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from assayd.findings.source_text import line_at
 from assayd.findings.value_hints import hint_by_values
@@ -195,11 +195,17 @@ def _why_none(record: Raised, text: str) -> str:
         if given:
             number, line = given[-1]
             pattern = _PATTERN_USED.search(line)
-            bound = re.compile(rf"\s*+{pattern[1] if pattern else name}\s*+=")
-            made = next((n for n, each in enumerate(lines, 1) if pattern and bound.match(each)), None)
-            whose = f" The pattern in line {made} ({_shown(lines[made - 1])}) doesn't match." if made else ""
-            return f"{name} was assigned in line {number} ({_shown(line)}).{whose} {_NONE_COMES_FROM}"
+            cause = _NONE_COMES_FROM if pattern is None else _no_match(pattern[1], lines, name)
+            return f"{name} was assigned in line {number} ({_shown(line)}). {cause}"
     return _NONE_COMES_FROM
+
+
+def _no_match(pattern: str, lines: Sequence[str], name: str) -> str:
+    """Return the fix for a pattern that doesn't match, with the line that compiles it."""
+    bound = re.compile(rf"\s*+{re.escape(pattern)}\s*+=")
+    made = next((n for n, line in enumerate(lines, 1) if bound.match(line)), None)
+    where = f" in line {made} ({_shown(lines[made - 1])})" if made else ""
+    return f"The pattern{where} doesn't match the string. Fix the pattern, or check {name} for None first."
 
 
 def _shown(line: str) -> str:

@@ -103,7 +103,21 @@ def test_none_is_followed_to_the_line_that_gave_it() -> None:
         raised("AttributeError", "'NoneType' object has no attribute 'group'", line=3),
         values=(("m", "None"),),
     )
-    assert "m was assigned in line 2 (m = re.match('a', path))" in exception_hint(record, text)
+    hint = exception_hint(record, text)
+    assert "m was assigned in line 2 (m = re.match('a', path)). The pattern doesn't match" in hint
+
+
+def test_pattern_that_does_not_match_is_shown() -> None:
+    text = "import re\nDATE = re.compile('a+')\nm = DATE.match(path)\nx = m.group(1)\n"
+    record = replace(
+        raised("AttributeError", "'NoneType' object has no attribute 'group'", line=4),
+        values=(("m", "None"),),
+    )
+
+    hint = exception_hint(record, text)
+
+    assert "The pattern in line 2 (DATE = re.compile('a+')) doesn't match" in hint
+    assert "check m for None first" in hint
 
 
 @pytest.mark.parametrize(
