@@ -173,7 +173,7 @@ class Editor:
             await self.check(uri)
 
     async def check(self, uri: str) -> None:
-        """Run the static stages on a text that was not changed for a moment, and publish what they find."""
+        """Run the static stages once nothing was typed for a moment, and publish their findings."""
         self._typed[uri] += 1
         typed = self._typed[uri]
         await asyncio.sleep(PAUSE_S)
@@ -275,7 +275,7 @@ class OpenTexts:
         return str(document.source).encode()
 
     def changed(self) -> bool:
-        """Return whether a text was changed after it was read."""
+        """Return whether one of them changed after it was read."""
         opened = {uri: self._documents.get(uri) for uri in self.versions}
         return any(one is not None and one.version != self.versions[uri] for uri, one in opened.items())
 
