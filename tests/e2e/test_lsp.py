@@ -269,6 +269,7 @@ async def test_text_is_checked_by_static_stages_while_it_is_typed(daemon, root) 
     async with editing(daemon, root) as editor:
         (ran,) = await editor.open(name)
         before = newest(daemon)
+        page = Path(unquote(urlsplit(ran.code_description.href).path)).read_text()
         editor.type(name, f"import socket\n{saved}", version=2)
         typed = await editor.heard(name, until="import.not_allowed")
         editor.type(name, saved.replace("1 / 0", "1 / 1"), version=3)
@@ -279,4 +280,5 @@ async def test_text_is_checked_by_static_stages_while_it_is_typed(daemon, root) 
     assert mended == []
     assert editor.versions == [1, 2, 3]
     assert newest(daemon) == before
-    assert "# " in Path(unquote(urlsplit(ran.code_description.href).path)).read_text()
+    assert page.startswith("# ")
+    assert f"`{ran.code}`: error of the kind `extractor`" in page
