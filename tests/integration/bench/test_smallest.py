@@ -145,6 +145,14 @@ def test_what_needs_no_daemon(place: Path) -> None:
     assert (place / "performance.md").is_file()
 
 
+def test_files_executed(place: Path) -> None:
+    told = run(place, "bench.files_executed")
+
+    assert "assayd/attempts" in told
+    assert "assayd/static/python" in told
+    assert 100 < int(told.split()[-2]) < 400
+
+
 def test_repairs(place: Path) -> None:
     told = run(place, "bench.repair.run", "--most", 1)
 
