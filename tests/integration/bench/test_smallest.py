@@ -264,8 +264,18 @@ def test_workflows(place: Path) -> None:
     assert "ratio" in printed
 
 
-def test_console_trial(place: Path) -> None:
-    run(place, "bench.console_trial", "--once")
+def test_console_trial(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+    from bench.console_trial import ITEMS, PLANTED
+
+    printed = run(place, "bench.console_trial", "--once")
+
+    assert json.loads(printed.partition("nightly-sales: ")[2]) == {
+        "total": ITEMS,
+        "validated": ITEMS - sum(PLANTED.values()),
+        "failed": sum(PLANTED.values()),
+        "error": 0,
+    }
 
 
 @needs_browser
