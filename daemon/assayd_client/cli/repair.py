@@ -282,7 +282,7 @@ def show_chain(client: PlainClient, attempt: Document) -> None:
 def follow_repairs(
     client: PlainClient, attempt: Document, *, show: bool, file: str | None = None
 ) -> Document:
-    """Wait for the repair that an attempt requested; return its newest attempt. `file`: the submitted file."""
+    """Wait for the repair that an attempt requested; return its newest attempt. `file` was submitted."""
     for repair in client.repairs_of(attempt["id"])["repairs"]:
         ended = wait(client, repair)
         if show:

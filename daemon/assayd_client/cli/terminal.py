@@ -175,7 +175,7 @@ def _cells_of(character: str) -> int:
 
 
 def _rows(shown: StyledLine, width: int | None) -> Iterator[StyledLine]:
-    """Cut a line at its newlines and, where it may be wrapped, to the width.
+    """Cut a line at its newlines and, if wrapping is allowed, to the width.
 
     In a hanging line, text after a newline is marked as part of the line: otherwise untrusted text could look
     like one of the client's own lines.

@@ -87,7 +87,7 @@ class Written:
     ) -> None:
         """Write the code of a validated attempt; write nothing for another verdict.
 
-        Raises: RequestError ``file.unwritable``, or ``usage`` if no file contains a text.
+        Raises: RequestError ``file.unwritable``, or ``usage`` if no file contains the code.
         """
         if attempt["verdict"] != "validated" or (self.out is None and not self.in_place):
             return

@@ -187,7 +187,7 @@ class Editor:
                 return
             checked = await self._ask(requests.check(work.submission))
             pages = await self._pages_of(checked["kind"])
-        except AssaydError as error:  # What was found before stays; the next save shows the trouble.
+        except AssaydError as error:  # The previous findings stay; the next save shows the problem.
             self._checks = error.code not in UNCHECKED
             return
         if typed == self._typed[uri]:
