@@ -76,6 +76,7 @@ from assayd_pipeline.messages import explain
         ),
         ("UNIQUE constraint failed: users.email", "", None, "INSERT OR IGNORE", None),
         ("NOT NULL constraint failed: t.b", "", None, "WHERE b IS NOT NULL", None),
+        ("too many levels of trigger recursion", "", None, "`WHEN` condition", None),
         ("scripts/01_a.sh: line 3: OUT: unbound variable", "\n\necho $OUT", 3, "OUT=", None),
         ("scripts/01_a.sh: line 1: [: -gt: unary operator expected", "[ $n -gt 0 ]", 1, ":-0}", None),
     ],
