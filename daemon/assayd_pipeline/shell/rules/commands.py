@@ -158,6 +158,12 @@ _INSTEAD = {
     "calc": "Use `$((…))` for integers, awk or bc for decimals.",
     "len": "Write `${#name}`.",
 }
+_ADVISED = frozenset({
+    "awk", "bc", "cat", "cp", "curl", "find", "grep", "head", "jq", "ls", "md5sum", "mv", "od", "sed",
+    "sha1sum", "sha256sum", "stat", "tr", "wc", "xargs",
+})  # fmt: skip
+"""Programs that the advice names."""
+_WORD = re.compile(r"\w+")
 _WELL_KNOWN = ("awk", "cut", "grep", "head", "jq", "sed", "sort", "tr", "uniq", "wc")
 
 
@@ -336,8 +342,10 @@ def _refuse_path(script: ParsedScript, call: Invocation) -> None:
 
 
 def _advice(script: ParsedScript, name: str) -> str:
-    if name in _INSTEAD:
-        return _INSTEAD[name]
+    """Return what to write instead of a command, with programs that the profile allows."""
+    advice = _INSTEAD.get(name)
+    if advice is not None and set(_WORD.findall(advice)) & _ADVISED <= script.commands.allowed:
+        return advice
     names = sorted(script.commands.allowed | script.commands.builtins | script.functions)
     close = close_names(name, names)
     return f"Did you mean `{close[0]}`?" if close else _allowed(script)
