@@ -18,6 +18,7 @@ from operator import or_
 from assayd.kinds.module.always_true import Constructed, is_always_true, repeats_a_call
 from assayd.model.finding import Finding, Rule, Severity
 from assayd.static.python.imports import finding_at
+from assayd.static.python.nodes import nodes_of
 
 RULES = (
     Rule(
@@ -59,7 +60,7 @@ def check_assertions(file: str, text: str, tree: ast.Module, methods: Collection
         tree: its syntax tree.
         methods: attributes that every adapter has, so that asserting their existence proves nothing.
     """
-    helpers = {node.name: node for node in ast.walk(tree) if isinstance(node, Definition)}
+    helpers = {node.name: node for node in nodes_of(tree) if isinstance(node, Definition)}
     budget = _Budget(left=_MOST_STATEMENTS)
     read = [
         (test, list(_Reader(helpers=helpers, seen=(test.name,), budget=budget).block(test.body)))

@@ -27,6 +27,7 @@ from assayd.model.policy import AdapterContract
 from assayd.model.text_limits import shorten
 from assayd.static.python.imports import finding_at
 from assayd.static.python.module_scope import bound_names
+from assayd.static.python.nodes import nodes_of
 
 RULES = (
     Rule(
@@ -109,7 +110,7 @@ def check_own_names(
     file: str, text: str, tree: ast.Module, own: Mapping[str, frozenset[str]]
 ) -> Iterator[Finding]:
     """``from readings import grades``, if readings.py has only `grade` -> import.no_name."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if not isinstance(node, ast.ImportFrom):
             continue
         module = absolute(file, node)
@@ -140,7 +141,7 @@ def meant_names(findings: list[Finding]) -> frozenset[str]:
 
 def check_methods(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
     """``def transform(raw): return self.x`` -> contract.method_form."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.ClassDef):
             for method in node.body:
                 if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and _lacks_self(method):
@@ -241,7 +242,7 @@ def check_base(
         for alias in each.names
         if alias.name in contract.base_classes
     }
-    used = {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
+    used = {each.id for each in nodes_of(tree) if isinstance(each, ast.Name)}
     if node.bases or node.keywords or not imported or imported & used:
         return
     base = min(imported)
@@ -268,10 +269,10 @@ def check_calls(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
     """``return response.json`` -> call.missing (a warning)."""
     called = {
         each.func.id
-        for each in ast.walk(tree)
+        for each in nodes_of(tree)
         if isinstance(each, ast.Call) and isinstance(each.func, ast.Name)
     }
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         value: ast.expr | None = None
         match node:
             case ast.Expr(value=ast.Attribute() as value) | ast.Return(value=ast.Attribute() as value):
@@ -313,7 +314,7 @@ def _is_uncalled(value: ast.Attribute, node: ast.AST) -> bool:
 
 def check_dropped_results(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
     """``def share(self) -> float: round(x, 2)`` -> function.no_value (a warning): `return` is missing."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.returns is None:
             continue
         last = node.body[-1]
@@ -346,7 +347,7 @@ _VALUES = (
 
 def check_generators(file: str, text: str, tree: ast.Module, contract: AdapterContract) -> Iterator[Finding]:
     """``def transform(self, raw) -> dict: yield …`` -> contract.method_form: the caller gets a generator."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name not in contract.methods:
             continue
         inner = {
@@ -375,7 +376,7 @@ def check_generators(file: str, text: str, tree: ast.Module, contract: AdapterCo
 
 def check_raised(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
     """``raise "no name"`` -> call.missing (a warning): a string can't be raised."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if not isinstance(node, ast.Raise) or not isinstance(node.exc, ast.Constant | ast.JoinedStr):
             continue
         line = line_at(text, node.lineno) or ""
@@ -529,7 +530,7 @@ def check_secrets(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
 
 
 def _named_texts(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         match node:
             case (
                 ast.Assign(targets=[target], value=value)

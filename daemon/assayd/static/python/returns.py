@@ -22,6 +22,7 @@ from itertools import islice
 
 from assayd.findings.source_text import line_at, snippet
 from assayd.model.finding import Edit, Finding, Rule, Severity
+from assayd.static.python.nodes import nodes_of
 from assayd.static.python.safe_fixes import tree_of
 from assayd.static.python.source import PythonSource
 
@@ -72,7 +73,7 @@ def check_returns(source: PythonSource, *, severity: Severity = Severity.ERROR) 
     """
     if source.tree is None:
         return
-    nodes = list(ast.walk(source.tree))
+    nodes = nodes_of(source.tree)
     named: dict[str, list[_Function]] = {}
     for node in nodes:
         if isinstance(node, ast.FunctionDef):
