@@ -140,10 +140,12 @@ def meant_names(findings: list[Finding]) -> frozenset[str]:
 
 
 def check_methods(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
-    """``def transform(raw): return self.x`` -> contract.method_form."""
+    """``def transform(raw): return self.x``, or ``self`` in a static method -> contract.method_form."""
     for node in nodes_of(tree):
         if isinstance(node, ast.ClassDef):
             for method in node.body:
+                if (static := _static_with_self(text, node, method)) is not None:
+                    yield replace(static, file=file, category="missing_method")
                 if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and _lacks_self(method):
                     message = f"{node.name}.{method.name} has no self parameter."
                     names = ["self", *(each.arg for each in method.args.args[:1])]
@@ -156,8 +158,21 @@ def check_methods(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
                     yield replace(found, file=file, category="missing_method", edit=edit)
 
 
+def _static_with_self(text: str, owner: ast.ClassDef, method: ast.stmt) -> Finding | None:
+    """Return the finding for a static method whose first parameter is `self`."""
+    if not isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) or not method.args.args:
+        return None
+    static = next((one for one in method.decorator_list if _last_name(one) == "staticmethod"), None)
+    if static is None or method.args.args[0].arg != "self":
+        return None
+    message = f"{owner.name}.{method.name} is static, so `self` gets the first argument."
+    found = finding_at(static, text, "contract.method_form", message, suggestion="Remove @staticmethod.")
+    return replace(found, edit=Edit(start_line=static.lineno, end_line=static.lineno, replacement=""))
+
+
 def _lacks_self(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    if method.decorator_list or method.args.vararg or method.args.posonlyargs:
+    decorators = {_last_name(one) for one in method.decorator_list}
+    if decorators - {"property", "cached_property"} or method.args.vararg or method.args.posonlyargs:
         return False
     arguments = method.args.args
     if arguments and arguments[0].arg in _SELF_NAMES:
@@ -319,24 +334,38 @@ def check_dropped_results(file: str, text: str, tree: ast.Module) -> Iterator[Fi
             continue
         last = node.body[-1]
         promised = ast.unparse(node.returns).strip("'\"")
-        if not isinstance(last, ast.Expr) or not isinstance(last.value, _VALUES):
+        named = _assigned_name(last)
+        if named is None and not (isinstance(last, ast.Expr) and isinstance(last.value, _VALUES)):
             continue
         if _NO_VALUE.match(promised) or any(isinstance(n, ast.Return | ast.Yield) for n in ast.walk(node)):
             continue
         line = line_at(text, last.lineno) or ""
         indent = line[: len(line) - len(line.lstrip())]
+        new = f"{indent}return {line.lstrip()}" if named is None else f"{line}\n{indent}return {named}"
+        shown = named or ast.unparse(last.value)[:120]
         found = finding_at(
             last,
             text,
             "function.no_value",
             f"{node.name}() returns None: the result of its last line is dropped.",
-            suggestion=f"Write: return {ast.unparse(last.value)[:120]}",
+            suggestion=f"Write: return {shown}",
             severity=Severity.WARNING,
         )
-        edit = Edit(
-            start_line=last.lineno, end_line=last.lineno, replacement=f"{indent}return {line.lstrip()}"
-        )
+        edit = Edit(start_line=last.lineno, end_line=last.lineno, replacement=new)
+        if named is not None and last.end_lineno != last.lineno:
+            edit = None
         yield replace(found, file=file, category="function", edit=edit)
+
+
+def _assigned_name(statement: ast.stmt) -> str | None:
+    """Return the variable that a statement gives a value."""
+    match statement:
+        case (
+            ast.Assign(targets=[ast.Name(id=name)])
+            | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr())
+        ):
+            return name
+    return None
 
 
 _VALUES = (

@@ -170,6 +170,8 @@ def _finding(one: _Undefined, source: PythonSource, tree: ScopedTree, severity: 
     others = sorted({_line(site) for site in one.sites} - {line})
     also = f" (also in line{'s' * (len(others) > 1)} {', '.join(map(str, others[:10]))})" if others else ""
     remedy = f"Define or import '{one.name}' before it is used."
+    if one.name == "self" and any(scope.kind is ScopeKind.CLASS for scope in _scopes(first.scope)):
+        remedy = "Add `self` as the first parameter of the method."
     if one.name in sys.stdlib_module_names:
         near, remedy = None, f"Add at the top: import {one.name}"
     elif near:
