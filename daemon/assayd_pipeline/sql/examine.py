@@ -67,7 +67,7 @@ def _mended(text: SqlText, found: Finding, policy: SqlPolicy) -> Finding:
     opened = unclosed(statement) if statement is not None else None
     if text.broken is not None and (quote := text.content[text.broken.place]) in "'\"":
         if quote == "'" and (inner := doubled(text.content, reads)) is not None:
-            said = "The quote inside a text ends it. Double it: `''`."
+            said = "The quote inside the string ends it. Double it: `''`."
             return _at_the_edit(text, replace(found, suggestion=said), inner)
         edit = quoted(text.content, quote, reads) or mended(text.content, statement, reads)
         return _at_the_edit(text, found, edit) if edit else _at_first_text(text, found, quote)

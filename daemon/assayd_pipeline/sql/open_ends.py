@@ -57,7 +57,7 @@ def quoted(content: str, quote: str, reads: Reads) -> Edit | None:
 
 
 def doubled(content: str, reads: Reads) -> Edit | None:
-    """Return the edit that doubles a quote between two letters of a text: ``'O''Neil'``."""
+    """Return the edit that doubles a quote between two letters of a string: ``'O''Neil'``."""
     places = [found.start() for found in _BETWEEN_LETTERS.finditer(content)]
     return _only([(content, place, "'") for place in places[:_MOST_TRIED]], reads)
 

@@ -91,6 +91,8 @@ def _not_run(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
     """Yield the findings about functions with an assertion that neither pytest nor the file calls."""
     used = {node.id for node in nodes_of(tree) if isinstance(node, ast.Name)}
     words = {node.value for node in nodes_of(tree) if isinstance(node, ast.Constant)}
+    defined = [node for node in tree.body if isinstance(node, Definition)]
+    fixtures = {one.name for one in defined if "fixture" in map(_last_word, one.decorator_list)}
     for node in tree.body:
         if (
             not isinstance(node, Definition)
@@ -99,6 +101,9 @@ def _not_run(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
         ):
             continue
         known = {_last_word(each) for each in node.decorator_list}
+        asked = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+        if "parametrize" not in known and asked - fixtures:
+            continue
         if known - {"parametrize", "asyncio", "anyio"} or not any(
             isinstance(one, ast.Assert) for one in node.body
         ):

@@ -1,7 +1,6 @@
 """Finds mistakes that only several files together show, or that fail far from their cause.
 
     from readings import grades       import.no_name         readings.py has `grade`
-    def transform(raw): self.x        contract.method_form   the method has no self
     platform="openmeteo"              contract.manifest      the manifest says open_meteo
     return response.json              call.missing           a method that isn't called (a warning)
     API_KEY = "q8Zr…"                 source.secret          a warning
@@ -22,6 +21,7 @@ from assayd.did_you_mean import close_names
 from assayd.findings.source_text import line_at, snippet
 from assayd.kinds.module.files import is_test, module_name
 from assayd.kinds.module.imports import absolute
+from assayd.kinds.module.self_parameter import last_name
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.model.policy import AdapterContract
 from assayd.model.text_limits import shorten
@@ -78,7 +78,6 @@ _METHODS = frozenset(
         "splitlines", "strip", "title", "upper", "values",
     }
 )  # fmt: skip
-_SELF_NAMES = frozenset({"self", "cls", "mcs", "_", "this"})
 _SECRET_NAME = re.compile(
     r"(?:api_?key|secret|passw(?:or)?d|token|credential|private_?key|auth_?key)", re.IGNORECASE
 )
@@ -139,70 +138,12 @@ def meant_names(findings: list[Finding]) -> frozenset[str]:
     return frozenset(found[1] for found in meant if found is not None)
 
 
-def check_methods(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
-    """``def transform(raw): return self.x``, or ``self`` in a static method -> contract.method_form."""
-    for node in nodes_of(tree):
-        if isinstance(node, ast.ClassDef):
-            for method in node.body:
-                if (static := _static_with_self(text, node, method)) is not None:
-                    yield replace(static, file=file, category="missing_method")
-                if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and _lacks_self(method):
-                    message = f"{node.name}.{method.name} has no self parameter."
-                    names = ["self", *(each.arg for each in method.args.args[:1])]
-                    more = ", …" if len(method.args.args) > 1 else ""
-                    shown = f"def {method.name}({', '.join(names)}{more})"
-                    found = finding_at(
-                        method, text, "contract.method_form", message, suggestion=f"Write: {shown}:"
-                    )
-                    edit = _with_self(text, method)
-                    yield replace(found, file=file, category="missing_method", edit=edit)
-
-
-def _static_with_self(text: str, owner: ast.ClassDef, method: ast.stmt) -> Finding | None:
-    """Return the finding for a static method whose first parameter is `self`."""
-    if not isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) or not method.args.args:
-        return None
-    static = next((one for one in method.decorator_list if _last_name(one) == "staticmethod"), None)
-    if static is None or method.args.args[0].arg != "self":
-        return None
-    message = f"{owner.name}.{method.name} is static, so `self` gets the first argument."
-    found = finding_at(static, text, "contract.method_form", message, suggestion="Remove @staticmethod.")
-    return replace(found, edit=Edit(start_line=static.lineno, end_line=static.lineno, replacement=""))
-
-
-def _lacks_self(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    decorators = {_last_name(one) for one in method.decorator_list}
-    if decorators - {"property", "cached_property"} or method.args.vararg or method.args.posonlyargs:
-        return False
-    arguments = method.args.args
-    if arguments and arguments[0].arg in _SELF_NAMES:
-        return False
-    if method.name in {"__new__", "__init_subclass__", "__class_getitem__"}:
-        return False
-    uses_self = any(isinstance(node, ast.Name) and node.id == "self" for node in ast.walk(method))
-    return not arguments or uses_self or arguments[0].annotation is not None
-
-
-def _with_self(text: str, method: ast.FunctionDef | ast.AsyncFunctionDef) -> Edit | None:
-    line = line_at(text, method.lineno)
-    opened = re.search(rf"\bdef\s+{re.escape(method.name)}\s*\(", line or "")
-    if line is None or opened is None:
-        return None
-    rest = line[opened.end() :]
-    comma = "" if rest.lstrip().startswith(")") else ", "
-    return Edit(
-        start_line=method.lineno,
-        end_line=method.lineno,
-        replacement=f"{line[: opened.end()]}self{comma}{rest}",
-    )
-
-
 def check_decorator(
     file: str, text: str, node: ast.ClassDef, manifest: Mapping[str, object], contract: AdapterContract
 ) -> Iterator[Finding]:
     """``@register_adapter(platform="openmeteo")``, if the manifest says open_meteo -> contract.manifest."""
     for decorator in node.decorator_list:
-        if not isinstance(decorator, ast.Call) or _last_name(decorator.func) not in contract.decorators:
+        if not isinstance(decorator, ast.Call) or last_name(decorator.func) not in contract.decorators:
             continue
         yield from _absent(file, text, decorator, manifest)
         for given in decorator.keywords:
@@ -334,32 +275,33 @@ def check_dropped_results(file: str, text: str, tree: ast.Module) -> Iterator[Fi
             continue
         last = node.body[-1]
         promised = ast.unparse(node.returns).strip("'\"")
-        named = _assigned_name(last)
-        if named is None and not (isinstance(last, ast.Expr) and isinstance(last.value, _VALUES)):
+        dropped = _dropped(last)
+        if dropped is None or _NO_VALUE.match(promised):
             continue
-        if _NO_VALUE.match(promised) or any(isinstance(n, ast.Return | ast.Yield) for n in ast.walk(node)):
+        if any(isinstance(n, ast.Return | ast.Yield) for n in ast.walk(node)):
             continue
         line = line_at(text, last.lineno) or ""
         indent = line[: len(line) - len(line.lstrip())]
-        new = f"{indent}return {line.lstrip()}" if named is None else f"{line}\n{indent}return {named}"
-        shown = named or ast.unparse(last.value)[:120]
+        assigns = not isinstance(last, ast.Expr)
+        new = f"{line}\n{indent}return {dropped}" if assigns else f"{indent}return {line.lstrip()}"
         found = finding_at(
             last,
             text,
             "function.no_value",
             f"{node.name}() returns None: the result of its last line is dropped.",
-            suggestion=f"Write: return {shown}",
+            suggestion=f"Write: return {dropped}",
             severity=Severity.WARNING,
         )
         edit = Edit(start_line=last.lineno, end_line=last.lineno, replacement=new)
-        if named is not None and last.end_lineno != last.lineno:
-            edit = None
-        yield replace(found, file=file, category="function", edit=edit)
+        several = assigns and last.end_lineno != last.lineno
+        yield replace(found, file=file, category="function", edit=None if several else edit)
 
 
-def _assigned_name(statement: ast.stmt) -> str | None:
-    """Return the variable that a statement gives a value."""
+def _dropped(statement: ast.stmt) -> str | None:
+    """Return the value that a function's last statement computes, and nothing returns."""
     match statement:
+        case ast.Expr(value=value) if isinstance(value, _VALUES):
+            return ast.unparse(value)[:120]
         case (
             ast.Assign(targets=[ast.Name(id=name)])
             | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr())
@@ -436,9 +378,9 @@ def check_transports(texts: Mapping[str, str], trees: Trees) -> Iterator[Finding
     for file, tree in trees.items():
         classes = [] if is_test(file) else [one for one in tree.body if isinstance(one, ast.ClassDef)]
         for node in (each for one in classes if one.name in passed and one.bases for each in ast.walk(one)):
-            if isinstance(node, ast.Call) and _last_name(node.func) in {"AsyncClient", "Client"}:
+            if isinstance(node, ast.Call) and last_name(node.func) in {"AsyncClient", "Client"}:
                 line = line_at(texts[file], node.lineno) or ""
-                name = _last_name(node.func)
+                name = last_name(node.func)
                 given = 'transport=self.config.get("transport")'
                 comma = ", " if node.args or node.keywords else ""
                 new = line.replace(f"{name}(", f"{name}({given}{comma}", 1)
@@ -565,7 +507,7 @@ def _named_texts(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
                 ast.Assign(targets=[target], value=value)
                 | ast.AnnAssign(target=target, value=ast.expr() as value)
             ):
-                yield _last_name(target), value
+                yield last_name(target), value
             case ast.keyword(arg=str(name), value=value):
                 yield name, value
             case ast.Dict(keys=keys, values=values):
@@ -583,15 +525,6 @@ def _is_secret(name: str, value: str) -> bool:
     mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
     named = _SECRET_NAME.search(name) is not None
     return named and mixed and len(value) >= _LEAST_SECRET and not _PLACEHOLDER.search(value)
-
-
-def _last_name(node: ast.expr) -> str:
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-        case ast.Subscript(slice=ast.Constant(value=str(name))):
-            return name
-    return ""
 
 
 def word_edit(text: str, number: int, old: str, new: str, *, quoted: bool = False) -> Edit | None:
