@@ -336,3 +336,12 @@ def test_messages_beside_those_of_other_tools(place: Path, daemon: DaemonProcess
     assert "all: 3 won, 0 ties, 0 lost (100 % won or tied)" in run(
         place, "bench.hints.blind", "score", folder, folder / "answers"
     )
+
+
+def test_fixes_that_a_reader_names(place: Path, daemon: DaemonProcess) -> None:
+    folder = place / "action"
+    run(place, "bench.hints.action", "draw", daemon.socket, folder, "--only", "missing_import_json")
+    (folder / "judged").write_text("1 right\n")
+
+    assert "import json" in (folder / "sheet.md").read_text()
+    assert "1 of 1 right" in run(place, "bench.hints.action", "score", folder, folder / "judged")
