@@ -121,7 +121,7 @@ def main() -> None:
             print("A moment: 200 attempts …", file=sys.stderr, flush=True)
             counts = fill(client)
             told = {name: counts[name] for name in ("total", "validated", "failed", "error")}
-            print(f"Batch nightly-sales: {told}", file=sys.stderr, flush=True)
+            print(f"Batch nightly-sales: {json.dumps(told)}", flush=True)
             if given.once:
                 return
             assay = Path(sys.executable).parent / "assay"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,9 +16,12 @@ from assayd.ports.command_line import STDIN, FileOptions
 from assayd_client import Conflict, DaemonUnreachable, Document, NotFound, PlainClient, Refused, StreamEvent
 from assayd_client.cli.exits import CANCELLED
 from assayd_client.cli.kinds import command_line_of
+from assayd_client.cli.listing import FILE_LABEL
 from assayd_client.cli.report import UNKNOWN, Origin, render_stages
 from assayd_client.cli.terminal import Screen, StyledLine, count, line, plain
 
+LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}")
+"""A value of a label."""
 WORDS = {
     "queued": "waiting for a turn",
     "checking": "reading the source",
@@ -153,13 +157,20 @@ def build_submission(
         submission["policy"] = request.policy
     if request.settings:
         submission["overrides"] = read_settings(request.settings)
-    if request.labels:
-        submission["labels"] = dict(_pair(text, "--label") for text in request.labels)
+    given = dict(_pair(text, "--label") for text in request.labels)
+    if labels := with_file(given, request.files):
+        submission["labels"] = labels
     origin = Origin(
         paths={name: str(path) for name, (path, _) in read.items()},
         texts={name: content for name, (_, content) in read.items()},
     )
     return submission, origin
+
+
+def with_file(labels: Mapping[str, str], files: Sequence[Path]) -> dict[str, str]:
+    """Return labels with the first file's name as `file`, if a label can hold it and none has that name."""
+    name = files[0].resolve().name if files and files[0] != Path("-") else ""
+    return {**({FILE_LABEL: name} if LABEL.fullmatch(name) else {}), **labels}
 
 
 def _kind_of_daemon(client: PlainClient, kind: str) -> Document:

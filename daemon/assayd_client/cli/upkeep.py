@@ -227,17 +227,18 @@ def top(
         bool, typer.Option("--once", help="Print one snapshot and exit; rates are since startup.")
     ] = False,
 ) -> None:
-    """Show the daemon's activity: rates, queue, containers, running attempts."""
+    """Show the daemon's activity: rates, queue, containers, running attempts; q ends it."""
     from rich.console import Console
 
-    from assayd_client.cli.top import Watch, render, watch
+    from assayd_client.cli.top import Watch, quiet_keyboard, render, watch
 
     console = Console(highlight=False, soft_wrap=True)
     with open_client(context) as client:
-        if once or not console.is_terminal:
+        if once or not (console.is_terminal and sys.stdin.isatty()):
             console.print(render(Watch(client).look()))
-        else:
-            watch(client, console, interval_s=interval)
+            return
+        with quiet_keyboard(sys.stdin) as wait:
+            watch(client, console, interval_s=interval, wait=wait)
 
 
 def version() -> None:

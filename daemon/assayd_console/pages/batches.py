@@ -118,8 +118,8 @@ async def download_picture(request: Request) -> Response:
     batch, _, summary, items = await _details(request)
     name = request.path_params["picture"]
     pictures = _pictures(batch, summary, items["items"])
-    if name not in pictures:
-        raise HTTPException(404, f"unknown chart; use one of {', '.join(pictures)}")
+    if not pictures.get(name):
+        raise HTTPException(404, "the chart doesn't exist or has no data")
     return picture_file(pictures[name], f"{batch['name']}-{name}", request.query_params)
 
 
