@@ -39,6 +39,7 @@ def environment() -> Environment:
         "marked": shown.marked,
         "moment": shown.moment,
         "path": lambda text: quote(str(text), safe=""),
+        "period": shown.period,
         "short_moment": shown.short_moment,
         "size": shown.size,
         "took": shown.took,

@@ -147,7 +147,7 @@ def _pictures(batch: Document, summary: Document, items: list[Document]) -> dict
 
 def _cell(item: Document) -> tuple[str, str, str]:
     verdict = item["verdict"] or "waiting"
-    said = f"item {item['line']}: {verdict}" + (f", {item['rules'][0]}" if item["rules"] else "")
+    said = f"line {item['line']}: {verdict}" + (f", {item['rules'][0]}" if item["rules"] else "")
     return verdict, said, f"/attempts/{item['attempt_id']}" if item["attempt_id"] and item["verdict"] else ""
 
 
