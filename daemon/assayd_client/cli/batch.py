@@ -223,7 +223,7 @@ def follow(client: PlainClient, batch: Document) -> Document:
 
 
 def told(counts: Document, rate: Rate) -> str:
-    """Word what is known beside the bar."""
+    """Return the text next to the progress bar."""
     failed = counts["failed"] + counts["error"] + counts["cancelled"]
     return f"{failed} failed · {rate.per_second:.1f}/s · {rate.remaining(counts['waiting'])} left"
 
