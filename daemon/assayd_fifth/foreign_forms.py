@@ -65,7 +65,7 @@ _ROWS: Sequence[_Row] = (
          "Write `( {1} )`, or begin the comment with `\\ `.", r"( \1 )"),
     _row(r"^(\s*):(?=([^\s:;=]+)(?:\s|$))", "The `:` and `{2}` have no space between them.",
          "Put a space after the colon: `: {2}`.", r"\1: "),
-    _row(r"^(\s*+)(def|define|function|func|fn|proc|sub|fun|word)\s++([^\s(:{]++)\s*+(?:\(\s*+\)\s*+)?[:{]?\s*+"
+    _row(r"^(\s*+)(def|define|function|func|fn|proc|sub|fun|word)\s++([^\s(:{]++)\s*+(?:\([\w\s,]*+\)\s*+)?[:{]?\s*+"
          r"((?:.*[^\s}])?(?:\s*+\}(?=\s*+\}))*+)\s*+\}?\s*+$",
          "`{2}` doesn't begin a definition in Fifth.", "Write `: {3} ( before -- after ) … ;`.",
          r"\1: \3 \4"),
@@ -163,6 +163,12 @@ _SUSPICIONS: Sequence[_Row] = (
     _row(rf"^(\s*)variable\s+{_NAME}\s+(-?\d{{1,9}})\s*$",
          "`variable` takes no value: `{3}` stays on the stack.",
          "Store the value after it: `variable {2} {3} {2} !`.", r"\1variable \2 \3 \2 !"),
+    _row(rf"^(\s*)(-?\d{{1,9}})\s+variable\s+{_NAME}\s*$",
+         "`variable` takes no value: `{2}` stays on the stack.",
+         "Store the value after it: `variable {3} {2} {3} !`.", r"\1variable \3 \2 \3 !"),
+    _row(r"^(\s*:\s[^\"\[]{1,200}?(?<!\S))char\s+([-+*/<>=!@.,])(?=\s[^\"]{0,200}\s;)(?!.*\simmediate\b)",
+         "`char` in a definition reads its character only when the definition runs.",
+         "Write `[char] {2}`.", r"\1[char] \2"),
     _row(r"^(\s*:\s+(\S+)\s+\([^()]*\)(?:(?!\s;(?:\s|$)|\").)*?)\s:\s+(\S+)\s",
          "`{3}` is defined inside the definition of `{2}`.",
          "Define `{3}` before `{2}`, outside of it.", ""),

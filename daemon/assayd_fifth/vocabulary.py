@@ -23,7 +23,9 @@ from assayd_fifth.tokens import is_number
 _MOST_GUESSED = 25
 """Maximum number of unknown words to find near matches for, because each search takes time."""
 _MOST_PARAMETERS = 16
-_NO_HINT = "Define it first, or use words that exist."
+_BEHIND = frozenset({".", "!", "@"})
+"""Words of one sign that are often written without the space before them."""
+_NO_HINT = "Define it before this line, or use words that exist."
 
 
 def explain_unknown(program: FifthProgram) -> None:
@@ -97,6 +99,8 @@ def _cut(program: FifthProgram, word: str) -> int | None:
     exists = word[:-1] in program.known or is_number(word[:-1])
     if word.endswith(";") and exists:
         return len(word) - 1
+    if word[-1:] in _BEHIND and word[:-1] in program.defined and not is_number(word[:-1]):
+        return len(word) - 1
     tag = word.find("<", 1)
     hangs = tag > 0 and word[tag:] in program.language.tags
     return tag if hangs and (word[:tag] in program.known or word[:tag] in program.language.wheres) else None
@@ -139,6 +143,8 @@ class _Guesses:
         self._left -= 1
         self._words = self._words or list(self._candidates())
         near = close_names(unknown.token.word, self._words, 3)
+        if not near and (meant := self.certain(unknown)) is not None:
+            near = [meant]
         return f"Did you mean {' or '.join(near)}?" if near else _NO_HINT
 
     def certain(self, unknown: Unknown) -> str | None:

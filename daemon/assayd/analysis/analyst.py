@@ -171,6 +171,18 @@ class Analyst:
             return Checked(stages=unanalysable(validator), payload=payload)
         return Checked(stages=answer.stages, payload=_prepared(validator, payload, answer))
 
+    async def stages(
+        self, validator: Kind, payload: BaseModel, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
+    ) -> tuple[StageReport, ...]:
+        """Run the static stages as `check` does, without preparing a run. Raises: as `check`."""
+        try:
+            answer = await self._have(
+                validator.name, flow, lambda worker: _check(worker, validator, payload, policy, what="stages")
+            )
+        except WorkerDied:
+            return unanalysable(validator)
+        return answer.stages
+
     async def describe(
         self, validator: Kind, request: Failed, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
     ) -> Described:
@@ -308,11 +320,11 @@ class Analyst:
 
 
 async def _check(
-    worker: _Worker, validator: Kind, payload: BaseModel, policy: ExecutionPolicy
+    worker: _Worker, validator: Kind, payload: BaseModel, policy: ExecutionPolicy, *, what: str = "check"
 ) -> WorkerAnswer:
     _send_policy(worker, policy)
     body = payload.model_dump_json().encode()
-    return await _ask(worker, "check", validator.name, body, ANSWER, policy=policy.digest)
+    return await _ask(worker, what, validator.name, body, ANSWER, policy=policy.digest)
 
 
 def _send_policy(worker: _Worker, policy: ExecutionPolicy) -> None:

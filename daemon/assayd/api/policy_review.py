@@ -130,11 +130,11 @@ def _query(call: Call, wanted: ReviewBody) -> Query:
 async def _events(
     first: PolicyTrial, trial: AsyncGenerator[PolicyTrial, None], policy: str, mode: str
 ) -> AsyncGenerator[TrialEventDocument, None]:
-    number, last = 0, first
+    number, told, last = 0, 0, first
     async with aclosing(trial):
         async for last in trial:
-            if last.tried % PROGRESS_EVERY == 0 and not last.complete:
-                number += 1
+            if last.tried - told >= PROGRESS_EVERY and not last.complete:
+                number, told = number + 1, last.tried
                 yield _event(number, "progress", last, policy, mode)
     yield _event(number + 1, "finished", last, policy, mode)
 

@@ -63,6 +63,8 @@ _BY_TEXT: tuple[tuple[str, re.Pattern[str], str], ...] = (
         re.compile(r"can only concatenate str|must be str, not "),
         "Convert the number with str(…), or the string with int(…).",
     ),
+    ("TypeError", re.compile(r"\bnot (?:'?(?:builtin_function_or_)?method'?|'?function'?)$"),
+     "A function is passed instead of its result. Call it with parentheses: read_text()."),
     ("TypeError", re.compile(r"the JSON object must be str"),
      "The value is already parsed. Use it without json.loads()."),
     ("TypeError", re.compile(r"offset-naive and offset-aware"),

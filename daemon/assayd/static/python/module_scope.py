@@ -8,6 +8,8 @@ import unicodedata
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
+from assayd.static.python.nodes import nodes_of
+
 _OTHER_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -42,7 +44,7 @@ def bound_names(tree: ast.Module, leaving_out: Collection[ast.AST] = ()) -> froz
     """
     found: set[str] = set()
     passed = {id(node) for node in leaving_out}
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if id(node) in passed:
             continue
         match node:

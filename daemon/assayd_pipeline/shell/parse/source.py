@@ -211,15 +211,25 @@ def _complaint(reading: reader.Reading, text: str) -> Finding:
     glued = line and _GLUED.search(line[0]) is not None
     if glued or not _depends(reading.message, line[0] if line else "") or _is_open(line[0]):
         return _mended(found, text, message)
-    words = "The meaning is unknown before bash runs it"
-    return replace(
-        found,
-        rule="shell.undecided",
-        message=shorten(f"{words}: {message}."),
-        suggestion="Write arithmetic without let: x=$((a + b))."
-        if _LET.search(line[0])
-        else "Write operators and subscripts literally. To choose between them, use case or if.",
-    )
+    return _undecided(found, text, line[0], message)
+
+
+def _undecided(found: Finding, text: str, line: str, message: str) -> Finding:
+    """Word what the parser doesn't decide: decimals and `let` by their remedy."""
+    said = f"The meaning is unknown before bash runs it: {message}."
+    hint, edit = "Write operators and subscripts literally. To choose between them, use case or if.", None
+    if "floating point" in message:
+        said = "bash computes with integers only, and this arithmetic has decimals."
+        hint = "Compute decimals with awk: `awk -v x=\"$x\" 'BEGIN { print x * 1.5 }'`."
+    elif _LET.search(line):
+        hint = "Write arithmetic without let: x=$((a + b))."
+        if (spaced := _SPACED_LET.fullmatch(line)) is not None:
+            new = f"{spaced[1]}{spaced[2]}=$(({spaced[4]}))"
+            if spaced[3]:
+                new = f"{spaced[1]}{spaced[2]}=$(({spaced[2]} {spaced[3]} ({spaced[4]})))"
+            hint = f"Write arithmetic without let: `{new.strip()}`."
+            edit = Edit(start_line=found.line or 1, end_line=found.line or 1, replacement=new)
+    return replace(found, rule="shell.undecided", message=shorten(said), suggestion=hint, edit=edit)
 
 
 def _mended(found: Finding, text: str, message: str) -> Finding:
@@ -263,16 +273,31 @@ def _mended(found: Finding, text: str, message: str) -> Finding:
         kind = "double" if quote == '"' else "single"
         hint = f"Close it with a {kind} quote{shown}."
         said = f"The quote {quote} that opens on line {at} isn't closed."
+        if (inner := _unclosed_substitution(text.split("\n")[at - 1], at)) is not None:
+            said, edit = f"The `$(` on line {at} isn't closed, so its quote isn't either.", inner
+            hint = f"Close it with `)`: `{inner.replacement.strip()}`."
         found = replace(found, message=said, suggestion=hint)
     if at == line:
         return replace(found, edit=edit)
     return replace(found, line=at, column=None, snippet=snippet(text, at), edit=edit)
 
 
+def _unclosed_substitution(line: str, number: int) -> Edit | None:
+    """Return the edit that closes a ``$(`` before the quote at the end of its line."""
+    found = _SUBSTITUTION_AT_END.search(line)
+    if found is None or len(line) > _SHOWN_CHARS:
+        return None
+    return Edit(
+        start_line=number, end_line=number, replacement=f"{line[: found.end(1)]}){line[found.end(1) :]}"
+    )
+
+
+_SUBSTITUTION_AT_END = re.compile(r'(\$\([^()"]+)"\s*$')
 _ARITHMETIC = re.compile(r"\(\(|\[|\$\{")
 _EXPRESSION = re.compile(r"\(\(([^()`\[\]'\"]*)\)\)")
 _SHOWN_CHARS = 110
 _LET = re.compile(r"(?:^|[;&|({]|\b(?:then|do|else)\b)\s*let\s")
+_SPACED_LET = re.compile(r"(\s*)let\s+([A-Za-z_]\w*)\s*([-+*/%]?)=\s*([\w\s$+*/%-]*[\w)])\s*")
 _WORDS = re.compile(r"`\(` must be followed by an expression|statements must be separated")
 _GLUED = re.compile(r"(?:^|[;&|]|\b(?:then|do|else)\b)\s*(?:if|elif|while|until)\[")
 """A keyword without a space before a test, which bash treats as an array element."""
