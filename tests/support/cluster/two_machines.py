@@ -47,6 +47,8 @@ class Faced:
 
     fault: str
     programs: int
+    in_hand: int
+    """Programs that the second machine ran when the fault came."""
     on_the_other_machine: int
     second_runs: int
     down_s: float
@@ -85,7 +87,7 @@ class TwoMachines:
         Args: `fault` returns for how many seconds the second machine was away.
         """
         before = self._load.send(programs // 2, slow_s=3.0, within_s=SETTLED_WITHIN_S)
-        self._wait_for_far_work(before)
+        in_hand = self._wait_for_far_work(before)
         began = time.monotonic()
         down_s = fault()
         after = self._load.send(programs - programs // 2, slow_s=1.0, within_s=SETTLED_WITHIN_S)
@@ -94,6 +96,7 @@ class TwoMachines:
         return Faced(
             fault=name,
             programs=len(ids),
+            in_hand=in_hand,
             on_the_other_machine=self._judged_by_far(ids),
             second_runs=self.cluster.second_runs(ids),
             down_s=round(down_s, 1),
@@ -139,15 +142,19 @@ class TwoMachines:
         command = ["ip", "-n", self._namespace, "link", "set", TAP, state]
         subprocess.run(command, check=True, timeout=30)
 
-    def _wait_for_far_work(self, ids: list[str]) -> None:
-        """Wait until the second machine has one of these in hand, or all have their verdicts."""
-        held = "SELECT count(*) FROM runs JOIN dispatches USING (attempt_id) WHERE daemon_id = %s"
+    def _wait_for_far_work(self, ids: list[str]) -> int:
+        """Wait until the second machine has some of these in hand, or all have their verdicts; return how many."""
         left = "SELECT count(*) FROM dispatches WHERE attempt_id = ANY(%s)"
         self.cluster.wait_until(
             f"a run of {FAR}",
-            lambda: self.cluster.rows(held, FAR)[0][0] > 0 or self.cluster.rows(left, ids)[0][0] == 0,
+            lambda: self._held_by_far() > 0 or self.cluster.rows(left, ids)[0][0] == 0,
             SETTLED_WITHIN_S,
         )
+        return self._held_by_far()
+
+    def _held_by_far(self) -> int:
+        held = "SELECT count(*) FROM runs JOIN dispatches USING (attempt_id) WHERE daemon_id = %s"
+        return int(self.cluster.rows(held, FAR)[0][0])
 
     def _judged_by_far(self, ids: list[str]) -> int:
         statement = "SELECT count(*) FROM verdicts JOIN runs USING (attempt_id, run_number) "
