@@ -143,7 +143,7 @@ class TwoMachines:
         subprocess.run(command, check=True, timeout=30)
 
     def _wait_for_far_work(self, ids: list[str]) -> int:
-        """Wait until the second machine has some of these in hand, or all have their verdicts; return how many."""
+        """Wait until the second machine has work in hand, or all have verdicts; return how much it has."""
         left = "SELECT count(*) FROM dispatches WHERE attempt_id = ANY(%s)"
         self.cluster.wait_until(
             f"a run of {FAR}",
