@@ -96,5 +96,5 @@ class FailingNodes:
         if drained:
             try:
                 await self._accounts.suspend(node)
-            except RequestError as trouble:  # its claims are refused all the same
+            except RequestError as trouble:  # its claims are refused anyway
                 log.error("account.not_suspended", node=node, code=trouble.code)

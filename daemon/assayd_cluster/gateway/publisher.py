@@ -133,7 +133,7 @@ NOTED_EVERY_S = 0.25
 
 
 Count = Callable[[str], None]
-"""Is told of each try to publish: `published` or `failed`."""
+"""Receives the result of each try to publish: `published` or `failed`."""
 
 
 class Publishing(Protocol):
@@ -143,7 +143,7 @@ class Publishing(Protocol):
     """What keeps messages from there; empty while they get there."""
 
     def running(self, dispatches: Dispatches, count: Count) -> AbstractAsyncContextManager[object]:
-        """Note what was published while the body runs; `count` is told of each try."""
+        """Note what was published while the body runs; `count` receives the result of each try."""
         ...
 
     async def publish(self, message: Message) -> None:
@@ -172,7 +172,7 @@ class Publisher:
 
     @asynccontextmanager
     async def running(self, dispatches: Dispatches, count: Count) -> AsyncIterator[Publisher]:
-        """Note what was published while the body runs; `count` is told of each try."""
+        """Note what was published while the body runs; `count` receives the result of each try."""
         self._count = count
         threading.Thread(target=self._work, name="publisher", daemon=True).start()
         async with task_group() as tasks:

@@ -107,7 +107,7 @@ class RunWatch:
         self._gateway_id = gateway_id
 
     async def look(self) -> Seen:
-        """Return what is to be published again, and the runs in nodes' hands that aren't just begun."""
+        """Return the attempts to publish again, and the runs in nodes' hands that aren't just begun."""
 
         def fetch(connection: Connection) -> Seen:
             rows = connection.execute(_OLD, {"gateway": self._gateway_id}).all()
