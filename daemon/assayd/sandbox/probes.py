@@ -231,8 +231,8 @@ def probe():
 class Probe:
     """Trusted guest code, the required cause of its end, and the required value.
 
-    `complaints` yields a sentence for each wrong part of the value. A probe ends by itself within milliseconds;
-    on an overloaded machine it takes seconds, which `deadline_s` allows for.
+    `complaints` yields a sentence for each wrong part of the value. A probe ends by itself within
+    milliseconds; on an overloaded machine it takes seconds, which `deadline_s` allows for.
     """
 
     name: str
