@@ -143,7 +143,7 @@ class Publishing(Protocol):
     """What keeps messages from there; empty while they get there."""
 
     def running(self, dispatches: Dispatches, count: Count) -> AbstractAsyncContextManager[object]:
-        """Note what was published while the body runs; `count` receives the result of each try."""
+        """Record the published messages while the body runs; `count` receives the result of each try."""
         ...
 
     async def publish(self, message: Message) -> None:
@@ -153,14 +153,14 @@ class Publishing(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Post:
-    """A message that is to be sent. `done`: the broker has it, or why not."""
+    """A message to send. `done`: the broker has it, or the error."""
 
     message: Message
     done: Future[None] = field(default_factory=Future)
 
 
 class Publisher:
-    """The way to the broker: one thread, which sends together what has come while it waited."""
+    """The connection to the broker: one thread, which sends the messages that arrived meanwhile together."""
 
     def __init__(self, celery: Celery) -> None:
         self._channel = BrokerChannel(celery)
@@ -172,7 +172,7 @@ class Publisher:
 
     @asynccontextmanager
     async def running(self, dispatches: Dispatches, count: Count) -> AsyncIterator[Publisher]:
-        """Note what was published while the body runs; `count` receives the result of each try."""
+        """Record the published messages while the body runs; `count` receives the result of each try."""
         self._count = count
         threading.Thread(target=self._work, name="publisher", daemon=True).start()
         async with task_group() as tasks:
