@@ -117,12 +117,14 @@ def repeating(*turns: Callable[[], object]) -> Iterator[None]:
 
 
 @contextmanager
-def endless_programs(client: PlainClient, code: str = WAITS) -> Iterator[None]:
-    """Have a tenant submit programs without end, without pause, while the body runs."""
+def endless_programs(client: PlainClient) -> Iterator[None]:
+    """Have a tenant submit programs without end, without pause, while the body runs; every other computes."""
     numbers = count()
 
     def submit() -> None:
-        client.submit({"kind": "script", "payload": {"code": f"# {next(numbers)}\n{code}"}})
+        number = next(numbers)
+        code = f"# {number}\n{COMPUTES if number % 2 else WAITS}"
+        client.submit({"kind": "script", "payload": {"code": code}})
 
     with repeating(submit, submit):
         yield
@@ -143,6 +145,11 @@ class CapturedNode:
         self._acts = count()
         self.answers: Counter[str] = Counter()
         """What the gateway has answered, by act and status."""
+
+    def close(self) -> None:
+        """Close its connections."""
+        for client in self._clients:
+            client.close()
 
     def beat(self) -> None:
         """Say that it lives, works, and has everything in hand that it ever claimed."""
@@ -228,6 +235,7 @@ def captured_node(cluster: WholeCluster, name: str, profiles: dict[str, str]) ->
     node = CapturedNode(cluster, name, profiles)
     with repeating(node.beat, node.take):
         yield node
+    node.close()
 
 
 class Thief:
