@@ -78,7 +78,7 @@ def sources(
 
 
 def first_error(texts: Sequence[ShownSource], findings: Sequence[Document]) -> tuple[Document, str] | None:
-    """Return the first error and its place, e.g. ``adapter.py:12``; None if there is no error."""
+    """Return the first error and its place, e.g. ``adapter.py:12``; None without an error."""
     first = next((each for each in findings if each["severity"] == "error"), None)
     if first is None:
         return None

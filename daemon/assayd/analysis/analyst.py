@@ -1,9 +1,9 @@
 """Keeps analysis workers warm and assigns each one job at a time, users and their flows in turn.
 
-One user never occupies all of them: of two or more, one is reserved for a user who has none.
+One user never occupies all of them: of two or more, one is reserved for users without one.
 
 A worker that dies of a limit, or takes too long, takes only its own job: the answer is then the finding
-that the source can't be analysed, and a new worker is started. One that dies of an error of ours is our
+that the source can't be analysed, and a new worker is started. One that dies of the daemon's own error is an
 internal error.
 """
 
@@ -276,7 +276,7 @@ class Analyst:
             self._free.put_nowait(worker)
 
     async def _replacement(self) -> _Worker | None:
-        """Start a worker for one that was lost: who lost it waits for that, and nobody after him."""
+        """Start a worker for a lost one: the job that lost it waits for the start, and no later job does."""
         try:
             return await self._start()
         except (AssaydError, WorkerDied) as problem:
