@@ -30,8 +30,6 @@ LIMITS = Limits(
 _BLOCKED = NetworkPolicy()
 
 
-GENTLE = 3
-"""How many of the probes run in one container; the others run in another one at the same time."""
 CHECKED_IMAGE = "python"
 """The image in which isolation is checked at the daemon's start."""
 
@@ -57,22 +55,19 @@ async def check_isolation(sandbox: Sandbox, image: str = CHECKED_IMAGE) -> Seque
         constants=constants_of(facts),
     )
     listed = NetworkPolicy(mode=NetworkMode.ALLOWLIST)
-    gentle, exceeding = tried[:GENTLE], tried[GENTLE:]
     blocked: list[str] = []
-    exceeded: list[str] = []
     relayed: list[str] = []
     lost: list[str] = []
     executing: list[str] = []
     runs_written = probes_of_exec(constants_of(facts))
     executes = canary_spec(runs_written, image, limits=replace(LIMITS, work_exec=True))
     await together(
-        _try(sandbox, gentle, canary_spec(gentle, image), blocked),
-        _try(sandbox, exceeding, canary_spec(exceeding, image), exceeded),
+        _try(sandbox, tried, canary_spec(tried, image), blocked),
         _try(sandbox, RELAYED, canary_spec(RELAYED, image, listed), relayed),
         _try(sandbox, runs_written, executes, executing),
         _lose_the_runner(sandbox, _runner_lost_spec(image, interpreter_of(facts)), lost),
     )
-    return [*blocked, *exceeded, *relayed, *executing, *lost]
+    return [*blocked, *relayed, *executing, *lost]
 
 
 async def _lose_the_runner(sandbox: Sandbox, spec: RunSpec, found: list[str]) -> None:
