@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the daemon until it is told to stop; return the exit code."""
+    """Run the daemon until a signal stops it; return the exit code."""
     chosen = _parser().parse_args(arguments)
     return exit_code("assayd", lambda: _run(chosen))
 

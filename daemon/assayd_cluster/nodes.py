@@ -117,7 +117,7 @@ class DatabaseNodes:
         return await self._access.read(fetch)
 
     async def set_drained(self, name: str, *, drained: bool) -> Node | None:
-        """Have a node take no further work, or take some again; None where there is no such node."""
+        """Stop a node from claiming work, or let it claim again; None if no such node exists."""
 
         def apply(connection: Connection) -> Sequence[RowMapping]:
             connection.execute(update(nodes).where(nodes.c.name == name).values(drained=int(drained)))

@@ -1,6 +1,6 @@
-"""The tables that a cluster has beside those of a daemon, in the same database. Made where they are missing.
+"""The tables of a cluster in addition to those of a daemon, in the same database. Created if missing.
 
-Times are microseconds since 1970 by the database's clock: gateways and nodes need no common one.
+Times are microseconds since 1970 by the database's clock, so gateways and nodes need no common clock.
 """
 
 from __future__ import annotations

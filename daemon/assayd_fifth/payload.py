@@ -1,4 +1,4 @@
-"""What the submission of a Fifth program holds, and what options of a command line mean."""
+"""The payload of a Fifth submission, and the options of the command line."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ Label = Annotated[str, StringConstraints(max_length=200)]
 
 
 class FifthCase(ExpectedCase):
-    """What the program has to print when it reads `stdin`."""
+    """A standard input, and the output that the program must print for it."""
 
     stdin: str = ""
     expected: str
 
 
 class FifthPayload(BaseModel):
-    """`code` is a program, or an answer that has it in fenced blocks; `files` are what it may load.
+    """`code` is a program, or an answer with it in fenced blocks; `files` are the files that it may load.
 
-    `libraries` are loaded before it. Each of `cases` is a run of its own; without any,
-    `execute` is one. `task_type` and `model_source` steer what another try is told, and nothing else.
+    `libraries` are loaded before it. Each of `cases` is a separate run; without cases, `execute` requests one
+    run. `task_type` and `model_source` influence only the advice for another try.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, cache_strings="none")

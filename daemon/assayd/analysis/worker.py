@@ -249,10 +249,14 @@ def _answer(
             return ANSWER.dump_json(WorkerAnswer(stages=(), prepared=changed))
         case "brief":
             return BRIEFED.dump_json(brief(kind, body, policies[str(header["policy"])]))
-        case _:
+        case what:
             payload = kind.payload.model_validate_json(body)
             policy = policies[str(header["policy"])]
-            return ANSWER.dump_json(examine(kind, payload, policy, before_trial=more_time))
+            if what == "stages":
+                answer = WorkerAnswer(stages=run_stages(kind, payload, policy), prepared=None)
+            else:
+                answer = examine(kind, payload, policy, before_trial=more_time)
+            return ANSWER.dump_json(answer)
 
 
 def _reply(sink: BinaryIO, answer: bytes) -> None:

@@ -272,7 +272,7 @@ class DatabaseJobStore:
         return await self.access.read(fetch)
 
     async def document(self, attempt_id: str) -> bytes:
-        """Return the submission exactly as it was accepted.
+        """Return the accepted submission, byte for byte.
 
         Raises:
             StoreError: ``attempt.missing``.

@@ -38,7 +38,7 @@ WATCHED_EVERY_S = 5.0
 
 @dataclass(slots=True, kw_only=True)
 class _Flight:
-    """An attempt between its publishing and its verdict. `again`: it is to be published once more."""
+    """An attempt between its publishing and its verdict. `again`: publish it once more."""
 
     job: Job
     ended: asyncio.Future[Finished]
@@ -57,9 +57,9 @@ class RemoteExecution:
     Args:
         dispatches: the outbox of messages.
         publisher: sends them to the broker.
-        watch: which runs live.
-        jobs: what is on record of attempts.
-        conclusion: ends an attempt that no node brings a verdict of.
+        watch: knows the live runs.
+        jobs: records of attempts.
+        conclusion: ends an attempt for which no node sends a verdict.
         verdicts: records those ends.
         hub: events of attempts.
         stopping: set when nothing more is started.
@@ -94,7 +94,7 @@ class RemoteExecution:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[RemoteExecution]:
-        """Watch over what is under way while the body runs."""
+        """Watch the running attempts while the body runs."""
         async with task_group() as self._tasks:
             watching = self._tasks.create_task(self._keep_watching(), name="runs")
             try:
@@ -136,7 +136,7 @@ class RemoteExecution:
         return flight.failure
 
     async def _publish_until_ended(self, flight: _Flight) -> None:
-        """Publish each time that it is asked for, until there is a verdict, or none is to come."""
+        """Publish on each request, until a verdict arrives or none can arrive."""
         attempt_id = flight.job.attempt.id
         while not flight.ended.done() and flight.failure is None:
             if flight.again.is_set():
@@ -173,7 +173,7 @@ class RemoteExecution:
         return attempt_id in self._flights
 
     def cancel(self, attempt_id: str) -> None:
-        """End an attempt of this gateway, which somebody has cancelled at another."""
+        """End an attempt of this gateway that was cancelled at another gateway."""
         flight = self._flights.get(attempt_id)
         if flight is not None:
             flight.job.cancel()

@@ -174,7 +174,7 @@ class LiveRuns:
         return await self._runs.is_known(node)
 
     def forget(self, attempt_id: str | None = None) -> None:
-        """Have the run of an attempt, or of all, read anew: another gateway knows more."""
+        """Read the run of an attempt, or all runs, again: another gateway knows more."""
         self._runs.forget(attempt_id)
 
     def publish_again(self, attempt_id: str) -> None:
@@ -197,7 +197,7 @@ class LiveRuns:
 
 
 def _fresh(events: Sequence[Event], newest: int) -> Iterator[Event]:
-    """Return what was not shown before: durable events are numbered upwards; output counts nowhere."""
+    """Return the events that weren't shown before, by their numbers; output has no numbers."""
     for event in events:
         if event.kind in OUTPUT:
             yield event

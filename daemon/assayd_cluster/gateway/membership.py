@@ -104,7 +104,7 @@ class Membership:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Membership]:
-        """Belong to the gateways while the body runs; what is unfinished at its end is the others'."""
+        """Belong to the gateways while the body runs; the others take over unfinished work at its end."""
         own = {"gateway": self._gateway_id}
         unlisted = {"ticket": ticket_digest(new_ticket())}
         await self._access.write(lambda connection: connection.execute(_JOIN, own).close())
@@ -150,7 +150,7 @@ class Membership:
         )
 
     async def tidy(self) -> None:
-        """Forget who carried on what has ended, and have what nobody carries on taken over."""
+        """Forget the drivers of ended work, and take over work without a driver."""
 
         def apply(connection: Connection) -> None:
             connection.execute(_FORGET_UPLOADS)

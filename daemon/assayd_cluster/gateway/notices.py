@@ -1,7 +1,7 @@
-"""What gateways tell each other, by the database's LISTEN and NOTIFY.
+"""Notices between gateways, by the database's LISTEN and NOTIFY.
 
-A notice says that something on record has changed; who missed one finds the change on record. So after a lost
-connection everybody who waits looks again.
+A notice says that a record has changed; a gateway that missed it finds the change in the record. So after a
+lost connection, every waiting part reads again.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Notices:
         del self._hear[kind]
 
     def tell(self, connection: Connection, kind: str, **content: object) -> bool:
-        """Tell the others once the transaction is committed; False for what is too much for a notice."""
+        """Notify the others at the transaction's commit; False if the content is too long for a notice."""
         notice = self.write(kind, **content)
         if len(notice) > MOST_BYTES:
             return False
@@ -89,7 +89,7 @@ class Notices:
                 await asyncio.sleep(back_off_s(failures))
 
     def _heard(self, payload: str) -> None:
-        """Hand a notice to who hears it. What is wrong with one is logged, and ends nothing else."""
+        """Pass a notice to its listeners. A listener's error is logged and affects nothing else."""
         try:
             notice = json.loads(payload)
             hear = self._hear.get(notice["kind"])

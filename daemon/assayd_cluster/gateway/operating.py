@@ -100,7 +100,7 @@ async def list_nodes(request: Request, call: CallDep) -> Response:
 
 @router.post("/nodes/{name}/drain", responses={200: _json(NodeDocument, "The node.")})
 async def drain_node(request: Request, call: CallDep, name: Name) -> Response:
-    """Have a node take no further work; what it has goes on; for operators."""
+    """Stop a node from claiming work; its running attempts continue. For operators."""
     return await _set_drained(request, call, name, drained=True)
 
 

@@ -141,7 +141,7 @@ class Publishing(Protocol):
     """Told of each try: `published` or `failed`."""
 
     def running(self, dispatches: Dispatches) -> AbstractAsyncContextManager[object]:
-        """Note what was published while the body runs."""
+        """Record the published messages while the body runs."""
         ...
 
     async def publish(self, message: Message) -> None:
@@ -151,14 +151,14 @@ class Publishing(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Post:
-    """A message that is to be sent. `done`: the broker has it, or why not."""
+    """A message to send. `done`: the broker has it, or the error."""
 
     message: Message
     done: Future[None] = field(default_factory=Future)
 
 
 class Publisher:
-    """The way to the broker: one thread, which sends together what has come while it waited."""
+    """The connection to the broker: one thread, which sends the messages that arrived meanwhile together."""
 
     def __init__(self, celery: Celery) -> None:
         self._channel = BrokerChannel(celery)
@@ -171,7 +171,7 @@ class Publisher:
 
     @asynccontextmanager
     async def running(self, dispatches: Dispatches) -> AsyncIterator[Publisher]:
-        """Note what was published while the body runs."""
+        """Record the published messages while the body runs."""
         threading.Thread(target=self._work, name="publisher", daemon=True).start()
         async with task_group() as tasks:
             noting = tasks.create_task(self._keep_noting(dispatches), name="published")

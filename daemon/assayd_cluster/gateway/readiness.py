@@ -253,13 +253,13 @@ class ClusterReadiness:
         """Sweep nothing: what nodes leave behind is theirs."""
 
     def image_problem(self, name: str) -> str:
-        """Return nothing: each node refuses what it has no image for."""
+        """Return nothing: each node refuses attempts whose image it lacks."""
         return ""
 
     async def image_digest(self, name: str) -> str:
-        """Return which image stands behind a name on the nodes that take work.
+        """Return the image of a name on the nodes that claim work.
 
-        Raises: EngineError ``image.missing``, also where nodes have different ones.
+        Raises: EngineError ``image.missing``, also if nodes have different images.
         """
         found = {node.images.get(name) for node in self.census.nodes if node.consumes} - {None}
         if len(found) == 1 and (digest := found.pop()) is not None:

@@ -67,7 +67,7 @@ _WITH_RUN = _OF_DISPATCH.outerjoin(
     tables.runs, and_(_RUN.attempt_id == _DISPATCH.attempt_id, _RUN.run_number == _LATEST)
 )
 _HAND, _UNFINISHED = tables.runs.alias("hand"), dispatches.alias("unfinished")
-_SINCE = select(LIVE_SINCE).scalar_subquery()  # asked once, so that the index finds what is younger
+_SINCE = select(LIVE_SINCE).scalar_subquery()  # read once, so that the index finds younger rows
 _IDS = select(func.jsonb_array_elements_text(cast(nodes.c.runs, JSONB))).where(
     nodes.c.name == bindparam("node")
 )
@@ -240,7 +240,7 @@ class Runs:
                 raise _refused(decided, node, claim.attempt)
             if last is not None and decided == last.number:
                 return _held(row._mapping, node, decided, row.leased_at)
-            # Twice of what it said: a worker that was killed has left runs that its next one lists again.
+            # Twice the stated number: a killed worker leaves runs that its successor lists again.
             if row.in_hand >= 2 * (row.capacity or 1):
                 raise Held(f"node {node} has {row.in_hand} runs in hand; ask again later")
             added = {"attempt": claim.attempt, "run": decided, "node": node}
@@ -282,12 +282,12 @@ class Runs:
             raise _over(attempt_id)
 
     async def claimed(self, node: str, attempt_id: str, number: int) -> HeldRun:
-        """Return a run as it was when its node claimed it here, else as `held`. Raises: as `held`."""
+        """Return a run as of its claim at this gateway; otherwise as `held` does. Raises: as `held`."""
         kept = self._kept.find(node, attempt_id, number)
         return kept if kept is not None else await self.held(node, attempt_id, number)
 
     def forget(self, attempt_id: str | None) -> None:
-        """Have the run of an attempt, or of all, read anew: it is over, or was given back."""
+        """Read the run of an attempt, or all runs, again: it has ended, or was returned."""
         self._kept.forget(attempt_id)
 
     async def held(self, node: str, attempt_id: str, number: int) -> HeldRun:

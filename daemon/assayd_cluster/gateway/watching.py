@@ -1,4 +1,4 @@
-"""Which runs are alive, and which attempts nobody has in hand although the broker took them."""
+"""Finds dead runs, and attempts that no node has although the broker accepted them."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def is_alive(one: Dispatched, listed: Mapping[str, frozenset[str]], now: int) ->
 
 
 def is_stray(one: Dispatched, listed: Mapping[str, frozenset[str]], now: int) -> bool:
-    """Return whether an attempt is to be published again.
+    """Return whether to publish an attempt again.
 
-    A run that was broken off is published at once; where none was claimed, the message may still be waiting.
+    An aborted run is published at once; if no run was claimed, the message may still be waiting.
     """
     if one.published_at is None or is_alive(one, listed, now):
         return False
@@ -88,7 +88,7 @@ class RunWatch:
         self._gateway_id = gateway_id
 
     async def stray(self) -> Sequence[str]:
-        """Return the attempts that are to be published again."""
+        """Return the attempts to publish again."""
 
         def fetch(connection: Connection) -> Sequence[str]:
             rows = connection.execute(_OLD, {"gateway": self._gateway_id}).all()

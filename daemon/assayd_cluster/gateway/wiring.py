@@ -60,7 +60,7 @@ TENANTS_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """The parts that a gateway has beside those of a daemon."""
+    """The parts of a gateway in addition to those of a daemon."""
 
     gateway_id: str
     basics: Basics
@@ -96,7 +96,7 @@ class Gateway:
         await self.parts.workflows.recover(of[Driven.WORKFLOW])
 
     async def look(self, kind: Driven, subject: str) -> None:
-        """Look at what this gateway carries on, and another was told of."""
+        """Check the work that this gateway drives and another was notified about."""
         match kind:
             case Driven.BATCH:
                 await self.parts.batches.look(subject)
@@ -119,11 +119,11 @@ async def build_gateway(
     publish: Publishing | None = None,
     overrides: PartOverrides = OWN,
 ) -> Gateway:
-    """Build every part; each that has a life of its own is entered into the stack.
+    """Build every part; those with a lifecycle are entered into the stack.
 
-    `publish` is in the place of the broker, and `overrides` of other parts, for tests.
+    `publish` replaces the broker, and `overrides` other parts, for tests.
 
-    Raises: ConfigError, for settings that cannot be used.
+    Raises: ConfigError, for unusable settings.
     """
     chosen = settings.cluster
     database_url = read_secret(chosen.database_url_file, "cluster.database_url_file")
@@ -192,7 +192,7 @@ def _note_passed_on(queue: QueueWatch, metrics: ClusterMetrics) -> None:
 
 
 class _Building:
-    """Builds the cluster's parts when the daemon's first ones are there."""
+    """Builds the cluster's parts after the daemon's first ones."""
 
     def __init__(
         self,

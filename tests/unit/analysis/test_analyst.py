@@ -56,6 +56,15 @@ async def test_stages_after_a_stopping_failure_are_skipped(analyst: Analyst, pol
     assert [s.status for s in stages] == [StageStatus.PASSED, StageStatus.FAILED, StageStatus.SKIPPED]
 
 
+async def test_stages_alone_have_the_findings_of_a_check(analyst: Analyst, policy: ExecutionPolicy):
+    submitted = payload("import subprocess\n" + GOOD)
+    checked, stages = (
+        await static(analyst, submitted, policy),
+        await analyst.stages(EXTRACTOR, submitted, policy),
+    )
+    assert [(s.status, s.findings) for s in stages] == [(s.status, s.findings) for s in checked]
+
+
 async def test_a_large_source_travels_in_parts(analyst: Analyst, policy: ExecutionPolicy):
     filler = "# " + "x" * 100 + "\n"
     stages = await static(analyst, payload(filler * 9000 + GOOD), policy)
