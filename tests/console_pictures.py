@@ -17,7 +17,7 @@ from playwright.sync_api import sync_playwright
 from assayd_client import PlainClient
 from support.daemons.console import CHROMIUM, console_on
 
-WIDTHS = {"wide": 1280, "narrow": 400}
+WIDTHS = {"wide": 1440, "narrow": 390}
 MOST_TALL = 1800
 
 

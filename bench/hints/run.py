@@ -64,7 +64,7 @@ def look(case: Case, client: PlainClient, socket: Path) -> tuple[str, str]:
     report = attempt["report"] or {}
     shown = _shown(attempt["id"], socket)
     told = json.dumps(report.get("retry_context"), indent=1, ensure_ascii=False)
-    parts = {"Submitted": _submitted(case.submission), "Report": shown, "Retry context": told}
+    parts = {"Submitted": submitted(case.submission), "Report": shown, "Retry context": told}
     return attempt["verdict"], "\n".join(f"=== {title}\n{text}\n" for title, text in parts.items())
 
 
@@ -75,7 +75,7 @@ def _shown(attempt: str, socket: Path) -> str:
     return done.stdout + done.stderr
 
 
-def _submitted(submission: Document) -> str:
+def submitted(submission: Document) -> str:
     """Return what was submitted, texts with their line numbers."""
     payload: Any = submission["payload"]
     return "\n".join(f"{name}: {_printed(value)}" for name, value in payload.items())

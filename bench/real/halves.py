@@ -1,6 +1,7 @@
 """Draws a gathering from public repositories, by rule, and tries it in two halves.
 
 usage: python -m bench.real.halves draw MIRRORS IMAGES OUT.jsonl   (MIRRORS/OWNER+NAME/repo; root)
+       python -m bench.real.halves listed MIRRORS IMAGES OUT.jsonl (the same items, by the list of sources)
        python -m bench.real.halves sources FILE.jsonl              (prints the list of sources)
        python -m bench.real.halves rules FILE.jsonl                (the static stages, under each profile)
        python -m bench.real.halves try FILE.jsonl SOCKET           (the same in containers of a daemon)
@@ -49,6 +50,10 @@ PROFILES = {
 _TRIED = 3
 """How many candidates are tried natively for each that is kept."""
 
+_SINGLY = {
+    candidates.bash: natively.bash, candidates.functions: natively.function,
+    candidates.adapters: natively.adapter,
+}  # fmt: skip
 Item = dict[str, Any]
 Judged = tuple[str, Sequence[Mapping[str, Any]]]
 
@@ -83,6 +88,35 @@ def draw(mirrors: Path, images: natively.Images, known: set[str]) -> Iterator[It
                 "digest": digest, "text": candidate.text, **more,
             }  # fmt: skip
         print(name, license_, dict(counts), file=sys.stderr)
+
+
+def listed(mirrors: Path, images: natively.Images, sources: str) -> Iterator[Item]:
+    """Return the items of a list of sources, with its halves; run natively again for what they print."""
+    lines = [line.split(" ") for line in sources.splitlines() if not line.startswith("#")]
+    due = {words[-1]: words for words in lines}
+    for place in sorted(mirrors.glob("*/repo")):
+        folder = place / ".git" if (place / ".git").is_dir() else place
+        for candidate, more in _run_listed(
+            Repository(folder, place.parent.name.replace("+", "/", 1)), images, due
+        ):
+            words = due.pop(_digest(candidate)[:16], None)
+            if words:
+                yield {
+                    "source": candidate.source, "license": words[1], "type": candidate.type, "half": words[0],
+                    "digest": _digest(candidate), "text": candidate.text, **more,
+                }  # fmt: skip
+
+
+def _run_listed(
+    repository: Repository, images: natively.Images, due: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[Candidate, Item]]:
+    for find, run in _SINGLY.items():
+        for candidate in find(repository):
+            words = due.get(_digest(candidate)[:16])
+            if words and words[2] == candidate.type and (more := run(candidate, images)) is not None:
+                yield candidate, more
+    if any(words[2] == "sql" and words[3].startswith(f"{repository.name}:") for words in due.values()):
+        yield from natively.sql(_whole_folders(candidates.sql(repository)), images)
 
 
 def _digest(candidate: Candidate) -> str:
@@ -218,6 +252,11 @@ def main() -> None:
             with Path(out).open("w") as stream:
                 drawn = draw(Path(mirrors), natively.Images(Path(images)), known)
                 stream.writelines(f"{json.dumps(item)}\n" for item in drawn)
+        case ["listed", mirrors, images, out]:
+            sources = (Path(__file__).parent / "sources_halves.txt").read_text()
+            with Path(out).open("w") as stream:
+                found = listed(Path(mirrors), natively.Images(Path(images)), sources)
+                stream.writelines(f"{json.dumps(item)}\n" for item in found)
         case ["sources", file]:
             for item in map(json.loads, Path(file).read_text().splitlines()):
                 print(item["half"], item["license"], item["type"], item["source"], item["digest"][:16])

@@ -1,8 +1,8 @@
 """Reads the tables of slips and of worthless passes: text, line of the slip, and words that name its remedy.
 
 An entry with an odd number was seen while hints and rules were built; one with an even number was not. Each
-table has a second set, which was written later and without a look at the rules; its even numbers were judged
-once, at the end.
+table has a second set, which was written later and without a look at the rules. What its even numbers missed
+has been read since, and that of the first set's even numbers too. No hint was built for the third set.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from typing import Any
 TABLES = Path(__file__).parent / "tables"
 SLIPS = ("bash", "sql", "module", "fifth")
 WORTHLESS = ("worthless", "worthless_held", "worthless_second")
-HALVES = ("seen", "unseen", "second-seen", "second-unseen")
+HALVES = ("seen", "unseen", "second-seen", "second-unseen", "third")
+SETS = ("", "_second", "_third")
+"""What the names of a table's files end with, by the number of the set."""
 Payload = Mapping[str, Any]
 
 
@@ -25,7 +27,7 @@ class Entry:
     """One submission with a slip; `put` makes the payload from another text."""
 
     table: str
-    second: bool
+    series: int
     number: int
     name: str
     kind: str
@@ -38,7 +40,7 @@ class Entry:
     @property
     def half(self) -> str:
         """Return which of HALVES the entry belongs to."""
-        return HALVES[2 * self.second + (self.number % 2 == 0)]
+        return HALVES[2 * self.series + (self.series < len(SETS) - 1 and self.number % 2 == 0)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +60,12 @@ class Worthless:
 
 
 def slips(table: str) -> Iterator[Entry]:
-    """Return the slips of a table and of its second set, each numbered from 1."""
+    """Return the slips of a table's sets, each numbered from 1."""
     read = _table(table)
     make = {"bash": _bash, "sql": _sql, "module": _module, "fifth": _fifth}[table]
-    for second, entries in enumerate((read["slip"], _table(f"{table}_second")["slip"])):
-        for number, told in enumerate(entries, 1):
-            yield replace(make(read, number, told), second=bool(second))
+    for series, ending in enumerate(SETS):
+        for number, told in enumerate(_table(table + ending)["slip"], 1):
+            yield replace(make(read, number, told), series=series)
 
 
 def worthless(table: str) -> Iterator[Worthless]:
@@ -108,7 +110,7 @@ def _whole(
 ) -> Entry:
     return Entry(
         table=table,
-        second=False,
+        series=0,
         number=number,
         name=told["name"],
         kind=kind,
@@ -134,7 +136,7 @@ def _module(read: Payload, number: int, told: Payload) -> Entry:
 
     return Entry(
         table="module",
-        second=False,
+        series=0,
         number=number,
         name=told["name"],
         kind="module",

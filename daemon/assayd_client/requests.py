@@ -79,6 +79,11 @@ def submit(
     )
 
 
+def check(submission: Mapping[str, object]) -> ClientRequest[Any]:
+    """Return what the static stages find in a submission, as JSON; nothing is recorded."""
+    return _post(lambda: dict[str, Any], "attempts", "check", document=submission)
+
+
 def attempt(attempt_id: str, *, wait_s: float = 0) -> ClientRequest[documents.AttemptDocument]:
     """Return one attempt; waits up to `wait_s` (at most 600) for its verdict."""
     return _get(
@@ -393,13 +398,8 @@ def policy(name: str) -> ClientRequest[dict[str, Any]]:
 
 def check_policy(name: str, content: bytes) -> ClientRequest[documents.PolicyCheckDocument]:
     """Check the text of a profile, as TOML, among those that the daemon has; for operators."""
-    return ClientRequest(
-        method="POST",
-        path=path("policies", name, "check"),
-        reads=lambda: documents.PolicyCheckDocument,
-        content=(content,),
-        headers={"Content-Type": "text/plain; charset=utf-8"},
-    )
+    sent: dict[str, Any] = {"content": (content,), "headers": {"Content-Type": "text/plain; charset=utf-8"}}
+    return _post(lambda: documents.PolicyCheckDocument, "policies", name, "check", **sent)
 
 
 def try_policy(  # noqa: PLR0913  (one parameter per field of the API)

@@ -37,7 +37,12 @@ class Bar:
 
 
 def bars(rows: Sequence[Bar], *, title: str, of: int = 0, width: int = WIDTH) -> Markup:
-    """Return horizontal bars below their names; with `of`, their lengths are shares of that number."""
+    """Return horizontal bars below their names; with `of`, each with its share of that number.
+
+    Empty without rows.
+    """
+    if not rows:
+        return Markup("")
     most = max((row.number for row in rows), default=0) or 1
     room = width - 110
     parts = []
@@ -60,13 +65,18 @@ def bars(rows: Sequence[Bar], *, title: str, of: int = 0, width: int = WIDTH) ->
 def stacked(spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width: int = WIDTH) -> Markup:
     """Return verdicts over time: a column per bucket, and the share of validated attempts as a line."""
     height, base = 212, 150
-    most = max((sum(counts.values()) for _, counts in spans), default=0) or 1
-    step = (width - 60) / max(len(spans), 1)
-    parts = [
-        Markup('<line class="axis" x1="40" x2="{}" y1="{}" y2="{}"/>').format(width - 20, base, base),
-        Markup('<text class="dim" x="36" y="24" text-anchor="end">{:,}</text>').format(most),
-        Markup('<text class="dim" x="{}" y="14">100 %</text>').format(width - 52),
-    ]
+    most = max((sum(counts.values()) for _, counts in spans), default=0)
+    if not most:
+        empty = Markup('<text class="dim" x="0" y="18">No attempt ended in this time.</text>')
+        return picture([empty], title, width, 26)
+    step = (width - 90) / len(spans)
+    parts = _axes(40, width - 50, 20, base, most)
+    for share in (0.5, 1):
+        parts.append(
+            Markup('<text class="dim" x="{}" y="{:.1f}">{:.0f} %</text>').format(
+                width - 46, base - (base - 20) * share + 4, share * 100
+            )
+        )
     line = []
     for place, (name, counts) in enumerate(spans):
         left, top, total = 40 + place * step, float(base), sum(counts.values())
@@ -85,13 +95,12 @@ def stacked(spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width
             )
     line *= 2 if len(line) == 1 else 1  # A single point becomes a dot.
     parts.append(Markup('<polyline class="line" points="{}"/>').format(" ".join(line)))
-    if spans:
-        parts.append(Markup('<text class="dim" x="40" y="{}">{}</text>').format(base + 18, spans[0][0]))
-        parts.append(
-            Markup('<text class="dim" x="{}" y="{}" text-anchor="end">{}</text>').format(
-                width - 20, base + 18, spans[-1][0]
-            )
+    parts.append(Markup('<text class="dim" x="40" y="{}">{}</text>').format(base + 18, spans[0][0]))
+    parts.append(
+        Markup('<text class="dim" x="{}" y="{}" text-anchor="end">{}</text>').format(
+            width - 50, base + 18, spans[-1][0]
         )
+    )
     key = Markup(
         '<line class="key" x1="0" x2="14" y1="{0}" y2="{0}"/><text class="dim" x="19" y="{1}">{2}</text>'
     )
@@ -116,18 +125,17 @@ def grid(cells: Iterable[tuple[str, str, str]], *, title: str, width: int = WIDT
 
 def histogram(buckets: Sequence[tuple[str, float]], *, title: str, width: int = 340) -> Markup:
     """Return columns, one per bucket of a histogram."""
-    base, most = 110, max((number for _, number in buckets), default=0) or 1
-    step = (width - 10) / max(len(buckets), 1)
-    parts = [Markup('<line class="axis" x1="5" x2="{}" y1="{}" y2="{}"/>').format(width - 5, base, base)]
-    parts.append(Markup('<text class="dim" x="5" y="14">{:,.0f} attempts</text>').format(most))
+    base, most = 124, max((number for _, number in buckets), default=0) or 1
+    step = (width - 46) / max(len(buckets), 1)
+    parts = [Markup('<text class="dim" x="0" y="12">attempts</text>'), *_axes(40, width - 6, 28, base, most)]
     for place, (name, number) in enumerate(buckets):
-        tall, left = (base - 24) * number / most, 5 + place * step
+        tall, left = (base - 28) * number / most, 40 + place * step
         parts.append(_column("bar", left, base - tall, step - 2, tall, f"up to {name}: {number:,.0f}"))
         if place % 4 == 0 and place < len(buckets) - 2:
             parts.append(
                 Markup('<text class="dim" x="{:.1f}" y="{}">{}</text>').format(left, base + 15, name)
             )
-    return picture(parts, title, width, 130)
+    return picture(parts, title, width, base + 20)
 
 
 def columns(runs: Sequence[tuple[str, float | None, str]], *, title: str, width: int = 340) -> Markup:
@@ -149,6 +157,23 @@ def standalone(picture: Markup) -> bytes:
     """Return a chart as a separate SVG file: with its colors, without links."""
     head, _, rest = str(picture).partition(">")
     return f'{head} xmlns="http://www.w3.org/2000/svg"><style>{STYLE}</style>{LINK.sub("", rest)}'.encode()
+
+
+def _axes(left: float, right: float, top: float, base: float, most: float) -> list[Markup]:
+    """Return lines at zero, half and all of `most` attempts, with numbers if they are whole."""
+    parts = []
+    for share in (0, 0.5, 1):
+        y, number = base - (base - top) * share, most * share
+        parts.append(
+            Markup('<line class="axis" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>').format(left, right, y, y)
+        )
+        if number == int(number):
+            parts.append(
+                Markup('<text class="dim" x="{}" y="{:.1f}" text-anchor="end">{:,.0f}</text>').format(
+                    left - 5, y + 4, number
+                )
+            )
+    return parts
 
 
 def _column(name: str, left: float, top: float, wide: float, tall: float, said: str) -> Markup:

@@ -1,4 +1,4 @@
-"""Rates a program that passed, and says what another try should be told. Decides nothing about the verdict.
+"""Rates a program that passed, and collects advice for another try. It doesn't influence the verdict.
 
 Source: docs/kinds/fifth.md.
 """
@@ -17,7 +17,7 @@ PER_WARNING = 0.9
 PER_UNKNOWN_WORD = 0.5
 UNKNOWN_WORD = "hallucination"
 _BASICS = ("stack_discipline", "syntax_basics", "vocabulary", "definitions", "control_flow")
-"""Sections of the guide that every request needs."""
+"""Guide sections that every request needs."""
 
 _WORDS = re.compile(r"[a-z]+").findall
 _NOTES = {
@@ -46,7 +46,7 @@ def feedback(
     task_type: str = "",
     ran: bool = False,
 ) -> dict[str, JsonValue]:
-    """Return what a caller that asks a model again should stress, show in full and warn of."""
+    """Return what the next prompt should stress, show in full and warn of."""
     errors = [finding for finding in findings if finding.is_error]
     rules = list(_rules_of(errors, about))
     profiles = [p for p in about.rules.profiles if _names(model_source, p.match)] if errors else []
@@ -74,12 +74,12 @@ def told(said: object, about: Language) -> tuple[str, ...]:
 
 
 def told_sections(names: Iterable[str], about: Language) -> tuple[str, ...]:
-    """Return sections of the guide, as a prompt has them."""
+    """Return sections of the guide in the form of a prompt."""
     return tuple(f"Guide, {name.replace('_', ' ')}: {about.guide[name]}" for name in names)
 
 
 def lens_of(model_source: str, task_type: str, about: Language) -> tuple[str, ...]:
-    """Return the guide for the first prompt: the task's sections, the basics, the model's known slips."""
+    """Return the guide for the first prompt: the task's sections, the basics, the model's known mistakes."""
     first = [name for name in sections_for(task_type, about) if name in about.guide]
     slips = [text for p in about.rules.profiles if _names(model_source, p.match) for text in p.lens]
     names = dict.fromkeys((*first, *_BASICS))
@@ -98,14 +98,14 @@ def _list(feedback: Mapping[str, object], name: str) -> list[object]:
 
 
 def word_at(finding: Finding) -> str:
-    """Return the word that a finding points at, as far as its snippet shows it."""
+    """Return the word that a finding points at, or the part of it in the snippet."""
     if finding.snippet is None or finding.column is None:
         return ""
     return next(iter(finding.snippet[finding.column - 1 :].split()), "")
 
 
 def _rules_of(errors: Sequence[Finding], about: Language) -> Iterator[FifthRule]:
-    """Return the rules of errors in the order in which their fixes come first."""
+    """Return the rules of errors, in the order in which to fix them."""
     broken = {finding.rule for finding in errors}
     known = (*about.rules.by_id.values(), *about.rules.run.values())
     return (rule for rule in known if rule.id in broken)
@@ -126,7 +126,7 @@ def _notes(findings: Sequence[Finding], *, ran: bool) -> Iterator[str]:
 
 
 def _names(text: str, parts: Iterable[str]) -> bool:
-    """Return whether a name such as ``gpt4-turbo`` or ``html_pages`` has one of these words in it."""
+    """Return whether a name such as ``gpt4-turbo`` or ``html_pages`` contains one of these words."""
     words = {part for word in _WORDS(text.lower()) for part in (word, word.removesuffix("s"))}
     return not words.isdisjoint(parts)
 

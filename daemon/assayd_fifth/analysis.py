@@ -1,4 +1,4 @@
-"""The static checks of Fifth, a Forth dialect: one pass over a text, everything else is data.
+"""The static checks of Fifth, a Forth dialect: one pass over the source, driven by data files.
 
     text ─tokens─> segments ─program─> words, definitions ─walk─> stack, strings
                                             │                        │
@@ -44,10 +44,10 @@ def analyse(
     """Check a program.
 
     Args:
-        answer: the program, or an answer of a model with the program in fenced blocks.
-        libraries: what is loaded before it.
-        files: what it may load, by name.
-        about: the language; by default Fifth as the data files describe it.
+        answer: the program, or a model's answer with the program in fenced blocks.
+        libraries: names of the libraries to load first.
+        files: the files that it may load, by name.
+        about: the language; default: Fifth as the data files describe it.
     """
     about = about or language()
     text = program_of(answer)
@@ -91,7 +91,7 @@ def _errors(read: Analysis) -> list[Finding]:
 def _corrected(
     text: str, meant: Sequence[Form], read: Analysis, again: Callable[[str], Analysis]
 ) -> tuple[str, Analysis, Sequence[Form]]:
-    """Return the program with its foreign forms corrected, its analysis, and the forms that help."""
+    """Return the program with its foreign forms corrected, its analysis, and the corrections that help."""
     for chosen in (meant, *([one] for one in meant[:_MOST_TRIED] if len(meant) > 1)):
         if not chosen:
             continue
@@ -155,7 +155,7 @@ _MARK = "\ufeff"
 
 
 def program_of(answer: str) -> str:
-    """Return the program; a text without fences is one as it is, but for a byte order mark."""
+    """Return the program of an answer; without fences, it is the whole answer without a byte order mark."""
     text = answer.removeprefix(_MARK)
     if _FENCE.search(text) is None:
         return text
@@ -169,6 +169,6 @@ def program_of(answer: str) -> str:
 
 
 def program_alone(answer: str) -> str:
-    """Return the program of an answer without the empty lines in the place of what was around it."""
+    """Return the program of an answer, without the empty lines that replaced the text around it."""
     program = program_of(answer)
     return program if program == answer else program.strip("\n") + "\n"

@@ -1,4 +1,4 @@
-"""What the command line shows of Fifth programs."""
+"""Options and report forms of Fifth programs on the command line."""
 
 from assayd.ports.command_line import CommandLine, Option
 

@@ -1,8 +1,8 @@
-r"""Control flow: what belongs together, where branches meet, and what a turn of a loop leaves.
+r"""Control flow: which words belong together, where branches meet, and what an iteration leaves.
 
-The engine of Fifth itself accepts an if without a then, and runs into what lies behind it. So what is open
-or ends nothing is an error wherever every word up to there is known; of the depth and the return stack only
-what no other way through the definition can put right again.
+The engine of Fifth accepts an if without a then, and runs into the code after it. So an unclosed structure,
+or an end without a beginning, is an error if every word before it is known. A wrong depth or return stack is
+an error only if no other path through the definition can correct it.
 
     : f ( n -- ) if drop ;                  structure.unbalanced
     : f ( n -- n ) dup if 1 then ;          structure.branches
@@ -38,7 +38,7 @@ _RETURNS_REMEDY = (
 
 @dataclass(slots=True, kw_only=True)
 class _Frame:
-    """A control structure that is open. `saved` is what its end has to be compared with."""
+    """An open control structure. `saved` has the states that its end is compared with."""
 
     word: str
     token: Token
@@ -47,23 +47,23 @@ class _Frame:
 
 
 class Control:
-    """The control structures of one definition. A method per word, or per words that do the same."""
+    """The control structures of one definition, with a method per word, or for several equivalent words."""
 
     def __init__(self, state: WalkState, *, outside: bool, counted: bool) -> None:
         self.frames: list[_Frame] = []
         self.broken = False
-        """Whether control words do not belong together; nothing after that is judged."""
+        """Whether control words don't match; nothing after them is judged."""
         self.leaving: list[End] = []
         self.doubled = False
-        """Whether ?dup precedes the word, so that the flag stays on one of the two branches."""
+        """Whether ?dup precedes the word, so that the flag remains on one of the two branches."""
         self._state = state
         self._outside = outside
         self._counted = counted
-        """Whether a stack comment says, without alternatives, what the definition leaves."""
+        """Whether a stack comment states, without alternatives, how many cells the definition leaves."""
         self._measured = False
-        """Whether `depth` was asked for: the program counts its stack itself."""
+        """Whether the program uses `depth`, and so counts its stack itself."""
         self._pending: tuple[Token, Mapping[str, object]] | None = None
-        """Branches that differ, as long as no later branch may put it right."""
+        """Branches that differ, until a later branch may correct the difference."""
 
     def end(self, token: Token) -> None:
         """End the definition, or its part before does>."""
@@ -77,18 +77,18 @@ class Control:
         self._leave(token)
 
     def if_(self, word: Word, token: Token) -> None:
-        """Walk the one way; the other begins at else or then."""
+        """Walk one branch; the other begins at else or then."""
         self._open(token, self._branch(word, token))
 
     def else_(self, _: Word, token: Token) -> None:
-        """Walk the other way; that of a while behind its repeat, too."""
+        """Walk the other branch, also the one after the repeat of a while."""
         frame = self._expect(token, "if", "while")
         if frame is not None:
             self._open(token)
             self._state.restore(frame.saved)
 
     def then(self, _: Word, token: Token) -> None:
-        """Join both ways; a while may end here too."""
+        """Join both branches; a while may also end here."""
         frame = self._expect(token, "if", "else", "while")
         if frame is not None:
             self._merge(frame.saved, frame)
@@ -98,14 +98,14 @@ class Control:
         self._open(token)
 
     def while_(self, word: Word, token: Token) -> None:
-        """Leave the loop or go on."""
+        """Leave the loop or continue."""
         if not self.frames or self.frames[-1].word not in {"begin", "while"}:
             self._unbalanced(token, ("begin",))
             return
         self._open(token, self._branch(word, token))
 
     def repeat(self, _: Word, token: Token) -> None:
-        """Go back; after the loop the state is that of while."""
+        """Jump back; after the loop, the state is that of while."""
         if not self.frames or self.frames[-1].word != "while":
             self._unbalanced(token, ("begin … while",))
             return
@@ -116,21 +116,21 @@ class Control:
             self._state.restore(way_out.saved)
 
     def until(self, word: Word, token: Token) -> None:
-        """Go back or go on."""
+        """Jump back or continue."""
         self._state.take(1, word, token)
         loop = self._loop_of(token, "begin")
         if loop is not None:
             self._neutral(loop)
 
     def again(self, _: Word, token: Token) -> None:
-        """Go back for ever."""
+        """Jump back unconditionally."""
         loop = self._loop_of(token, "begin")
         if loop is not None:
             self._neutral(loop)
             self._state.alive = False
 
     def do(self, word: Word, token: Token) -> None:
-        """Begin a counted loop, whose counter and limit lie on the return stack."""
+        """Begin a counted loop, which keeps its counter and limit on the return stack."""
         self._state.take(2, word, token)
         self._state.returns.extend((None, None))
         self._open(token)
@@ -146,7 +146,7 @@ class Control:
             del self._state.returns[-2:]
 
     def of(self, word: Word, token: Token) -> None:
-        """Walk the case; where it does not fit, what is compared stays."""
+        """Walk the branch of a case; if it doesn't match, the compared value remains."""
         if not self.frames or self.frames[-1].word != "case":
             self._unbalanced(token, ("case",))
             return
@@ -155,14 +155,14 @@ class Control:
         self._state.take(1, word, token)
 
     def endof(self, _: Word, token: Token) -> None:
-        """Go to the end of the case."""
+        """Jump to the end of the case."""
         frame = self._expect(token, "of")
         if frame is not None:
             self.frames[-1].ends.append(self._state.snapshot())
             self._state.restore(frame.saved)
 
     def endcase(self, word: Word, token: Token) -> None:
-        """Drop what was compared, and join all ways."""
+        """Drop the compared value, and join all branches."""
         frame = self._expect(token, "case")
         if frame is not None:
             self._state.take(1, word, token)
@@ -170,17 +170,17 @@ class Control:
                 self._merge(end, frame)
 
     def depth(self, _: Word, __: Token) -> None:
-        """Leave the depth; what loops and branches behind it do may follow from it."""
+        """Push the depth; later loops and branches may depend on it."""
         self._state.cells.append(None)
         self._measured = True
 
     def exit(self, _: Word, token: Token) -> None:
-        """End the definition on this way."""
+        """End the definition on this path."""
         self._leave(token)
         self._state.alive = False
 
     def ends(self, _: Word, __: Token) -> None:
-        """End the program on this way."""
+        """End the program on this path."""
         if self._outside:
             self._state.lose()
         self._state.alive = self._outside
@@ -212,7 +212,7 @@ class Control:
         self.frames.append(_Frame(word=token.word, token=token, saved=saved or self._state.snapshot()))
 
     def _branch(self, word: Word, token: Token) -> Snapshot:
-        """Take the flag; return the state of the way on which it is false."""
+        """Take the flag; return the state of the path on which it is false."""
         [flag] = self._state.take(1, word, token)
         other = self._state.snapshot()
         if self.doubled:
@@ -220,14 +220,14 @@ class Control:
         return other
 
     def _expect(self, token: Token, *words: str) -> _Frame | None:
-        """End what one of these words began; None, and told, when that is not what is open."""
+        """End the structure that one of these words began; report another open one and return None."""
         if self.frames and self.frames[-1].word in words:
             return self.frames.pop()
         self._unbalanced(token, words)
         return None
 
     def _loop_of(self, token: Token, word: str) -> _Frame | None:
-        """End the loop that is open behind any number of while."""
+        """End the open loop, which can contain any number of open while."""
         place = len(self.frames) - 1
         while place >= 0 and self.frames[place].word == "while":
             place -= 1
@@ -255,7 +255,7 @@ class Control:
         self._break(token, problem, remedy, line=opened.token)
 
     def _break(self, token: Token, problem: str, remedy: str, **names: object) -> None:
-        """Report control words that do not belong together; nothing after them is judged."""
+        """Report control words that don't match; nothing after them is judged."""
         self._state.exact = False
         if not self.broken:
             self.broken = True
@@ -271,7 +271,7 @@ class Control:
             self._state.tell("structure.branches", token, certain=certain, **names)
 
     def _merge(self, other: Snapshot, frame: _Frame) -> None:
-        """Join the state here with that of another way."""
+        """Join the current state with that of another path."""
         state = self._state
         if not other.alive:
             return
@@ -292,7 +292,7 @@ class Control:
         state.exact = exact
 
     def _neutral(self, frame: _Frame) -> None:
-        """Check that a turn of a loop has left the depth as it was."""
+        """Check that an iteration left the depth unchanged."""
         state = self._state
         if not (state.judged and frame.saved.exact):
             return
@@ -319,7 +319,7 @@ class Control:
         return taken
 
     def _leave(self, token: Token) -> None:
-        """Take note of an end of the definition."""
+        """Record an end of the definition."""
         state = self._state
         if state.judged and state.returns and not self._outside:
             self._returns(f"The definition ends at '{token.word}' with items on the return stack.", token)
@@ -355,4 +355,4 @@ METHODS: Mapping[str, Callable[[Control, Word, Token], None]] = {
     "copy_r": Control.copy_returns,
     "unloop": Control.unloop,
 }
-"""What a role does, for the words that act on control flow or the return stack."""
+"""The method of each role, for words that act on control flow or the return stack."""

@@ -1,11 +1,11 @@
-"""Reads stack comments: how many cells a word takes and leaves, as far as the comment says it.
+"""Reads stack comments: how many cells a word takes and leaves, as far as the comment states it.
 
-What a name stands for is data; what nobody can count is no effect:
+Data files define the meaning of names. A comment without a countable number of cells has no effect:
 
     ( addr u -- flag )      takes 2, leaves 1
     ( title$ -- )           takes 2: a name that ends in $ is a string, address and length
-    ( title -- )            takes 1 or 2: nobody knows what the name stands for
-    ( i*x xt -- j*x )       says nothing that can be counted
+    ( title -- )            takes 1 or 2: the name is unknown
+    ( i*x xt -- j*x )       can't be counted
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_CELLS = 31
 
 
 class Side(NamedTuple):
-    """One side of an effect: the names, and the least and the most cells that they stand for."""
+    """One side of an effect: the names, and the minimum and maximum number of cells."""
 
     names: tuple[str, ...] = ()
     least: int = 0
@@ -39,7 +39,7 @@ class Side(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What a word takes from the stack and leaves on it."""
+    """The cells that a word takes from the stack and leaves on it."""
 
     takes: Side
     leaves: Side
@@ -52,7 +52,7 @@ class Effect(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellNames:
-    """What names in stack comments stand for. `other_most` holds for names that are in no list."""
+    """The meaning of names in stack comments. `other_most` applies to names that no list contains."""
 
     one: frozenset[str]
     two: frozenset[str]
@@ -61,7 +61,7 @@ class CellNames:
     other_most: int = 2
 
     def width(self, name: str) -> tuple[int, int]:
-        """Return the least and the most cells that a name stands for."""
+        """Return the minimum and maximum number of cells of a name."""
         plain = _NUMBERED.sub("", name.lower()) or name
         if plain.endswith(self.two_suffixes) or plain in self.two:
             return 2, 2
@@ -82,7 +82,7 @@ def is_stack_comment(comment: str) -> bool:
 
 
 def read_effect(comment: str, cells: CellNames) -> Effect | None:
-    """Read the text between the parentheses; None when what it says cannot be counted."""
+    """Read the text between the parentheses; None if its cells can't be counted."""
     parts = _SPLIT.split(comment, maxsplit=1)
     if len(parts) != 2:
         return None
@@ -93,7 +93,7 @@ def read_effect(comment: str, cells: CellNames) -> Effect | None:
 
 
 def describe(takes: int, leaves: int) -> str:
-    """Write an effect of which only the numbers are known."""
+    """Write an effect from its numbers of cells alone."""
     if max(takes, leaves) > MOST_CELLS:
         return "( … -- … )"
     before = _numbered("x", 1, takes)
@@ -102,7 +102,7 @@ def describe(takes: int, leaves: int) -> str:
 
 
 def _side(text: str, cells: CellNames) -> Side | None:
-    """Read one side; alternatives (``addr u | 0``) make it less certain."""
+    """Read one side; alternatives (``addr u | 0``) widen its range."""
     alternatives = [_cells(part.split(), cells) for part in text.split("|")]
     read = [side for side in alternatives if side is not None]
     if len(read) < len(alternatives):

@@ -1,7 +1,7 @@
-r"""Follows strings on the stack through one definition: where they come from, where they lie, where they end.
+r"""Follows strings on the stack through one definition: their origin, their place in memory, their use.
 
-It sees what a walk over the words can see: cells that are moved, strings that pass through the string
-buffers. What goes through variables, memory or another definition is lost to it.
+It sees moved cells, and strings that pass through the string buffers. It loses strings that pass through
+variables, memory or another definition.
 
     2dup 1 sql-field raw                 forbidden.raw_user_data
     str-reset … badge-info … str$        structure.buffer_conflict
@@ -25,9 +25,9 @@ HERE = "here"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """What is known of a cell: which rule watches it, whether its text has quotes, where it lies.
+    """The known facts about a cell: the rule that watches it, whether its text has quotes, its place.
 
-    `origin` is the word, or the parameter, that it comes from.
+    `origin` is the word or the parameter that produced it.
     """
 
     origin: str
@@ -37,34 +37,34 @@ class Trace:
     buffer: str | None = None
     turn: int = 0
     place: int | None = None
-    """Which parameter it is, counted from the top."""
+    """Number of the parameter, counted from the top."""
 
 
 Cell = Trace | None
 
 NONES: tuple[tuple[Cell, ...], ...] = tuple((None,) * count for count in range(32))
-"""Cells of which nothing is known, by how many."""
+"""Tuples of unknown cells, by length."""
 
 
 class Flow:
-    """The strings of one definition, or of what stands outside of definitions."""
+    """The strings of one definition, or of the code outside definitions."""
 
     def __init__(self, language: Language, report: Report, *, outside: bool) -> None:
         self.handed: set[int] = set()
-        """Parameters that reach SQL."""
+        """Parameters that reach SQL, by number."""
         self.overwritten: set[str] = set()
         self.given: set[str] = set()
         self._language = language
         self._report = report
         self._outside = outside
         self._turns: dict[str, int] = {}
-        """How often each buffer was overwritten."""
+        """Number of times that each buffer was overwritten."""
         self._opened: dict[str, Token] = {}
         self._content: dict[str, Cell] = {}
         self._told: set[tuple[str, int]] = set()
 
     def parameters(self, taken: Side, token: Token, *, placed: bool) -> list[Cell]:
-        """Return the cells that a definition finds: some sound like data from outside, some may reach SQL."""
+        """Return the cells at the start of a definition, and which of them to follow to forbidden words."""
         cells: list[Cell] = []
         for name in taken.names:
             rules = self._language.suspected(name)
@@ -77,7 +77,7 @@ class Flow:
         return cells
 
     def literal(self, token: Token) -> Cell:
-        """Return the cell of a string that stands in the program."""
+        """Return the cell of a string literal."""
         quotes = token if "'" in token.text else None
         if not self._outside:
             return Trace(origin=token.word, token=token, quotes=quotes) if quotes else None
@@ -85,7 +85,7 @@ class Flow:
         return Trace(origin=token.word, token=token, quotes=quotes, buffer=HERE, turn=self._turn(HERE))
 
     def used(self, cells: Sequence[Cell], token: Token) -> None:
-        """Look at cells that a word uses: a string whose place was overwritten is gone."""
+        """Check the cells that a word uses: a string is lost if its place was overwritten."""
         for cell in cells:
             if cell is not None and cell.buffer is not None and cell.turn != self._turn(cell.buffer):
                 self._gone(cell, token)
@@ -115,7 +115,7 @@ class Flow:
         return left
 
     def _reaches(self, token: Token, cells: Sequence[Cell]) -> None:
-        """Report strings that reach what they should not."""
+        """Report strings that reach a forbidden word."""
         for cell in filter(None, cells):
             for rule in cell.watched:
                 if token.word in rule.sinks:
@@ -124,7 +124,7 @@ class Flow:
             self._hand(cells, token)
 
     def _hand(self, cells: Sequence[Cell], token: Token) -> None:
-        """Report strings with quotes that are handed to SQL; take note of parameters that are."""
+        """Report strings with quotes that are passed to SQL; record parameters that are passed to SQL."""
         for cell in filter(None, cells):
             if cell.quotes is not None:
                 self._tell("structure.sql_quotes", cell.quotes, word=token.word, line=token)
@@ -133,14 +133,14 @@ class Flow:
 
     @staticmethod
     def _brought(word: Word, token: Token) -> Sequence[Cell]:
-        """Return the cells that a word of the program leaves, of which some have quotes."""
+        """Return the cells that a word of the program leaves; some have quotes."""
         left: list[Cell] = [None] * word.leaves
         for place, quotes in word.brings:
             left[-1 - place] = Trace(origin=token.word, token=token, quotes=quotes)
         return left
 
     def _through(self, word: Word, token: Token, cells: Sequence[Cell]) -> Sequence[Cell]:
-        """Return what is left: cells that are the same as before, and new ones made of watched strings."""
+        """Return the cells that a word leaves: the unchanged ones, and new ones made from watched strings."""
         made: Cell = None
         for cell in filter(None, cells):
             if any(token.word in rule.through for rule in cell.watched):
@@ -151,7 +151,7 @@ class Flow:
         return tuple(rule for rule in self._language.rules.flows if rule.id in ids)
 
     def _fill(self, word: Word, token: Token, cells: Sequence[Cell]) -> Cell:
-        """Let a word work on the buffers; return what was in that whose string it gives."""
+        """Apply a word to the buffers; return the former content of the buffer whose string it returns."""
         content: Cell = None
         for name in word.opens:
             self._conflict(name, token)
@@ -184,7 +184,7 @@ class Flow:
             self._tell("structure.buffer_conflict", token, word=token.word, buffer=called, line=opened)
 
     def _clash(self, name: str, word: Word, token: Token, cells: Sequence[Cell]) -> None:
-        """Report a string that is handed to a library word which overwrites its place before reading it."""
+        """Report a string passed to a library word that overwrites the string's place before it reads it."""
         if name == HERE or word.library == PROGRAM:
             return
         for cell in filter(None, cells):
@@ -192,7 +192,7 @@ class Flow:
                 self._gone(cell, token)
 
     def _gone(self, cell: Trace, token: Token) -> None:
-        # Outside of definitions every string is in danger; one finding says it.
+        # Outside definitions, every string can be overwritten; one finding is enough.
         key = -1 if cell.buffer == HERE and self._outside else token.start
         names = {
             "source": cell.origin,
@@ -216,7 +216,7 @@ class Flow:
 
 
 def _merge(content: Cell, cells: Sequence[Cell]) -> Cell:
-    """Join what is known of a buffer's text with what is known of an addition."""
+    """Join the facts about a buffer's text with those about an appended string."""
     for cell in cells:
         content = _watch(content, cell) if cell is not None else content
     return content

@@ -7,8 +7,8 @@ r"""Recognizes whole lines in the form of other languages, and writes them in Fi
     total += 2                          2 total +!
     print "Hello"                       ." Hello"
 
-`forms` proposes corrections of lines that are wrong; lines keep their numbers. Callers check whether the
-program gets better by them: a line that means something as it is stays.
+`forms` proposes corrections of wrong lines; lines keep their numbers. Callers keep a correction only if the
+program then has fewer findings.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from dataclasses import dataclass
 
 _MOST_LINES = 2000
 _LINE_CHARS = 300
-"""The longest part of a line that is searched."""
+"""Maximum number of characters of a line that are searched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """One line in a foreign form: 1-based number and column, what is wrong, what to do, the line in Fifth."""
+    """One line in a foreign form: 1-based number and column, the fault, the remedy, the line in Fifth."""
 
     line: int
     column: int
@@ -35,7 +35,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A pattern of a line, with the texts and the replacement; `{1}` and so on are its groups."""
+    """A pattern of a line with its messages and replacement, in which `{1}` and so on are the groups."""
 
     find: re.Pattern[str]
     message: str
@@ -65,7 +65,7 @@ _ROWS: Sequence[_Row] = (
          "Write `( {1} )`, or begin the comment with `\\ `.", r"( \1 )"),
     _row(r"^(\s*):(?=([^\s:;=]+)(?:\s|$))", "The `:` and `{2}` have no space between them.",
          "Put a space after the colon: `: {2}`.", r"\1: "),
-    _row(r"^(\s*+)(def|define|function|func|fn|proc|sub|fun|word)\s++([^\s(:{]++)\s*+(?:\(\s*+\)\s*+)?[:{]?\s*+"
+    _row(r"^(\s*+)(def|define|function|func|fn|proc|sub|fun|word)\s++([^\s(:{]++)\s*+(?:\([\w\s,]*+\)\s*+)?[:{]?\s*+"
          r"((?:.*[^\s}])?(?:\s*+\}(?=\s*+\}))*+)\s*+\}?\s*+$",
          "`{2}` doesn't begin a definition in Fifth.", "Write `: {3} ( before -- after ) … ;`.",
          r"\1: \3 \4"),
@@ -113,7 +113,7 @@ _ROWS: Sequence[_Row] = (
 
 
 def forms(text: str, is_wrong: Callable[[int], bool]) -> Iterator[Form]:
-    """Return the forms of lines that the checks found to be wrong, at most one of each line."""
+    """Return the foreign forms on lines with findings, at most one per line."""
     for number, line in enumerate(text.split("\n")[:_MOST_LINES], 1):
         if len(line) > _LINE_CHARS or not is_wrong(number):
             continue
@@ -163,6 +163,12 @@ _SUSPICIONS: Sequence[_Row] = (
     _row(rf"^(\s*)variable\s+{_NAME}\s+(-?\d{{1,9}})\s*$",
          "`variable` takes no value: `{3}` stays on the stack.",
          "Store the value after it: `variable {2} {3} {2} !`.", r"\1variable \2 \3 \2 !"),
+    _row(rf"^(\s*)(-?\d{{1,9}})\s+variable\s+{_NAME}\s*$",
+         "`variable` takes no value: `{2}` stays on the stack.",
+         "Store the value after it: `variable {3} {2} {3} !`.", r"\1variable \3 \2 \3 !"),
+    _row(r"^(\s*:\s[^\"\[]{1,200}?(?<!\S))char\s+([-+*/<>=!@.,])(?=\s[^\"]{0,200}\s;)(?!.*\simmediate\b)",
+         "`char` in a definition reads its character only when the definition runs.",
+         "Write `[char] {2}`.", r"\1[char] \2"),
     _row(r"^(\s*:\s+(\S+)\s+\([^()]*\)(?:(?!\s;(?:\s|$)|\").)*?)\s:\s+(\S+)\s",
          "`{3}` is defined inside the definition of `{2}`.",
          "Define `{3}` before `{2}`, outside of it.", ""),
@@ -170,7 +176,7 @@ _SUSPICIONS: Sequence[_Row] = (
 
 
 def suspicions(text: str) -> Iterator[Form]:
-    """``s" hello" .`` and ``0 5 do``: forms that Fifth accepts and that mean something else."""
+    """``s" hello" .`` and ``0 5 do``: forms that Fifth accepts with another meaning."""
     names, values = _made(text, "variable"), _made(text, "value")
     for number, line in enumerate(text.split("\n")[:_MOST_LINES], 1):
         code = line[:_LINE_CHARS]
@@ -226,7 +232,7 @@ def _form(number: int, found: re.Match[str], row: _Row, new: str) -> Form:
 
 
 def _made(text: str, word: str) -> set[str]:
-    """Return the names that a defining word makes, and nothing else does."""
+    """Return the names that only defining words define."""
     found = re.findall(rf"(?<!\S){word}\s+(\S{{1,31}})", text, re.IGNORECASE)
     others = re.findall(r"(?<!\S)(?:create|variable|value|constant|:)\s+(\S{1,31})", text, re.IGNORECASE)
     names = [name.lower() for name in others]

@@ -1,4 +1,4 @@
-"""`--yaml`: the report of a Fifth program in the form that prompting tools read."""
+"""`--yaml`: the report of a Fifth program in a form for prompting tools."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from assayd_client.cli.kinds import ShownAttempt
 
 _STATUS = {"validated": "PASS", "failed": "FAIL"}
 _NAMED_BY = {"forbidden_pattern": "pattern"}
-"""Under what the word of a finding is given, by the finding's type; others have `word`."""
+"""The key of a finding's word, by the finding's type; other types have `word`."""
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as blocks."""
+    """Writes multi-line strings as blocks."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -28,12 +28,12 @@ _Dumper.add_representer(str, _text)
 
 
 def print_yaml(shown: ShownAttempt) -> None:
-    """Print a finished attempt with the code that was submitted; in ASCII for a terminal."""
+    """Print a finished attempt with the submitted code; in ASCII on a terminal."""
     print(write_yaml(shown.attempt, shown.submission(), ascii_only=sys.stdout.isatty()), end="")
 
 
 def write_yaml(attempt: Document, submission: Document, *, ascii_only: bool) -> str:
-    """Write a finished attempt with the code that was submitted; in ASCII for a terminal."""
+    """Return a finished attempt with the submitted code as YAML; in ASCII for a terminal."""
     result = {"validation_result": _result(attempt, submission["payload"]["code"])}
     return yaml.dump(result, Dumper=_Dumper, sort_keys=False, allow_unicode=not ascii_only, width=110)
 
@@ -58,7 +58,7 @@ def _result(attempt: Document, code: str) -> Document:
 
 
 def _finding(finding: Document, hints: Mapping[tuple[str, int | None, str], Document]) -> Document:
-    """Write one error or warning; what is not known of it is left out."""
+    """Return one error or warning, without its unknown fields."""
     hint = hints.get((finding["rule"], finding["line"], finding["message"]), {})
     entry = {
         "type": finding["category"],

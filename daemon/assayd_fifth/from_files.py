@@ -1,4 +1,4 @@
-"""What files on a command line mean as a program of Fifth."""
+"""Reads files on the command line as a Fifth submission."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from assayd.static.submitted_file import text_of
 from assayd_fifth.command_line import command_line
 
 SUFFIXES = frozenset({".fs", ".fth", ".forth", ".4th", ".f", ".md", ".txt"})
-"""A file on the command line is a program, or an answer as the model gave it."""
+"""A file on the command line is a program, or a model's unchanged answer."""
 REQUESTS = frozenset({".yaml", ".yml"})
 """A file on the command line is a `validation_request`."""
 REQUEST = "validation_request"
@@ -21,7 +21,7 @@ _SWITCHES = {"true": True, "false": False}
 
 
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-    """Build a payload: the first file is the program, the others are what it may load.
+    """Build a payload: the first file is the program, which may load the others.
 
     Raises: RequestError ``request.files``, ``request.options``.
     """

@@ -1,4 +1,4 @@
-"""What a Fifth program is written from: words, task type, libraries, files."""
+"""The context for writing a Fifth program: words, task type, libraries, files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ html>stdout s" Inventory" page
 
 
 class FifthContext(BaseModel):
-    """Libraries that are loaded, files that it may load, cases, whether it is run; what steers the rest."""
+    """Loaded libraries, files that the program may load, cases, whether it runs, and the task type."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -56,18 +56,18 @@ class FifthContext(BaseModel):
 
 
 def around(context: FifthContext) -> list[Surrounding]:
-    """Return what the code has to fit."""
+    """Return the context that the code must fit."""
     files = [Surrounding(title=f"file {path}", text=text) for path, text in sorted(context.files.items())]
     return [*loaded(context.libraries), *files, *cases_of(context.cases)]
 
 
 def loaded(libraries: Sequence[str]) -> list[Surrounding]:
-    """Return which libraries a program has without `require`."""
+    """Return the libraries that a program can use without `require`."""
     return [Surrounding(title="loaded libraries", text=", ".join(libraries))] if libraries else []
 
 
 def cases_of(cases: Sequence[FifthCase]) -> list[Surrounding]:
-    """Return cases as a model is told them."""
+    """Return the cases in the wording of a prompt."""
     if not cases:
         return []
     told = cases_told((case, case.stdin, case.expected) for case in cases)

@@ -1,4 +1,4 @@
-"""Judges the runs of a program: how each ended, and what cases printed."""
+"""Judges the runs of a program by their end and, for cases, by their output."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NOTE = re.compile(r"^assayd: (?P<what>[a-z-]+) (?P<said>[^\n]*)$", re.MULTILINE
 
 
 def error_finding(stderr: str, code: str, about: Language) -> Finding | None:
-    """Return the finding for the error that ended the program; None when gforth has not said one."""
+    """Return the finding for the error that ended the program; None if gforth printed no error."""
     errors = list(_SAID.finditer(stderr))
     if not errors:
         return None
@@ -42,21 +42,21 @@ def error_finding(stderr: str, code: str, about: Language) -> Finding | None:
     rule = next(rule for rule in about.rules.run.values() if any(p.fullmatch(said) for p in rule.matches))
     token = _token(error["source"])
     if token.lower() == "throw" and rule.id == "fifth.undefined_word":
-        rule = about.rules.run["fifth.uncaught_throw"]  # -13 throw says the same as a word that is not there
+        rule = about.rules.run["fifth.uncaught_throw"]  # `-13 throw` prints the same as an undefined word
     line = int(error["line"]) if error["file"].endswith(PROGRAM_FILE) else None
     found = _finding(rule, said=said or "aborted", token=token)
     return found if line is None else _placed(found, line, code)
 
 
 def _token(source: str) -> str:
-    """Return what gforth marks as ``>>>token<<<`` in a line; empty when it marks nothing."""
+    """Return the token that gforth marks as ``>>>token<<<`` in a line; empty if it marks none."""
     _, opened, rest = source.partition(_OPENED)
     token, closed, _ = rest.partition(_CLOSED)
     return token if opened and closed else ""
 
 
 def notes(stderr: str, about: Language) -> Iterator[Finding]:
-    """Return the findings for what the prelude has said."""
+    """Return the findings for the prelude's messages."""
     for note in _NOTE.finditer(stderr):
         if note["what"] in _NOTES:
             yield _finding(about.rules.run[_NOTES[note["what"]]], said=note["said"], token="")
@@ -74,7 +74,7 @@ def _finding(rule: FifthRule, *, said: str, token: str) -> Finding:
 
 
 def _placed(found: Finding, line: int, code: str) -> Finding:
-    """Add the place; a line that the program does not have is not believed."""
+    """Add the place, unless the program has no such line."""
     text = snippet(code, line)
     return found if text is None else replace(found, line=line, snippet=text)
 
@@ -83,7 +83,7 @@ _LOOP = re.compile(r"(?<!\S)(?:begin|\??do|recurse)(?!\S)", re.IGNORECASE)
 
 
 def _at_the_loop(found: Finding, code: str) -> Finding:
-    """Place the end by a limit at the only line that has a loop."""
+    """Place a limit's finding at the only line with a loop."""
     lines = [number for number, line in enumerate(code.split("\n"), 1) if _LOOP.search(line)]
     if len(lines) != 1 or not found.is_error:
         return found
@@ -97,7 +97,7 @@ UNIT = "program"
 
 
 def runs_of(submitted: FifthPayload) -> Iterator[tuple[str, str, FifthCase | None]]:
-    """Return each run: its name, its standard input, and its case, if it has one."""
+    """Return each run: its name, its standard input, and its case if any."""
     for case in submitted.cases:
         yield case.name, case.stdin, case
     if submitted.execute and not submitted.cases:
@@ -105,7 +105,7 @@ def runs_of(submitted: FifthPayload) -> Iterator[tuple[str, str, FifthCase | Non
 
 
 def judge_runs(submitted: FifthPayload, result: RunResult) -> Judgement:
-    """Judge each run by how it ended, and what a case printed; what gforth says only words a bad end."""
+    """Judge each run by its exit, and a case by its output; gforth's messages only affect the wording."""
     tries = []
     for index, (name, _, case) in enumerate(runs_of(submitted)):
         unit = result.units[index] if index < len(result.units) else None

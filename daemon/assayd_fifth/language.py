@@ -1,6 +1,6 @@
-"""What there is in the language, read from the data files: words, effects, rules, hints.
+"""The language, read from the data files: words, effects, rules, hints.
 
-A new word, library or rule of an existing sort is a change of data; nothing here knows any of them by name.
+A new word, library or rule of an existing sort is a change of data; this module names none of them.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 ALWAYS_LOADED = ("engine", "boot")
 PROGRAM = "program"
-"""The library of words that the submission itself defines."""
+"""The library name of words that the submission defines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Word:
-    """What a word does, as the walk needs it; words of any name that do the same may share it.
+    """The behavior of a word, as the walk needs it; words with the same behavior may share an object.
 
-    `effect` is None when nobody can say what it does to the stack.
-    `moves` tells of a word that only moves cells, for each cell that it leaves, which of those that it takes
-    it is. `keeps` tells the same of a word that works on what it takes; -1 is a new cell. `certain` is
-    whether the effect is beyond doubt. `opens`, `adds`, `gives`, `overwrites` name string buffers.
+    `effect` is None if the effect on the stack is unknown.
+    `moves` is for a word that only moves cells: for each cell that it leaves, the number of the taken cell.
+    `keeps` is the same for a word that changes its cells; -1 is a new cell. `certain` is whether the effect
+    is beyond doubt. `opens`, `adds`, `gives`, `overwrites` name string buffers.
     """
 
     library: str
@@ -49,21 +49,21 @@ class Word:
     role: str | None = None
     parses: int = 0
     defines: bool = False
-    """Whether it defines a word with the name that it reads; `child` is the effect of that word, if known."""
+    """Whether it defines a word under the name that it reads; `child` is that word's effect, if known."""
     child: Effect | None = None
     constant: bool = False
-    """Whether it is a value that the program has given a name."""
+    """Whether it is a constant of the program."""
     rule: str | None = None
-    """A rule that speaks of its use."""
+    """A rule about its use."""
     defect: tuple[str, str] | None = None
-    """A rule, and what the word is known to do wrong."""
+    """A rule, and the known fault of the word."""
     compile_only: bool = False
     watched: frozenset[str] = frozenset()
     """The flow rules for which it is a source."""
     plain: bool = False
-    """Whether its effect is all that there is to it."""
+    """Whether it has no behavior other than its effect."""
     told: bool = False
-    """Whether its mere use, wherever it is, may have to be told."""
+    """Whether any use of it can be a finding."""
     touches: bool = False
     """Whether it works on a buffer, or is a source."""
     opens: tuple[str, ...] = ()
@@ -71,13 +71,13 @@ class Word:
     gives: tuple[str, ...] = ()
     overwrites: tuple[str, ...] = ()
     hands: frozenset[int] = frozenset()
-    """Which of the cells that it takes, counted from the top, a word of the program hands to SQL."""
+    """Numbers of the taken cells, counted from the top, that a word of the program passes to SQL."""
     brings: tuple[tuple[int, Token], ...] = ()
-    """Which of those that it leaves are strings with single quotes, and where they stand."""
+    """The cells that it leaves as strings with single quotes, each with the token of the string."""
 
     @property
     def signature(self) -> str:
-        """Return its stack effect as ``( a b -- c )``; ``( … )`` when that is not known."""
+        """Return its stack effect as ``( a b -- c )``; ``( … )`` if it is unknown."""
         if self.effect is None:
             return "( … )"
         takes, leaves = self.effect.takes, self.effect.leaves
@@ -88,7 +88,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """A form of unknown words, and what to write instead."""
+    """A form of unknown words, and its replacement."""
 
     matches: re.Pattern[str]
     hint: str
@@ -102,7 +102,7 @@ class Foreign:
     gforth_hints: Mapping[str, str]
     replacements: Mapping[str, str]
     meanings: Mapping[str, str]
-    """Words of other languages with what means the same in Fifth."""
+    """Words of other languages, with the Fifth words of the same meaning."""
     imagined: Mapping[str, str]
     forms: tuple[Pattern, ...]
     literals: tuple[Pattern, ...]
@@ -111,23 +111,23 @@ class Foreign:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Language:
-    """Everything that the checks know of Fifth."""
+    """Everything that the checks know about Fifth."""
 
     words: Mapping[str, Mapping[str, Word]]
     """Library to name to word."""
     buffers: Mapping[str, str]
-    """Buffer to what it is called."""
+    """Buffer to its name in messages."""
     brings: Mapping[str, tuple[str, ...]]
-    """What a library loads by itself."""
+    """Library to the libraries that it loads."""
     missing: Mapping[str, tuple[str, ...]]
-    """Words that a library needs and does not bring."""
+    """Library to the words that it needs and doesn't define."""
     rules: Rules
     guide: Mapping[str, str]
     """Section of the guide to its text."""
     cells: CellNames
     foreign: Foreign
     prelude: bytes
-    """What gforth loads before a program of Fifth."""
+    """The file that gforth loads before a Fifth program."""
     plain_strings: tuple[str, ...]
     escaped_strings: tuple[str, ...]
     taking: tuple[str, ...]
@@ -139,19 +139,19 @@ class Language:
     constants: frozenset[str]
     sql: frozenset[str]
     tags: frozenset[str]
-    """Words that are HTML tags, which models like to glue to what follows."""
+    """Words that are HTML tags, which models often write without a space after them."""
     companions: frozenset[str]
-    """Words that companion rules speak of."""
+    """Words that companion rules are about."""
     wheres: Mapping[str, str] = field(default_factory=dict)
-    """Word to the first library that has it, for words that are not loaded."""
+    """Word to the first library that defines it, for words that aren't loaded."""
 
     def suspected(self, parameter: str) -> tuple[FifthRule, ...]:
-        """Return the rules for which a parameter of this name sounds like data from outside."""
+        """Return the rules for which a parameter of this name is external data."""
         name = parameter.lower()
         return tuple(rule for rule in self.rules.flows if rule.parameters and rule.parameters.fullmatch(name))
 
     def closure(self, libraries: Iterable[str]) -> list[str]:
-        """Return libraries with all that they bring, each once, what is brought first."""
+        """Return libraries with those that they load, each once, dependencies first."""
         found: dict[str, None] = {}
         for name in libraries:
             for each in (*self.closure(self.brings.get(name, ())), name):
@@ -160,11 +160,11 @@ class Language:
 
 
 _folders: tuple[Path, ...] = ()
-"""Folders with what the operator has added."""
+"""Folders with the operator's additions."""
 
 
 def use_tables(folders: Iterable[Path]) -> None:
-    """Let the language have what these folders add to the package's tables, in this process.
+    """Add the tables of these folders to the language of this process.
 
     Raises: ConfigError ``fifth.tables``.
     """
@@ -177,7 +177,7 @@ def use_tables(folders: Iterable[Path]) -> None:
 
 @cache
 def language() -> Language:
-    """Return the language as the package describes it, with what the operator has added.
+    """Return the language as the package describes it, with the operator's additions.
 
     Raises: ConfigError ``fifth.tables``.
     """
@@ -237,7 +237,7 @@ def read_language(
 
 
 class _Maker:
-    """Makes words out of the data."""
+    """Makes words from the data."""
 
     def __init__(self, about: Mapping[str, Any], vocabulary: Mapping[str, Any], rules: Rules) -> None:
         self._about, self._rules = about, rules
@@ -309,12 +309,12 @@ _TAKING = ("names", "words", "characters", "paths")
 
 
 def _first_group(text: str) -> str:
-    """Return what stands between the first parentheses of ``( x -- ) ( R: -- x )``."""
+    """Return the text between the first parentheses of ``( x -- ) ( R: -- x )``."""
     return text.removeprefix("( ").partition(" )")[0]
 
 
 def _kept(effect: Effect, cells: CellNames) -> tuple[int, ...]:
-    """Return, for each cell that is left which of those taken has its name; -1 for a new one."""
+    """Return, for each cell that is left, the number of the taken cell with its name; -1 for a new cell."""
     taken = _expand(effect.takes.names, cells)
     return tuple(taken.index(name) if name in taken else -1 for name in _expand(effect.leaves.names, cells))
 

@@ -1,4 +1,4 @@
-"""Collects what the checks tell, and turns it into findings: with line, column, snippet and what to do."""
+"""Turns the reports of the checks into findings with line, column, snippet and hint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assayd_fifth.rules import FifthRule, Rules
 from assayd_fifth.tokens import Token
 
 Change = tuple[int, int, str]
-"""A part of the text, from one offset to another, and what it should be."""
+"""A part of the source, from one offset to another, and its replacement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class _Told:
 
 
 class Teller:
-    """Takes note of everything that is told of one text."""
+    """Collects everything that the checks report about one program."""
 
     def __init__(self, text: str, rules: Rules) -> None:
         self._text = text
@@ -61,7 +61,7 @@ class Teller:
         return self._lines[line - 1]
 
     def findings(self) -> dict[str, tuple[Finding, ...]]:
-        """Return the findings of each stage in the order of their places, each thing once."""
+        """Return the findings of each stage in the order of their places, without duplicates."""
         found: dict[str, list[Finding]] = {}
         seen: set[tuple[object, ...]] = set()
         for told in sorted(self._told, key=lambda each: each.start):
@@ -75,7 +75,7 @@ class Teller:
     def _finding(self, told: _Told) -> Finding:
         line = self.line_of(told.start)
         names = {key: self._named(value) for key, value in told.names.items()}
-        # What one name brings may name others.
+        # The value of one name may contain other names.
         names |= {key: value.format_map(names) for key, value in names.items() if "{line}" in str(value)}
         suggestion = told.rule.suggestion.format_map(names) if told.rule.suggestion else None
         return Finding(
@@ -100,7 +100,7 @@ class Teller:
         return self._text[self._lines[line - 1] : end]
 
     def _edit(self, change: Change, line: int) -> Edit | None:
-        """Write a change as whole lines; only where it lies in the finding's own line."""
+        """Return a change as whole lines, if it is within the finding's own line."""
         start, end, replacement = change
         first = self._lines[line - 1]
         text = self._line(line)
@@ -111,5 +111,5 @@ class Teller:
 
 
 def errors_as_warnings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings of which none is an error."""
+    """Return the findings with errors softened to warnings."""
     return tuple(replace(f, severity=Severity.WARNING) if f.is_error else f for f in findings)

@@ -1,7 +1,7 @@
 """Reads a whole program in one pass, in the order in which the engine would: definitions, libraries, uses.
 
-A word is known from the end of its definition on; the newest definition of a name counts. What is found on
-the way is told as it is met; words that nobody knows are kept until all names of the program have been seen.
+A word is known from the end of its definition; the newest definition of a name counts. Findings are reported
+in reading order. Unknown words are kept until all names of the program have been read.
 
     : double 2 * ;          required.stack_comment
     s" a" str+              vocabulary.library_not_loaded
@@ -26,7 +26,7 @@ _SUFFIX = ".fs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """A word that was not known where it was used. `inside` is the definition that it is in."""
+    """A word that was unknown at its use. `inside` is the definition that contains it."""
 
     token: Token
     before: str
@@ -36,7 +36,7 @@ class Unknown:
 
 
 class _Declared(NamedTuple):
-    """What a stack comment says; `suspicious` when it names something that sounds like data from outside."""
+    """The content of a stack comment; `suspicious` if it has a name of external data."""
 
     text: str
     effect: Effect | None
@@ -45,7 +45,7 @@ class _Declared(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class FifthProgram:
-    """What is known of a program, and grows while it is read."""
+    """The facts about a program, collected while it is read."""
 
     language: Language
     tell: Teller
@@ -53,9 +53,9 @@ class FifthProgram:
     known: dict[str, Word] = field(default_factory=dict)
     libraries: list[str] = field(default_factory=list)
     defined: dict[str, Token] = field(default_factory=dict)
-    """Each name of the program, with the word at its first definition: itself, or the word that reads it."""
+    """Each name of the program, with the token of its first definition: itself, or the word that reads it."""
     used: dict[str, Token] = field(default_factory=dict)
-    """Words of companion rules, with their first use."""
+    """Words of companion rules, with their first uses."""
     unknowns: list[Unknown] = field(default_factory=list)
     _text: str = ""
     _inside: Segment | None = None
@@ -82,7 +82,7 @@ class FifthProgram:
         outside.end(Token("", len(text)))
 
     def check_companions(self) -> None:
-        """Report words that are used without those that have to be used with them."""
+        """Report words that are used without their required companions."""
         for rule in self.language.rules.companions:
             used = [self.used[word] for word in rule.words if word in self.used]
             first = min(used, default=None, key=_start)
@@ -90,25 +90,25 @@ class FifthProgram:
                 self.tell(rule.id, first.start, word=first.word)
 
     def path_of(self, library: str) -> str:
-        """Return the path by which a library would be loaded, beside those that the program loads."""
+        """Return the path to load a library by, in the folder of the libraries that the program loads."""
         return f"{self._folder}{library}{_SUFFIX}"
 
     # What a walk asks and tells
 
     def use(self, token: Token) -> None:
-        """Take note of a word that a companion rule speaks of."""
+        """Record a word of a companion rule."""
         self.used.setdefault(token.word, token)
 
     def reads_number(self, word: str) -> bool:
-        """Return whether a word is a number in another base, where one may hold."""
+        """Return whether a word is a number in another base, if the base may have changed."""
         return self._any_base and word.isalnum()
 
     def unknown(self, token: Token, before: str) -> None:
-        """Keep a word that is not known."""
+        """Keep an unknown word."""
         self.unknowns.append(Unknown(token=token, before=before, inside=self._inside, blind=self._blind))
 
     def parsing(self, token: Token) -> None:
-        """Do what a parsing word does with the word that it takes."""
+        """Apply a parsing word to the word that it reads."""
         if token.word in self.language.takes_path:
             self.load(token.text, self._start_of_name(token))
         elif token.word in self.language.takes_name:
@@ -117,7 +117,7 @@ class FifthProgram:
             self._refer(Token(token.text.lower(), self._start_of_name(token)), token.word)
 
     def act(self, role: str) -> None:
-        """Do what a word does to the program."""
+        """Apply a word's effect on the program."""
         match role:
             case "hex" | "base":
                 self._any_base = True
@@ -130,7 +130,7 @@ class FifthProgram:
                 pass
 
     def makes(self, name: str, by: Token, maker: Word) -> None:
-        """Make the word that a defining word makes of the name that `by` is or takes."""
+        """Make the word that a defining word defines, under the name that `by` is or reads."""
         self._add(name.lower(), self._child_of(maker), by)
 
     def included(self, token: Token, path: str) -> None:
@@ -142,7 +142,7 @@ class FifthProgram:
     # Loading
 
     def load(self, path: str, start: int) -> None:
-        """Load a library, or a file that was submitted; what any other file defines nobody knows."""
+        """Load a library or a submitted file; the definitions of any other file are unknown."""
         plain = path.removeprefix("./")
         for prefix in _LIBRARY_PREFIXES:
             plain = plain.removeprefix(prefix)
@@ -168,14 +168,14 @@ class FifthProgram:
                 self.known.update(self.language.words.get(each, {}))
 
     def _check_needs(self, library: str, start: int) -> None:
-        """Report a library in the middle of which the engine stops, for want of words."""
+        """Report a library that the engine can't load, because it needs undefined words."""
         missing = [word for word in self.language.missing.get(library, ()) if word not in self.known]
         if missing:
             words = " and ".join(missing)
             self.tell("vocabulary.library_fails", start, word=library, missing=words)
 
     def _load_file(self, name: str) -> None:
-        """Take the names that a file defines, with what their stack comments say; it is not checked."""
+        """Add the names that a file defines, with their stack comments; the file isn't checked."""
         if name in self._loaded_files:
             return
         self._loaded_files.add(name)
@@ -189,7 +189,7 @@ class FifthProgram:
                 self.known[self._newest] = self._word_of(effect, None)
 
     def _take_over(self, token: Token, *, inside: bool) -> None:
-        """Take over from a file what a word outside of definitions defines or loads."""
+        """Add the definitions or the file of a word outside definitions."""
         if not inside and token.word == "immediate":
             self.act("immediate")
         if inside or token.kind is not TAKING or not token.text:
@@ -203,7 +203,7 @@ class FifthProgram:
     # Definitions
 
     def _define(self, segment: Segment, opener: Token) -> None:
-        """Read one definition; its name is known behind it."""
+        """Read one definition; its name is known after it."""
         if opener.word not in self.known:
             self.unknown(Token(opener.word, opener.start), "")
         comment = self._declared(segment)
@@ -231,14 +231,14 @@ class FifthProgram:
         self._add(opener.text.lower(), self._word_of(trusted, found, walk, made), opener)
 
     def _hands_sql(self, segment: Segment) -> bool:
-        """Return whether a definition has a word that hands a string to SQL, or whose own words do."""
+        """Return whether a word of a definition passes a string to SQL, directly or through its own words."""
         words, sql = self.known, self.language.sql
-        if not any(word in words for word in sql):  # the other way round, all words would be gone through
+        if not any(word in words for word in sql):  # the reverse would visit all words
             return False
         return any(t.word in sql or ((w := words.get(t.word)) and w.hands) for t in segment.tokens)
 
     def _add(self, name: str, word: Word, by: Token) -> None:
-        """Let a word be known from here on by the name that `by` is or takes."""
+        """Make a word known from here on, under the name that `by` is or reads."""
         if not name:
             return
         if len(name) > NAME_CHARS:
@@ -250,7 +250,7 @@ class FifthProgram:
         self._newest = name
 
     def _declared(self, segment: Segment) -> _Declared | None:
-        """Return what the stack comment of a definition says; it may stand in a comment to the line's end."""
+        """Return the content of a definition's stack comment; a comment to the line's end may contain it."""
         for comment in segment.comments:
             if comment not in self._comments:
                 self._comments[comment] = self._read(comment)
@@ -259,7 +259,7 @@ class FifthProgram:
         return None
 
     def _read(self, comment: str) -> _Declared | None:
-        """Read a comment; None when it is no stack comment."""
+        """Read a comment; None if it isn't a stack comment."""
         if not is_stack_comment(comment):
             return None
         text = comment.partition(")")[0].rpartition("(")[2].strip()
@@ -268,7 +268,7 @@ class FifthProgram:
         return _Declared(text, effect, any(map(self.language.suspected, names)))
 
     def _miss_comment(self, segment: Segment, opener: Token, found: WalkResult) -> None:
-        """Report a definition without a stack comment; a constant may go without."""
+        """Report a definition without a stack comment, except a constant."""
         if not opener.text:
             return
         constant = bool(segment.tokens) and found.exact and not found.takes
@@ -291,7 +291,7 @@ class FifthProgram:
         return word.constant or token.word in self.language.constants
 
     def _disagree(self, opener: Token, found: WalkResult, declared: Effect, comment: str) -> None:
-        """Report a definition that does not do what its stack comment says."""
+        """Report a definition that contradicts its stack comment."""
         certain = found.certain and declared.counted
         does = describe(found.takes, found.leaves)
         self.tell(
@@ -303,7 +303,7 @@ class FifthProgram:
         )
 
     def _refer(self, token: Token, by: str) -> None:
-        """Look up a word whose name another takes."""
+        """Look up a word whose name another word reads."""
         word = self.known.get(token.word)
         rule = self.language.rules.by_word.get(token.word) if word is None else None
         if rule is not None:
@@ -312,7 +312,7 @@ class FifthProgram:
             self.unknown(token, by)
 
     def _start_of_name(self, token: Token) -> int:
-        """Return the offset of the word that a parsing word takes, or of one that stands alone."""
+        """Return the offset of the word that a parsing word reads, or of a single word."""
         start = token.start + (len(token.word) if token.kind is TAKING else 0)
         while start < len(self._text) and self._text[start] <= " ":
             start += 1
@@ -327,7 +327,7 @@ class FifthProgram:
         walk: Walk | None = None,
         made: WalkResult | None = None,
     ) -> Word:
-        """Make the word that a definition is for those that use it."""
+        """Make the word of a definition, as its users see it."""
         effect = declared if declared is not None and declared.counted else None
         known = found is not None and found.countable and found.agrees
         if effect is None and found is not None and known:
@@ -358,11 +358,11 @@ class FifthProgram:
         )
 
     def _child_of(self, maker: Word) -> Word:
-        """Make the word that a defining word makes; one that takes a value makes a constant."""
+        """Make the word that a defining word defines; a defining word that takes a value makes a constant."""
         return self._plain_word(maker.child, certain=maker.child is not None, constant=maker.takes > 0)
 
     def _plain_word(self, effect: Effect | None, *, certain: bool, constant: bool = False) -> Word:
-        """Make a word that does nothing beyond its effect; all of one effect share it."""
+        """Make a word without behavior other than its effect; all words of one effect share it."""
         key = effect, certain, constant
         if key not in self._plain:
             self._plain[key] = Word(
@@ -382,11 +382,11 @@ def _start(token: Token) -> int:
 
 
 def _silent(rule: str, start: int, **names: object) -> None:
-    """Report nothing: files that are brought along are not checked."""
+    """Report nothing: additional files aren't checked."""
 
 
 def _difference(found: WalkResult, declared: Effect, does: str) -> str:
-    """Say how a body and its stack comment are made to agree."""
+    """Return the hint that makes a body and its stack comment agree."""
     more = (found.leaves - found.takes) - (declared.leaves.least - declared.takes.least)
     items = "item" if abs(more) == 1 else "items"
     if more > 0:

@@ -1,4 +1,4 @@
-r"""Finds the one change of a program with which the checks find fewer errors.
+r"""Finds the single change of a program that reduces its errors most.
 
     : double ( n -- n ) 2 *             ;  at the end of the line
     s" hello type                       s" hello" type
@@ -6,8 +6,8 @@ r"""Finds the one change of a program with which the checks find fewer errors.
     5 0 do i . loop                     : main ( -- ) 5 0 do i . loop ; main
     a b != if                           a b <> if
 
-Each finding has its candidates; every candidate is read again, and the one with the fewest findings is the
-correction. So a proposal is always a program that is better; findings that followed from the fault are gone.
+Each finding has candidates; every candidate is checked again, and the one with the fewest findings is the
+correction. So a proposal always has fewer findings, and those that followed from the fault disappear.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from assayd.findings.corrections import with_correction
 from assayd.model.finding import Edit, Finding
 
 MOST_TRIED = 60
-"""How many changed programs are read for one that has errors."""
+"""Maximum number of changed programs to check for a program with errors."""
 MOST_CHARS = 20_000
 _MOST_PLACES = 14
 _LINE_CHARS = 300
-"""The longest line that is corrected."""
+"""Maximum length of a line that is corrected."""
 _END = re.compile(r"(?<!\S);(?!\S)")
 _WORD = re.compile(r"\S+")
 _STARTS = re.compile(r"^\s*:\s")
@@ -55,7 +55,7 @@ _ORDER = (
     "structure.return_stack",
     "structure.stack_underflow",
 )
-"""The rules with candidates, first those from which others follow."""
+"""The rules with candidates; those that cause others come first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correction:
-    """A finding with its edit, and the findings that remain once the edit is made."""
+    """A finding with its edit, and the findings that remain after the edit."""
 
     finding: Finding
     left: tuple[Finding, ...]
@@ -88,7 +88,7 @@ def corrected(
         text: the program.
         found: its findings.
         again: reads a changed program, and returns its findings.
-        words: words of other languages with those of Fifth that mean the same.
+        words: words of other languages, with the Fifth words of the same meaning.
     """
     if len(text) > MOST_CHARS:
         return None
@@ -102,7 +102,7 @@ def corrected(
                 break
             left = tuple(again(change.applied(lines)))
             if change.new.count("\n") > change.last - change.first and left:
-                continue  # what is left would be on other lines
+                continue  # the remaining findings would be on other lines
             score = (_errors(left), len(left))
             if score < before and len(left) < len(found) and (best is None or score < best[0]):
                 best = score, finding, change, left
@@ -117,7 +117,7 @@ def corrected(
 
 
 def _standing(finding: Finding, found: Sequence[Finding], left: Sequence[Finding]) -> Finding:
-    """Return the finding that stands for all that a change removes: an error of them that no mode softens."""
+    """Return the main finding that a change removes: an error that no mode softens."""
     remaining = [(each.rule, each.message) for each in left]
     gone = [each for each in found if each.is_error and (each.rule, each.message) not in remaining]
     if finding.is_error and finding.rule.startswith(_ALWAYS):
@@ -129,7 +129,7 @@ def _standing(finding: Finding, found: Sequence[Finding], left: Sequence[Finding
 
 
 _ALWAYS = ("vocabulary.", "forbidden.", "structure.unbalanced")
-"""How rules begin whose errors are errors in every mode."""
+"""Prefixes of the rules whose errors are errors in every mode."""
 
 
 def _errors(found: Sequence[Finding]) -> int:
@@ -152,7 +152,7 @@ def _candidates(lines: Sequence[str], finding: Finding, words: Mapping[str, str]
 
 
 def _named_first(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
-    """Write a value before the word that names it."""
+    """Move a value before the word that names it."""
     yield Change(line, line, _NAMED_FIRST.sub(r"\3 \1 \2", lines[line - 1]))
 
 
@@ -160,7 +160,7 @@ _NAMED_FIRST = re.compile(r"(?<!\S)(constant|value)\s+(\S+)\s+(\S+)", re.IGNOREC
 
 
 def _end_of(lines: Sequence[str], line: int) -> int:
-    """Return the line with the `;` of the definition that a line is in."""
+    """Return the line with the `;` of the definition that contains a line."""
     for number in range(line, len(lines) + 1):
         if _END.search(lines[number - 1]):
             return number
@@ -200,7 +200,7 @@ _AFTER_STRINGS = frozenset({"type", "text", "print", "raw", "cr", "nl", "str+", 
 
 
 def _ended(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
-    """End a definition at the end of a line: the last one that can belong to it first."""
+    """End a definition at the end of a line: first the last line that can belong to it."""
     last = next((n for n in range(line + 1, len(lines) + 1) if _STARTS.match(lines[n - 1])), len(lines) + 1)
     for number in range(min(last - 1, line + _MOST_PLACES), line - 1, -1):
         text = lines[number - 1].rstrip()
@@ -209,7 +209,7 @@ def _ended(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
 
 
 def _closed(lines: Sequence[str], line: int, message: str) -> Iterator[Change]:
-    """Close a block that is open, or open one that is closed."""
+    """Close an open block, or open a closed one."""
     end = _end_of(lines, line)
     opened = _OPEN.search(message)
     if opened is None:
@@ -255,7 +255,7 @@ def _moved(lines: Sequence[str], line: int, message: str) -> Iterator[Change]:
 
 
 def _wrapped(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
-    """Put a line into a definition, and call that."""
+    """Move a line into a definition, and call the definition."""
     text = lines[line - 1]
     if re.search(r"(?<!\S)\[char\](?!\S)", text):
         yield Change(line, line, text.replace("[char]", "char"))
@@ -296,7 +296,7 @@ def _loaded(lines: Sequence[str], _: int, message: str) -> Iterator[Change]:
 def _reworded(
     lines: Sequence[str], line: int, finding: Finding, words: Mapping[str, str]
 ) -> Iterator[Change]:
-    """Put known words in the place of an unknown one."""
+    """Replace an unknown word with known ones."""
     text, start = lines[line - 1], (finding.column or 1) - 1
     found = _WORD.match(text, start)
     if found is None:

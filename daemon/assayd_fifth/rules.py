@@ -1,4 +1,4 @@
-"""The rules as data: what is told, how strict, and what it means for another try."""
+"""The rules as data: message, severity, and advice for another try."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assayd.model.finding import Rule, Severity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FifthRule:
-    """One rule; what its fields mean is said at the top of the data file."""
+    """One rule; the top of the data file explains its fields."""
 
     id: str
     detect: str
@@ -39,15 +39,15 @@ class FifthRule:
 
     @property
     def stage(self) -> str:
-        """Return the stage whose findings it makes."""
+        """Return the stage that reports it."""
         return self.id.partition(".")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelProfile:
-    """What models of a family tend to do wrong.
+    """The usual mistakes of a family of models.
 
-    It applies to a `model_source` that holds one of `match`. `rules` are ids, `lens` warnings as text.
+    It applies to a `model_source` that contains one of `match`. `rules` are ids, `lens` warnings as text.
     """
 
     match: tuple[str, ...]
@@ -57,9 +57,9 @@ class ModelProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskProfile:
-    """What a model needs to read in full for tasks of a sort.
+    """The texts that a model needs in full for a sort of task.
 
-    It applies to a `task_type` that holds one of `match`. `rules` are ids, `sections` parts of the manual.
+    It applies to a `task_type` that contains one of `match`. `rules` are ids, `sections` parts of the manual.
     """
 
     match: tuple[str, ...]
@@ -69,7 +69,7 @@ class TaskProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """All rules by id, in the order in which their fixes come first; `run` are those of a run."""
+    """All rules by id, in the order in which to fix them; `run` are those of a run."""
 
     by_id: Mapping[str, FifthRule]
     by_word: Mapping[str, FifthRule]
@@ -80,14 +80,14 @@ class Rules:
     tasks: tuple[TaskProfile, ...]
 
     def listed(self) -> tuple[Rule, ...]:
-        """Return the rules as discovery shows them."""
+        """Return the rules in the form of the API's list of kinds."""
         return tuple(
             Rule(id=rule.id, title=rule.title, severity=rule.severity, help=f"Bad: {rule.example}")
             for rule in (*self.by_id.values(), *self.run.values())
         )
 
     def find(self, rule: str) -> FifthRule | None:
-        """Return a rule by its id; None for one that is not of this kind."""
+        """Return a rule by its id; None if this kind has no such rule."""
         return self.by_id.get(rule) or self.run.get(rule)
 
 

@@ -1,4 +1,4 @@
-"""Fifth programs that the kind proves itself by."""
+"""Fifth programs that check the kind itself."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The stacks as a walk over words sees them, at one place and where branches meet.
+"""The stacks as a walk over words sees them, at one place and at the join of branches.
 
-What is taken without being there is told here:
+This module reports cells that are taken from an empty stack:
 
     : f ( -- ) swap ;                       vocabulary.wrong_signature, or structure.stack_underflow
 """
@@ -15,11 +15,11 @@ from assayd_fifth.language import PROGRAM, Word
 from assayd_fifth.tokens import Report, Token
 
 MOST_CELLS = 64
-"""How many cells are followed over a branch; no program that a person can read has as many."""
+"""Maximum number of cells that are followed over a branch; no readable program has as many."""
 
 
 class Snapshot(NamedTuple):
-    """The state at one place. `borrowed` cells were taken from below what the walk has seen."""
+    """The state at one place. `borrowed` cells were taken from below the cells that the walk has seen."""
 
     cells: list[Cell]
     returns: list[Cell]
@@ -34,7 +34,7 @@ class Snapshot(NamedTuple):
 
 
 class End(NamedTuple):
-    """The state at an end of a definition, as far as its ends are compared."""
+    """The compared part of the state at an end of a definition."""
 
     token: Token
     height: int
@@ -43,12 +43,12 @@ class End(NamedTuple):
 
 
 class WalkState:
-    """The state that a walk changes, and what it reports of words that do not fit to it.
+    """The state that a walk changes; it reports words that don't fit it.
 
-    `allowed` cells may be borrowed; None for any number. `counted` is whether a stack comment says how many
-    there are at first. `exact` is whether the depth is known, `alive` whether this place is ever reached,
-    `certain` whether everything up to here is beyond doubt, `known` whether every word up to here is one that
-    is known, so that none can compile or take what nobody sees.
+    `allowed` cells may be borrowed; None: any number. `counted` is whether a stack comment states the initial
+    number. `exact` is whether the depth is known, `alive` whether this place can be reached, `certain`
+    whether everything up to here is beyond doubt, `known` whether every word up to here is known, so that
+    none can compile or take anything unseen.
     """
 
     __slots__ = (
@@ -74,7 +74,7 @@ class WalkState:
         self.borrowed = 0
         self.exact = self.alive = self.certain = self.known = True
         self.macro = False
-        """Whether the definition compiles code into others, so that its own words say little."""
+        """Whether the definition compiles code into others, so its own words prove little."""
 
     @property
     def height(self) -> int:
@@ -83,11 +83,11 @@ class WalkState:
 
     @property
     def judged(self) -> bool:
-        """Return whether something wrong here is worth telling."""
+        """Return whether a fault here is worth a report."""
         return self.exact and self.alive
 
     def take(self, count: int, word: Word, token: Token) -> list[Cell]:
-        """Take cells from the stack, and from below what is missing."""
+        """Take cells from the stack, and the missing ones from below."""
         rest = len(self.cells) - count
         if rest < 0:
             if not self._borrow(-rest):
@@ -99,7 +99,7 @@ class WalkState:
         return taken
 
     def _borrow(self, missing: int) -> bool:
-        """Take cells from below; False when there cannot be so many."""
+        """Take cells from below; False if there can't be so many."""
         self.cells[:0] = [None] * missing
         if not self.judged:
             return True
@@ -107,19 +107,19 @@ class WalkState:
         return self.allowed is None or self.borrowed <= self.allowed
 
     def tell(self, rule: str, token: Token, *, certain: bool = False, **names: object) -> None:
-        """Report something wrong at a word; it is an error where it is certain."""
+        """Report a fault at a word: an error if it is certain."""
         if certain:
             names["severity"] = Severity.ERROR
         if not self.macro:
             self._report(rule, token.start, **{"word": token.word, **names})
 
     def lose(self) -> None:
-        """Go on without knowing what is on the stack."""
+        """Continue with unknown cells on the stack."""
         self.exact = self.certain = False
         self.cells.clear()
 
     def snapshot(self) -> Snapshot:
-        """Return the state here; one that is too deep is followed no further."""
+        """Return the current state; the walk ends at one that is too deep."""
         self._limit()
         return Snapshot(
             cells=self.cells[:],
@@ -130,17 +130,17 @@ class WalkState:
         )
 
     def end(self, token: Token) -> End:
-        """Return what the definition leaves when it ends here."""
+        """Return the cells that the definition leaves if it ends here."""
         self._limit()
         return End(token, len(self.cells) - self.borrowed, self.borrowed, self.exact)
 
     def restore(self, saved: Snapshot) -> None:
-        """Go on from another state."""
+        """Continue from another state."""
         self.cells[:], self.returns[:] = saved.cells, saved.returns
         self.borrowed, self.exact, self.alive = saved.borrowed, saved.exact, saved.alive
 
     def join(self, other: Snapshot) -> None:
-        """Join the state with one of the same depth; of each cell, what either knows is kept."""
+        """Join the state with one of the same depth; each cell keeps the facts that either has."""
         self.exact = self.exact and other.exact
         self.borrowed = max(self.borrowed, other.borrowed)
         self.cells[:0] = [None] * (len(other.cells) - len(self.cells))

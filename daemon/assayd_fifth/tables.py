@@ -1,9 +1,9 @@
-"""Reads what operators add to Fifth: rules, words, what models are told, from `*.toml` in folders of theirs.
+"""Reads operators' additions to Fifth (rules, words, advice for models) from `*.toml` in their folders.
 
 A file has the form of the package's own: `[[rule]]` as in `data/rules.toml` (found by words, flow or
 companion), `[[profile]]` of models and `[[task]]` as there, `[words.LIBRARY]` as in `data/vocabulary.toml`,
-`[libraries]` as in `data/language.toml`, `[section]` as in `data/guide.toml`. Nothing is replaced: what the
-package has already is refused.
+`[libraries]` as in `data/language.toml`, `[section]` as in `data/guide.toml`. Nothing is replaced: an entry
+that the package already has is refused.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from assayd.errors import ConfigError
 _CODE = "fifth.tables"
 _SECTIONS = frozenset({"rule", "words", "libraries", "profile", "task", "section"})
 _WATCHED = {"profile": ("match", "rules", "lens"), "task": ("match", "rules", "sections")}
-"""What steers the feedback: lists of texts."""
+"""Keys that influence the feedback; each is a list of strings."""
 _FOUND_BY = frozenset({"words", "flow", "companion"})
 _STAGES = frozenset({"forbidden", "required", "structure", "vocabulary"})
 _NEEDED = ("id", "detect", "type", "title", "message", "example")
 _NAMES = {"word": "", "source": "", "line": ""}
-"""Names that a message can contain."""
+"""Placeholders that a message can contain."""
 
 
 def read_tables(folders: Iterable[Path]) -> list[tuple[Path, Mapping[str, Any]]]:
@@ -51,7 +51,7 @@ def read_tables(folders: Iterable[Path]) -> list[tuple[Path, Mapping[str, Any]]]
 def extend(
     about: dict[str, Any], vocabulary: dict[str, Any], rules: dict[str, Any], folders: Iterable[Path]
 ) -> None:
-    """Add what operators have written to the package's own documents.
+    """Add the operators' documents to the package's own.
 
     Raises: ConfigError ``fifth.tables``, naming the file.
     """
@@ -79,7 +79,7 @@ def extend(
 
 
 def _check_rule(path: Path, rule: Mapping[str, Any], known: set[str]) -> None:
-    """Refuse a rule that could not be told."""
+    """Refuse a rule that couldn't be reported."""
     for key in _NEEDED:
         _check(path, isinstance(rule.get(key), str), f"a rule needs {key!r}, a string")
     name = rule["id"]
@@ -98,7 +98,7 @@ def _check_rule(path: Path, rule: Mapping[str, Any], known: set[str]) -> None:
 def _check_watched(
     path: Path, kind: str, entry: Mapping[str, Any], keys: tuple[str, ...], known: set[str]
 ) -> None:
-    """Refuse a profile or task that names what there is not, or that is no lists of texts."""
+    """Refuse a profile or task with unknown names, or with a value that isn't a list of strings."""
     _check(
         path,
         set(entry) <= set(keys) and entry.get("match"),

@@ -1,8 +1,8 @@
-r"""Cuts a text into words, strings, comments and definitions by the language's own rules.
+r"""Splits a program into words, strings, comments and definitions by the language's own rules.
 
-Blanks are the only separator; cases are not told apart. `\` comments to the end of the line, `(` to the next
-`)` on it; a string word takes the text up to the next quote on the line; parsing words take the next word of
-the line. What the words mean is left to others.
+White space is the only separator; case doesn't matter. `\` comments to the end of the line, `(` to the next
+`)` on it; a string word reads the text up to the next quote on the line; parsing words read the next word of
+the line. Other modules know the meaning of words.
 
     .\" never closed        vocabulary.string_open
     ( over two lines        vocabulary.comment_open
@@ -24,22 +24,22 @@ NAME_CHARS = 31
 
 
 class TokenKind(IntEnum):
-    """What a token is."""
+    """The kind of a token."""
 
     WORD = 0
-    """A word or a number, by itself."""
+    """A single word or number."""
     STRING = 1
     """A string word with its text."""
     TAKING = 2
-    """A parsing word with the word that it takes."""
+    """A parsing word with the word that it reads."""
 
 
 WORD, STRING, TAKING = TokenKind
-"""The kinds once more: finding one in its class takes as long as making a token."""
+"""The kinds as constants: looking one up in its class takes as long as making a token."""
 
 
 class Token(NamedTuple):
-    """One word with what belongs to it. `word` is folded; `start` is its offset in the text."""
+    """One word with the text that it reads. `word` is in lowercase; `start` is its offset in the source."""
 
     word: str
     start: int
@@ -49,7 +49,7 @@ class Token(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Segment:
-    """A definition, or what stands between two. `comments` are those right behind a definition's name."""
+    """A definition, or the code between two. `comments` are those directly after a definition's name."""
 
     opener: Token | None = None
     tokens: list[Token] = field(default_factory=list)
@@ -57,29 +57,29 @@ class Segment:
 
     @property
     def awaiting(self) -> bool:
-        """Return whether the next comment may be the stack comment of a definition that has just begun."""
+        """Return whether the next comment can be the stack comment of a definition that has just begun."""
         return self.opener is not None and not self.tokens
 
 
 _token = partial(tuple.__new__, Token)
-"""Makes a token faster than its class does; there are very many."""
+"""Makes a token faster than its class does, because programs have very many."""
 
 Report = Callable[..., None]
 """Called with the id of a rule, an offset, and what the rule's message names."""
 
 
 def fold(text: str) -> str:
-    """Return the text with A to Z as a to z; every character keeps its place."""
+    """Return the text with A to Z in lowercase; every character keeps its offset."""
     return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
 
 
 def scan(text: str, language: Language, report: Report) -> Iterator[Segment]:
-    """Cut a text into segments, in order."""
+    """Split a program into segments, in order."""
     return _Scanner(text, language, report).run()
 
 
 def is_number(word: str) -> bool:
-    """Return whether the engine reads a folded word as a number, in base ten."""
+    """Return whether the engine reads a lowercase word as a number in base ten."""
     return _NUMBER(word) is not None
 
 
@@ -92,7 +92,7 @@ _NEXT_DEFINITION = re.compile(r"^[ \t]*:[ \t]", re.MULTILINE)
 
 
 def _rest(pattern: str) -> Callable[[str, int], re.Match[str]]:
-    """Compile what matches everywhere, if only nothing; its first group is what is looked for."""
+    """Compile a pattern that matches everywhere, possibly the empty string; its first group is the result."""
     return cast("Callable[[str, int], re.Match[str]]", re.compile(pattern).match)
 
 
@@ -111,7 +111,7 @@ _GLUED_STRING = re.compile(r'[^"\n]*"').match
 
 
 class _Scanner:
-    """Goes from word to word. What one does is looked up: a method, or None to add it and nothing else."""
+    """Visits each word. A table has the word's method, or None to only add the word."""
 
     def __init__(self, text: str, language: Language, report: Report) -> None:
         self._text = text
@@ -119,10 +119,10 @@ class _Scanner:
         self._report = report
         self._language = language
         self._named: set[str] = set()
-        """Names of definitions so far."""
+        """Names defined so far."""
         strings = (*language.plain_strings, *language.escaped_strings)
         self._near = ("(", "\\", *sorted(strings, key=len, reverse=True))
-        """Words after which a space is easily forgotten."""
+        """Words after which writers easily forget a space."""
         self._acts: dict[str, _Act | None] = {
             **dict.fromkeys(language.taking, _Scanner._take),
             **dict.fromkeys(language.plain_strings, _Scanner._plain),
@@ -135,7 +135,7 @@ class _Scanner:
         self._shut = self._next_definition = 0
 
     def run(self) -> Iterator[Segment]:
-        """Return the segments one by one, so that few tokens are alive at a time."""
+        """Yield the segments one by one, so that few tokens exist at a time."""
         act_of, meet, now, position = self._acts.get, _Scanner._meet, self._now, 0
         while True:
             for match in _WORDS(self._folded, position):
@@ -157,10 +157,10 @@ class _Scanner:
             self._report("vocabulary.definition_open", now.opener.start, word=now.opener.text)
         yield now
 
-    # What words do: each method adds or passes over something, and returns where to go on.
+    # Methods of words: each adds or skips something, and returns the offset to continue at.
 
     def _meet(self, word: str, start: int, end: int) -> int:
-        """Find out, once, what a word does that is in no list, and do it."""
+        """Find the method of a word that is in no list, remember it, and call it."""
         if word.startswith(self._near):
             act: _Act | None = _Scanner._glued
         elif word[: word.find(">") + 1] in self._language.tags and word not in self._language.wheres:
@@ -175,7 +175,7 @@ class _Scanner:
         return end
 
     def _end(self, word: str, start: int, end: int) -> int:
-        """End the definition at a `;`, which may hang on the last word of a line; add any other word."""
+        """End the definition at a `;`, also directly after the last word of a line; add any other word."""
         hangs = word != ";"
         if self._now.opener is None or word[-1] != ";" or (hangs and not _LINE_ENDS(self._folded, end)):
             return self._add(word, start, end)
@@ -187,12 +187,12 @@ class _Scanner:
         return end
 
     def _redefine(self, name: str) -> None:
-        """Let a parsing word that the program has defined anew be a word like others from here on."""
+        """Treat a parsing word as an ordinary word after the program has redefined it."""
         if name in self._language.taking and name not in self._language.beginners:
             self._acts[name] = None
 
     def _tag(self, word: str, start: int, end: int) -> int:
-        """Cut a tag off a word that begins with one, unless the program has defined that word."""
+        """Split a tag from a word that begins with one, unless the program defines that word."""
         if word in self._named:
             return self._end(word, start, end)
         close = word.find(">") + 1
@@ -200,7 +200,7 @@ class _Scanner:
         return self._add(word[:close], start, start + close)
 
     def _take(self, word: str, start: int, end: int) -> int:
-        """Add a parsing word; inside a definition most of them are words like others."""
+        """Add a parsing word; inside a definition, most of them are ordinary words."""
         taken, inside = _NAME(self._folded, end), self._now.opener is not None
         if word in self._language.beginners and (not inside or self._begins_line(start, taken[1])):
             self._begin(word, start, taken[1])
@@ -221,21 +221,21 @@ class _Scanner:
         self._now = Segment(opener=Token(word, start, TAKING, name or ""))
 
     def _begins_line(self, end: int, name: str | None) -> bool:
-        """Return whether a `:` inside a definition begins another one, rather than being a word of it."""
+        """Return whether a `:` inside a definition begins another one, instead of being a word of it."""
         begin = max(0, end - _INDENT)
         line = self._folded.rfind("\n", begin, end)
         alone = (line >= 0 or begin == 0) and not self._folded[max(line + 1, begin) : end].strip()
         return name != ";" and alone
 
     def _line(self, _: str, __: int, end: int) -> int:
-        """Pass over a comment to the line's end."""
+        """Skip a comment to the line's end."""
         comment = _LINE(self._folded, end)
         if self._now.awaiting:
             self._now.comments.append(self._exactly(comment))
         return comment.end()
 
     def _comment(self, word: str, start: int, end: int) -> int:
-        """Pass over a comment in parentheses, or text to be printed; its line has to close it."""
+        """Skip a comment in parentheses, or text to print, which must end on its line."""
         comment, kept = _COMMENT(self._folded, end), word == "(" and self._now.awaiting
         if comment[2] is not None:
             if kept:
@@ -243,13 +243,13 @@ class _Scanner:
             return comment.end()
         self._report("vocabulary.comment_open", start)
         shut, after = self._places_from(comment.end())
-        closed = shut < after  # what was meant to be in it is passed over
+        closed = shut < after  # skip the text that was meant to be inside
         if kept:
             self._now.comments.append(self._text[end : shut if closed else comment.end()])
         return shut + 1 if closed else comment.end()
 
     def _places_from(self, start: int) -> tuple[int, int]:
-        """Return the places of the next `)` and of the next definition, each looked for once."""
+        """Return the offsets of the next `)` and of the next definition; each is searched once."""
         if self._shut < start:
             found = self._folded.find(")", start)
             self._shut = found if found >= 0 else _NOWHERE
@@ -271,7 +271,7 @@ class _Scanner:
         return text.end()
 
     def _glued(self, word: str, start: int, end: int) -> int:
-        """Report a blank that is missing behind the beginning of a comment or a string, where it is one."""
+        """Report a missing space after the beginning of a comment or string."""
         near = next(each for each in self._near if word.startswith(each))
         blank = start + len(near)
         rest = _GLUED.get(near, _GLUED_STRING)(self._folded, blank)
@@ -289,7 +289,7 @@ class _Scanner:
         self._report("required.word_spacing", start, edit=(blank, blank, " "), **names)
 
     def _exactly(self, match: re.Match[str]) -> str:
-        """Return what was looked for as it was written; nothing where it is not there."""
+        """Return the match in its original spelling; empty if there is none."""
         start, end = match.span(1)
         return self._text[start:end]
 

@@ -1,6 +1,6 @@
 """Fifth, a Forth dialect: declarative checks of generated programs, and a run in gforth on demand.
 
-Static: forbidden, required, structure, vocabulary; all of them run, so that all findings come together. With
+Static: forbidden, required, structure, vocabulary; all stages run, so one report has all findings. With
 `execute` or cases, the program is loaded in a sandbox. Source: docs/kinds/fifth.md.
 """
 
@@ -78,15 +78,15 @@ class Fifth(Kind[FifthPayload]):
         )
 
     def use_tables(self, folders: Sequence[Path]) -> None:
-        """Use the rules and words that an operator has added. Raises: ConfigError ``fifth.tables``."""
+        """Add an operator's rules and words. Raises: ConfigError ``fifth.tables``."""
         use_tables(folders)
 
     def prepare(self, payload: FifthPayload) -> FifthPayload:
-        """Return the payload with the program that the answer means, and nothing else of it."""
+        """Return the payload with the program of the answer, and nothing else from the answer."""
         return payload.model_copy(update={"code": program_of(payload.code)})
 
     def plan(self, payload: FifthPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec | None:
-        """Plan the runs in gforth: one for each case, else one where it is asked for."""
+        """Plan the runs in gforth: one for each case; without cases, one if `execute` is set."""
         arguments = {
             "argv": [GFORTH, _PRELUDE_FILE, _LIBRARIES_FILE, PROGRAM_FILE, "-e", "bye"],
             "env": {"FIFTH_HOME": _LIBRARY_HOME},
@@ -114,13 +114,13 @@ class Fifth(Kind[FifthPayload]):
         )
 
     def judge(self, payload: FifthPayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Judge how each run ended, and what cases printed."""
+        """Judge the exit of each run, and the output of cases."""
         return judge_runs(payload, result)
 
     def retry_context(
         self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
     ) -> str:
-        """Word all that was found for a model that tries again."""
+        """Return the findings in the wording of a retry context."""
         stressed = advice.feedback(findings, language())["add_emphasis"]
         reminders = [str(text) for text in stressed] if isinstance(stressed, list) else []
         ran = stage in self.runtime_stages
@@ -132,27 +132,27 @@ class Fifth(Kind[FifthPayload]):
         return program_alone(answer)
 
     def passage(self, payload: FifthPayload) -> Passage:
-        """Return the program that the answer means."""
+        """Return the program that the answer stands for."""
         text = program_of(payload.code)
         return Passage(name="code", language=self.language, text=text, beginning=self.beginning)
 
     def surroundings(self, payload: FifthPayload) -> Sequence[Surrounding]:
-        """Return the libraries that the program has, and its cases."""
+        """Return the libraries of the program, and its cases."""
         return (*generating.loaded(payload.libraries), *generating.cases_of(payload.cases))
 
     def context(
         self, payload: FifthPayload, report: Document, policy: ExecutionPolicy | None = None
     ) -> RepairContext:
-        """Return what is to be fixed, with the advice of the feedback."""
+        """Return the findings to fix, with the advice of the feedback."""
         told = (_WRITE, *advice.told(report.get("feedback"), language()))
         return replace(super().context(payload, report, policy), instructions=told)
 
     def normal_form(self, payload: FifthPayload) -> bytes:
-        """Return the words of the program; case does not count."""
+        """Return the words of the program, in lowercase."""
         return without_layout(program_of(payload.code).lower(), "\\ ")
 
     def brief(self, context: FifthContext, policy: ExecutionPolicy) -> Briefing:
-        """Return what a model is told before it writes."""
+        """Return the instructions for a model that writes a program."""
         lens = advice.lens_of(context.model_source or "", context.task_type or "", language())
         sections = advice.sections_for(context.task_type or "", language())
         words = told_words(language(), context.libraries, sections)
@@ -165,7 +165,7 @@ class Fifth(Kind[FifthPayload]):
         return generating.around(context)
 
     def rate(self, payload: FifthPayload, findings: Sequence[Finding]) -> Rating:
-        """Return the confidence in a program that passed, and what another try should be told."""
+        """Return the confidence in a program that passed, and the advice for another try."""
         return Rating(
             confidence=advice.confidence(findings),
             feedback=advice.feedback(
@@ -184,7 +184,7 @@ def _analysis(payload: FifthPayload) -> Analysis:
 
 @lru_cache(maxsize=1)
 def _analyse(code: str, libraries: tuple[str, ...], files: tuple[tuple[str, str], ...]) -> Analysis:
-    """Analyse once for all stages, which run one after the other."""
+    """Analyze once for all stages, which run one after the other."""
     return analyse(code, libraries=libraries, files=dict(files))
 
 
@@ -217,7 +217,7 @@ def _check_vocabulary(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Fin
 
 
 def _laid(payload: FifthPayload) -> dict[str, bytes]:
-    """Return the files of a run: what was submitted, our prelude, and a file that loads the libraries."""
+    """Return the files of a run: the submitted ones, our prelude, and a file that loads the libraries."""
     loads = "".join(f"require {name}.fs\n" for name in payload.libraries)
     ours = {
         _PRELUDE_FILE: language().prelude,

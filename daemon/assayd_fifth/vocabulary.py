@@ -1,7 +1,7 @@
-"""Explains words that are not known: misspelt, glued, of another language, not there yet.
+"""Explains unknown words: misspelled, joined, from another language, or defined later.
 
-The first that fits counts, in the order of the list in `_explain`. A rule of this file speaks only of words
-that the program uses and the engine would not find.
+The first explanation in the order of `_explain` applies. These rules are only about words that the program
+uses and the engine wouldn't find.
 
     string-split            vocabulary.unknown_word
     3.14                    vocabulary.literal
@@ -23,11 +23,13 @@ from assayd_fifth.tokens import is_number
 _MOST_GUESSED = 25
 """Maximum number of unknown words to find near matches for, because each search takes time."""
 _MOST_PARAMETERS = 16
-_NO_HINT = "Define it first, or use words that exist."
+_BEHIND = frozenset({".", "!", "@"})
+"""Words of one sign that are often written without the space before them."""
+_NO_HINT = "Define it before this line, or use words that exist."
 
 
 def explain_unknown(program: FifthProgram) -> None:
-    """Report each word that was not known where it was used."""
+    """Report each word that was unknown at its use."""
     guesses = _Guesses(program)
     seen: set[tuple[str, bool]] = set()
     for unknown in program.unknowns:
@@ -38,18 +40,18 @@ def explain_unknown(program: FifthProgram) -> None:
 
 
 def _explain(program: FifthProgram, unknown: Unknown, guesses: _Guesses) -> None:
-    """Find the reason why a word is not known, and report it."""
+    """Find the reason why a word is unknown, and report it."""
     token, foreign, word = unknown.token, program.language.foreign, unknown.token.word
     severity = Severity.WARNING if unknown.blind else None
     opener = unknown.inside.opener if unknown.inside else None
-    # 1. the program has it, but not here
+    # 1. the program defines it, but not here
     if opener is not None and opener.text.lower() == word:
         edit = (token.start, token.start + len(word), "recurse")
         program.tell("vocabulary.self_reference", token.start, word=word, edit=edit)
     elif word in program.defined:
         line = program.defined[word]
         program.tell("vocabulary.forward_reference", token.start, word=word, line=line)
-    # 2. a library has it
+    # 2. a library defines it
     elif word in program.language.wheres:
         library = program.language.wheres[word]
         program.tell(
@@ -60,7 +62,7 @@ def _explain(program: FifthProgram, unknown: Unknown, guesses: _Guesses) -> None
             path=program.path_of(library),
             severity=severity,
         )
-    # 3. two words that exist stand in it
+    # 3. two existing words are joined
     elif (cut := _cut(program, word)) is not None:
         left, right = word[:cut], word[cut:]
         edit = (token.start + cut, token.start + cut, " ")
@@ -72,7 +74,7 @@ def _explain(program: FifthProgram, unknown: Unknown, guesses: _Guesses) -> None
         _tell_gforth(program, unknown, severity)
     elif (hint := _form(foreign.literals, word)) is not None:
         program.tell("vocabulary.literal", token.start, word=word, hint=hint)
-    # 5. nobody has it
+    # 5. no one defines it
     else:
         hint = _named_parameters(program, unknown) or foreign.hints.get(word) or guesses.of(unknown)
         near = guesses.certain(unknown)
@@ -93,9 +95,11 @@ def _tell_gforth(program: FifthProgram, unknown: Unknown, severity: Severity | N
 
 
 def _cut(program: FifthProgram, word: str) -> int | None:
-    """Find where a blank is missing: before a `;`, or before a tag that hangs on another word."""
+    """Find the place of a missing space: before a `;`, or before a tag that is joined to another word."""
     exists = word[:-1] in program.known or is_number(word[:-1])
     if word.endswith(";") and exists:
+        return len(word) - 1
+    if word[-1:] in _BEHIND and word[:-1] in program.defined and not is_number(word[:-1]):
         return len(word) - 1
     tag = word.find("<", 1)
     hangs = tag > 0 and word[tag:] in program.language.tags
@@ -107,7 +111,7 @@ def _form(patterns: tuple[Pattern, ...], word: str) -> str | None:
 
 
 def _named_parameters(program: FifthProgram, unknown: Unknown) -> str | None:
-    """Say of words right behind a name without a stack comment that parameters have no names."""
+    """Explain unknown words directly after a name without a stack comment: parameters have no names."""
     segment = unknown.inside
     if segment is None or segment.opener is None or segment.comments:
         return None
@@ -121,7 +125,7 @@ def _named_parameters(program: FifthProgram, unknown: Unknown) -> str | None:
 
 
 class _Guesses:
-    """Looks for the words that an unknown one may have been meant to be."""
+    """Searches for the words that the writer of an unknown one may have meant."""
 
     def __init__(self, program: FifthProgram) -> None:
         self._program = program
@@ -139,6 +143,8 @@ class _Guesses:
         self._left -= 1
         self._words = self._words or list(self._candidates())
         near = close_names(unknown.token.word, self._words, 3)
+        if not near and (meant := self.certain(unknown)) is not None:
+            near = [meant]
         return f"Did you mean {' or '.join(near)}?" if near else _NO_HINT
 
     def certain(self, unknown: Unknown) -> str | None:

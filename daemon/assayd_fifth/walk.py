@@ -1,7 +1,7 @@
-"""Walks over the words of a definition and keeps count of the stack: an abstract interpretation.
+"""Walks over the words of a definition and counts the stack: an abstract interpretation.
 
-It decides what documented effects decide. A word of which nobody knows what it does ends the count quietly:
-what comes after it is followed, and not judged.
+It relies on documented effects. A word with an unknown effect ends the count without a finding: later words
+are followed, but not judged.
 
     : f ( n -- n n ) 2 * ;                  vocabulary.wrong_signature, or structure.stack_effect
 """
@@ -20,44 +20,44 @@ from assayd_fifth.tokens import STRING, TAKING, WORD, Report, Token, is_number
 
 
 class WalkScope(Protocol):
-    """What a walk knows and reports of the program around it."""
+    """The program around a walk: what the walk looks up there and reports to it."""
 
     language: Language
     known: dict[str, Word]
 
     def reads_number(self, word: str) -> bool:
-        """Return whether a word is a number in the base that holds here."""
+        """Return whether a word is a number in the current base."""
         ...
 
     def unknown(self, token: Token, before: str) -> None:
-        """Take note of a word that is not known here; `before` is the word before it."""
+        """Record an unknown word; `before` is the word before it."""
         ...
 
     def use(self, token: Token) -> None:
-        """Take note of a word that a companion rule speaks of."""
+        """Record a word of a companion rule."""
         ...
 
     def parsing(self, token: Token) -> None:
-        """Do what a parsing word does with the word that it takes."""
+        """Apply a parsing word to the word that it reads."""
         ...
 
     def act(self, role: str) -> None:
-        """Do what a word does to the program rather than to the stack."""
+        """Apply a word's effect on the program, as opposed to the stack."""
         ...
 
     def makes(self, name: str, by: Token, maker: Word) -> None:
-        """Take note of a word that a defining word makes of the name that `by` is or takes."""
+        """Record a word that a defining word defines, under the name that `by` is or reads."""
         ...
 
     def included(self, token: Token, path: str) -> None:
-        """Take note of a file that is loaded by a string."""
+        """Record a file that is loaded by a string."""
         ...
 
 
 class WalkResult(NamedTuple):
-    """What a walk found out of a definition, or of the part of it before or behind does>.
+    """The result of a walk over a definition, or over the part of it before or after does>.
 
-    `takes` and `leaves` say something only when `exact`. `agrees` is whether the stack comment says the same.
+    `takes` and `leaves` are valid only if `exact`. `agrees` is whether the stack comment says the same.
     """
 
     exact: bool = False
@@ -68,7 +68,7 @@ class WalkResult(NamedTuple):
 
     @property
     def countable(self) -> bool:
-        """Return whether it is an effect that those who use the definition can count on."""
+        """Return whether users of the definition can rely on the effect."""
         return self.exact and max(self.takes, self.leaves) <= MOST_CELLS
 
 
@@ -76,10 +76,10 @@ _NOTHING = WalkResult()
 
 
 class Walk:
-    """One definition, or all that stands outside of definitions (then `opener` is None).
+    """One definition, or all code outside definitions (then `opener` is None).
 
-    `suspicious` is whether a name among its parameters sounds like data from outside, `placed` whether it is
-    to be seen which of them reach SQL.
+    `suspicious` is whether a parameter has a name of external data, `placed` whether the walk determines
+    which parameters reach SQL.
     """
 
     def __init__(
@@ -102,9 +102,9 @@ class Walk:
         self.control = Control(self.state, outside=self.outside, counted=settled)
         self.found: list[WalkResult] = []
         self.parses = 0
-        """How many words of the text the definition reads when it runs."""
+        """Number of source words that the definition reads when it runs."""
         self.defines = False
-        """Whether it makes words of them; `child` is what those do, where that is known."""
+        """Whether it defines words with them; `child` is the effect of those words, if known."""
         self.child: Effect | None = None
         self._scope = scope
         self._report = report
@@ -122,7 +122,7 @@ class Walk:
                 rest = len(cells) - word.takes
                 if rest < 0 or any(cells[rest:]):
                     self._plain(word, token)
-                else:  # by far the most: nothing is known of what it takes
+                else:  # the usual case: the taken cells are unknown
                     cells[rest:] = NONES[word.leaves]
                     if not word.certain:
                         self.state.certain = False
@@ -138,7 +138,7 @@ class Walk:
 
     @property
     def brings(self) -> tuple[tuple[int, Token], ...]:
-        """Return which cells, counted from the top, are strings with quotes at the definition's last end."""
+        """Return the cells, counted from the top, that are strings with quotes at the last end."""
         cells = reversed(self.state.cells) if self.state.exact else ()
         return tuple((place, cell.quotes) for place, cell in enumerate(cells) if cell and cell.quotes)
 
@@ -150,7 +150,7 @@ class Walk:
     def _beginning(
         self, opener: Token | None, *, traced: bool, placed: bool
     ) -> tuple[list[Cell], int | None]:
-        """Return the cells that are there at first, and how many more may be."""
+        """Return the initial cells, and how many more can exist."""
         if opener is None:
             return [], 0
         if self.declared is None:
@@ -160,7 +160,7 @@ class Walk:
         return cells, taken.most - taken.least
 
     def _plain(self, word: Word, token: Token) -> None:
-        """Do what a word with a fixed effect does, and nothing else to it."""
+        """Apply a word that has a fixed effect and no other behavior."""
         state = self.state
         taken = state.take(word.takes, word, token)
         state.certain = state.certain and word.certain
@@ -172,7 +172,7 @@ class Walk:
             state.cells.extend(kept or NONES[word.leaves])
 
     def _act(self, word: Word, token: Token) -> None:
-        """Do what a word does that is more than its effect."""
+        """Apply a word that has behavior other than its effect."""
         if word.told or self.outside:
             self._watch(word, token)
         if word.parses:
@@ -187,7 +187,7 @@ class Walk:
         self.control.doubled = role == "maybe_dup"
 
     def _do(self, role: str, word: Word, token: Token) -> None:
-        """Do what one of the other roles does."""
+        """Apply one of the other roles."""
         match role:
             case "maybe_dup":
                 self._maybe_dup(word, token)
@@ -212,7 +212,7 @@ class Walk:
                 self._call(word, token)
 
     def _call(self, word: Word, token: Token) -> None:
-        """Let a word act on the stack and on strings."""
+        """Apply a word to the stack and to strings."""
         if word.effect is None:
             self.flow.call(word, token, [])
             self.state.lose()
@@ -222,7 +222,7 @@ class Walk:
         self.state.cells.extend(self.flow.call(word, token, taken))
 
     def _watch(self, word: Word, token: Token) -> None:
-        """Report a word that a rule speaks of."""
+        """Report a word that a rule is about."""
         if token.word in self._scope.language.companions:
             self._scope.use(token)
         if word.rule is not None:
@@ -233,7 +233,7 @@ class Walk:
             self._report("structure.compile_only", token.start, word=token.word)
 
     def _parse(self, word: Word) -> None:
-        """Let a word read words of the text: here when it runs here, else wherever the definition runs."""
+        """Read a word's arguments from the source, here or at each run of the definition."""
         if not self.outside:
             self.parses += word.parses
             if word.defines:
@@ -245,7 +245,7 @@ class Walk:
         self._at += word.parses
 
     def _special(self, word: Word, token: Token) -> None:
-        """Do what a word does that has a text or takes a word."""
+        """Apply a string word or a parsing word."""
         if word.told or self.outside:
             self._watch(word, token)
         if token.kind is TAKING:
@@ -260,7 +260,7 @@ class Walk:
             self.state.lose()
 
     def _unknown(self, token: Token) -> None:
-        """Take a word that is not known for a number, for one that a rule speaks of, or for unknown."""
+        """Treat a word that isn't in the tables as a number, a word that a rule is about, or unknown."""
         if token.kind is WORD and (is_number(token.word) or self._scope.reads_number(token.word)):
             self.state.cells.append(None)
             return
@@ -273,7 +273,7 @@ class Walk:
         self.state.lose()
 
     def _maybe_dup(self, word: Word, token: Token) -> None:
-        """Follow ?dup where the word behind it takes the flag."""
+        """Follow ?dup if the next word takes the flag."""
         after = self._tokens[self._at].word if self._at < len(self._tokens) else ""
         if after not in {"if", "while"}:
             self.state.lose()
@@ -286,7 +286,7 @@ class Walk:
         self.state.cells.extend(NONES[self.declared.leaves.least])
 
     def _does(self, token: Token) -> None:
-        """End the part that makes a word, and begin the one that the word does: it finds an address."""
+        """End the part that defines a word, and begin the word's own part: its stack has an address."""
         self.end(token)
         self.declared, self.state.counted = None, False
         self.state.cells[:] = [None]
@@ -296,14 +296,14 @@ class Walk:
         self.control.leaving.clear()
 
     def _pass_bracket(self) -> None:
-        """Pass over what is computed while the definition is compiled."""
+        """Skip the code that runs while the definition is compiled."""
         self.state.known = False
         while self._at < len(self._tokens) and self._tokens[self._at].word != "]":
             self._at += 1
         self._at += 1
 
     def _find_out(self) -> WalkResult:
-        """Return what all ends of the definition have in common."""
+        """Return the state that all ends of the definition have in common."""
         ends = self.control.leaving
         if not ends or self.control.broken:
             return _NOTHING
@@ -338,6 +338,6 @@ class Walk:
 
 
 def _agrees(declared: Effect, net: int) -> bool:
-    """Return whether a stack comment can mean so many more items than before."""
+    """Return whether a stack comment can stand for so many more items than before."""
     least = declared.leaves.least - declared.takes.most
     return least <= net <= declared.leaves.most - declared.takes.least

@@ -14,15 +14,15 @@ from assayd_fifth.generating import PAGE
 from assayd_fifth.language import Language
 
 CHARS = 1800
-"""Of all lists together."""
+"""Maximum number of characters of all lists together."""
 _SECTIONS = {"html": "html_output", "sql": "sql_queries", "str": "buffer_system"}
-"""The guide's section about a library."""
+"""The guide section about each library."""
 _MENTIONED_BY = {
     "html": ("html", "page", "link", "tag", "heading", "form", "image", "paragraph", "css", "button", "menu"),
     "sql": ("sql", "database", "query", "queries", "select "),
     "str": ("string", "text", "comma", "split", "join", "csv", "html", "page"),
 }
-"""Words of requests that need a library."""
+"""Words in requests that need each library."""
 _FILES = ("file", "read", "write")
 READING = (
     "In a stack comment, a name that ends in $ is a string: two cells, address and length. Each tag has its "
@@ -33,7 +33,7 @@ READING = (
 def told_words(about: Language, libraries: Iterable[str], sections: Iterable[str]) -> Iterator[str]:
     """Return lists of words: of the task's sections, of loaded libraries, and of the boot file.
 
-    Those of the engine are words of standard Forth; the guide names the ones that it lacks.
+    The engine's own words aren't listed: they are standard Forth, and the guide names the missing ones.
     """
     told, left = _always(about, libraries, sections), CHARS
     for library in told:
@@ -71,7 +71,7 @@ def _always(about: Language, libraries: Iterable[str], sections: Iterable[str]) 
 
 
 def _words(about: Language, library: str, most: int) -> str:
-    """List the words of a library by effect, the largest groups first, in as many characters at most."""
+    """List the words of a library by effect, the largest groups first, up to a number of characters."""
     groups: dict[str, list[str]] = {}
     words = about.words[library]
     for name, word in sorted(words.items()):

@@ -98,6 +98,10 @@ def _commands(policy: ExecutionPolicy | None) -> Iterator[str]:
     if policy is None:
         yield _COMMANDS_UNKNOWN
         return
+    if policy.reports_only:
+        yield "Bash steps may run the image's programs (awk is gawk) and bash's builtins."
+        yield from allowances(policy, imports=False)
+        return
     commands = policy.commands
     allowed = sorted((commands.allowed - commands.blocked) - commands.builtins)
     yield f"Bash steps may run these commands (awk is gawk) and bash's builtins: {', '.join(allowed)}."
@@ -108,5 +112,6 @@ def _commands(policy: ExecutionPolicy | None) -> Iterator[str]:
 
 
 def _refused(policy: ExecutionPolicy | None) -> str:
-    refused = [words for rule, words in _SQL_RULES.items() if policy is None or not policy.sql.admits(rule)]
+    rules = {} if policy is not None and policy.reports_only else _SQL_RULES
+    refused = [words for rule, words in rules.items() if policy is None or not policy.sql.admits(rule)]
     return f"Not allowed in SQL: {'; '.join([*refused, _SQL_NEVER])}."

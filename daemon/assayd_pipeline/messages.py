@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+from assayd.did_you_mean import close_names
 from assayd.model.finding import Edit
 
 _TABLE = Path(__file__).parent / "data" / "messages.toml"
@@ -70,6 +71,8 @@ def explain(said: str, content: str) -> Explained:
     said = said[:_LINE_CHARS]
     lines = content.split("\n")[:_MOST_LINES]
     at = _place(said, lines)
+    if (misspelt := _misspelt_file(said, lines)) is not None:
+        return misspelt
     for message in _messages():
         found = message.find.search(said)
         if found is None:
@@ -88,6 +91,41 @@ def explain(said: str, content: str) -> Explained:
             edit=Edit(start_line=line, end_line=line, replacement=new),
         )
     return Explained(hint=None, line=at)
+
+
+def _misspelt_file(said: str, lines: list[str]) -> Explained | None:
+    """Return the remedy for a missing file whose name is close to another path of the step."""
+    missing = _MISSING.search(said)
+    if missing is None or sum(map(len, lines)) > _MOST_CHARS:
+        return None
+    word = re.compile(rf"(?<![\w./-]){re.escape(missing[1])}(?![\w./-])")
+    places = [number for number, line in enumerate(lines, 1) if word.search(line)]
+    others = {path for line in lines for path in _PATH.findall(line)} - {missing[1]}
+    meant = _meant(PurePosixPath(missing[1]), map(PurePosixPath, sorted(others)))
+    if meant is None or not places:
+        return None
+    hint, at = f"Did you mean `{meant}`?", places[0]
+    new = word.sub(meant, lines[at - 1])
+    if len(places) > 1 or len(new) > _LINE_CHARS:
+        return Explained(hint=hint, line=at)
+    return Explained(hint=hint, line=at, edit=Edit(start_line=at, end_line=at, replacement=new))
+
+
+def _meant(missing: PurePosixPath, others: Iterable[PurePosixPath]) -> str | None:
+    """Return the path with the same name in another folder, or with a close name in the same one."""
+    known = list(others)
+    moved = [str(path) for path in known if path.name == missing.name]
+    stems = {path.stem: str(path) for path in known if path.parent == missing.parent}
+    close = close_names(missing.stem, stems) if len(missing.stem) >= _STEM_CHARS else []
+    return next(iter((*moved, *(stems[stem] for stem in close))), None)
+
+
+_STEM_CHARS = 3
+"""Shorter names are close to too many others."""
+_MISSING = re.compile(
+    r"(?<![\w./-])([\w.-]{1,60}(?:/[\w.-]{1,60}){0,6})'?(?: for reading)?: No such file or directory"
+)
+_PATH = re.compile(r"(?<![\w./-])[\w.-]{1,60}(?:/[\w.-]{1,60}){1,6}")
 
 
 def _literal(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from pydantic import ValidationError
@@ -13,6 +14,7 @@ from assayd.analysis.messages import Patching
 from assayd.analysis.worker import brief, patch, run_stages
 from assayd.kind import Kind
 from assayd.kinds import registry as validators
+from assayd.model.policy import ExecutionPolicy, NetworkMode, RuleLevel
 from assayd.model.prompting import Proposal
 from assayd.package_data import share
 from assayd.policies import load_policies
@@ -59,6 +61,55 @@ def test_example_is_accepted_by_every_static_stage_under_the_default_profile(kin
     assert {stage.name: [found.rule for found in stage.findings if found.is_error] for stage in stages} == {
         stage.name: [] for stage in stages
     }
+
+
+def told_under(name: str, policy: ExecutionPolicy) -> str:
+    kind = validators.find(name)
+    return "\n".join(brief(kind, json.dumps(CONTEXTS[name]).encode(), policy).briefing.rules)
+
+
+@pytest.mark.parametrize(
+    ("name", "there", "gone"),
+    [
+        ("extractor", "Import only: sqlite3.", "datetime"),
+        ("module", "Import only: adapter, assayd_adapter, sqlite3.", "httpx, io"),
+        ("pipeline", "bash's builtins: gzip.", "jq"),
+    ],
+)
+def test_rules_name_what_the_effective_profile_allows(name: str, there: str, gone: str) -> None:
+    shipped = POLICIES.get(validators.find(name).default_policy)
+    own = replace(
+        shipped,
+        imports=replace(shipped.imports, allowed=frozenset({"sqlite3"}), names={}),
+        commands=replace(shipped.commands, allowed=frozenset({"gzip"})),
+        sql=replace(shipped.sql, rules=(("sql.drop", RuleLevel.OFF),)),
+    )
+    told = told_under(name, own)
+
+    assert there in told
+    assert gone in told_under(name, shipped)
+    assert gone not in told
+    assert "DROP" not in told
+
+
+@pytest.mark.parametrize("name", [kind.name for kind in KINDS if kind.name != "fifth"])
+def test_rules_name_the_hosts_of_the_effective_profile(name: str) -> None:
+    shipped = POLICIES.get(validators.find(name).default_policy)
+    network = replace(shipped.network, mode=NetworkMode.ALLOWLIST, hosts=frozenset({"api.example"}))
+    told = told_under(name, replace(shipped, network=network))
+
+    assert "api.example (port 443)" in told
+    assert "Network access is blocked." in told_under(name, shipped)
+
+
+@pytest.mark.parametrize("name", ["extractor", "module", "pipeline"])
+def test_profile_that_only_reports_refuses_nothing_in_a_prompt(name: str) -> None:
+    told = told_under(name, POLICIES.get("contained"))
+
+    assert "Import only" not in told
+    assert "Not allowed in bash" not in told
+    assert "DROP" not in told
+    assert "No file may use" not in told
 
 
 @pytest.mark.parametrize("name", ["pipeline", "script"])

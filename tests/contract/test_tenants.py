@@ -168,6 +168,7 @@ def bodies(attempt: str) -> dict[str, Any]:
     return {
         "submit_attempt": {"json": follows},
         "put_attempt": {"json": submission("x")},
+        "check_submission": {"json": follows},
         "submit_batch": {"content": json.dumps(follows), "headers": {"Content-Type": "application/x-ndjson"}},
         "start_repair": {"json": {"provider": "rules"}},
         "start_generation": {"json": {"kind": "small", "intent": "words", "provider": "p"}},

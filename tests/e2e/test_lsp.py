@@ -9,18 +9,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
 from support.daemons.daemon_process import BIN, DaemonProcess
-from support.engines.oci import needs_oci
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.parametrize("daemon", [pytest.param("oci", marks=needs_oci)], indirect=True),
-]
+pytestmark = pytest.mark.engine
 
 TOML = """
 [[file]]
@@ -253,3 +250,31 @@ async def test_validation_that_takes_long_shows_its_progress(daemon, root) -> No
         await editor.open("slow_extractor.py")
     assert [each["kind"] for each in editor.progress] == ["begin", "end"]
     assert editor.progress[0]["title"] == "assayd: validating slow_extractor.py"
+
+
+def newest(daemon: DaemonProcess) -> str:
+    """Return the id of the newest attempt."""
+    with daemon.client() as client:
+        found: str = client.attempts(limit=1)["attempts"][0]["id"]
+    return found
+
+
+async def test_text_is_checked_by_static_stages_while_it_is_typed(daemon, root) -> None:
+    name, saved = "typed_extractor.py", "def extract(path: str) -> dict:\n    return {'year': 1 / 0}\n"
+    (root / name).write_text(saved)
+    async with editing(daemon, root) as editor:
+        (ran,) = await editor.open(name)
+        before = newest(daemon)
+        page = Path(unquote(urlsplit(ran.code_description.href).path)).read_text()
+        editor.type(name, f"import socket\n{saved}", version=2)
+        typed = await editor.heard(name, until="import.not_allowed")
+        editor.type(name, saved.replace("1 / 0", "1 / 1"), version=3)
+        mended = await editor.heard(name)
+
+    places = {each.code: each.range.start.line for each in typed}
+    assert places == {"import.not_allowed": 0, ran.code: ran.range.start.line + 1}
+    assert mended == []
+    assert editor.versions == [1, 2, 3]
+    assert newest(daemon) == before
+    assert page.startswith("# ")
+    assert f"`{ran.code}`: error of the kind `extractor`" in page

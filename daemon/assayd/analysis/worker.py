@@ -45,6 +45,7 @@ from assayd.analysis.messages import (
     remember,
 )
 from assayd.documents.misfits import message_of
+from assayd.errors import ConfigError
 from assayd.guest import frames
 from assayd.kind import Kind, OnFail
 from assayd.kinds import registry as validators
@@ -248,10 +249,14 @@ def _answer(
             return ANSWER.dump_json(WorkerAnswer(stages=(), prepared=changed))
         case "brief":
             return BRIEFED.dump_json(brief(kind, body, policies[str(header["policy"])]))
-        case _:
+        case what:
             payload = kind.payload.model_validate_json(body)
             policy = policies[str(header["policy"])]
-            return ANSWER.dump_json(examine(kind, payload, policy, before_trial=more_time))
+            if what == "stages":
+                answer = WorkerAnswer(stages=run_stages(kind, payload, policy), prepared=None)
+            else:
+                answer = examine(kind, payload, policy, before_trial=more_time)
+            return ANSWER.dump_json(answer)
 
 
 def _reply(sink: BinaryIO, answer: bytes) -> None:
@@ -281,8 +286,13 @@ def main() -> None:
     control = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), 0)
     tables = {kind: [Path(folder) for folder in some] for kind, some in json.loads(sys.argv[3]).items()}
-    kinds = validators.load(enabled)
-    validators.use_tables(kinds, tables)
+    gc.disable()
+    try:
+        kinds = validators.load(enabled)
+        validators.use_tables(kinds, tables)
+    except ConfigError as problem:  # The daemon loads the same, and reports it too.
+        sys.exit(f"analysis worker: {problem.message}")
+    gc.enable()
     _settle()
     fork_on_request(control, partial(work, kinds, memory_bytes=memory_bytes, cpu_s=cpu_s))
 

@@ -19,6 +19,7 @@ from assayd.documents.operations import (
     StatusDocument,
 )
 from assayd.documents.policy_review import ExplanationDocument, SuggestionDocument
+from assayd.documents.static_check import StaticCheckDocument
 from assayd.documents.summary import SummaryDocument
 
 Responses = dict[int | str, dict[str, Any]]
@@ -160,6 +161,13 @@ EXPLANATION: Responses = {
     409: described(ErrorDocument, "Nodes judge attempts: ask the daemon of one"),
     413: described(ErrorDocument, "Body too large"),
     429: described(ErrorDocument, "A trial of the caller is under way"),
+}
+CHECKED: Responses = {
+    200: described(StaticCheckDocument, "The stages and their findings"),
+    408: described(ErrorDocument, "The body didn't arrive in time"),
+    409: described(ErrorDocument, "Nodes judge attempts: ask a node's daemon"),
+    413: described(ErrorDocument, "Body too large"),
+    422: described(ErrorDocument, "The submission doesn't fit its kind"),
 }
 POLICY_LIST: Responses = {200: described(PolicyListDocument, "The profiles")}
 POLICY: Responses = {

@@ -83,6 +83,12 @@ class Call:
             raise RequestError("not_found", message)
         return batch
 
+    def require_trials(self) -> PolicyTrials:
+        """Return what judges code on this host. Raises: RequestError ``policy.elsewhere``."""
+        if self.trials is None:
+            raise RequestError("policy.elsewhere", "nodes judge attempts; ask a node's daemon")
+        return self.trials
+
     def sees(self, owned: Attempt | Batch) -> bool:
         """Return whether the caller may know of it."""
         return self.access.sees(self.caller, owned)

@@ -59,9 +59,7 @@ async def try_policy(request: Request, call: CallDep) -> Response:
     if wanted.run and wanted.profile is not None:
         message = "run: a profile must be loaded before code can run under it; remove `run` or `profile`"
         raise RequestError("invalid", message, field="run")
-    if call.trials is None:
-        raise _elsewhere()
-    trial = call.trials.run(policy, _query(call, wanted), call.caller.peer, run=wanted.run)
+    trial = call.require_trials().run(policy, _query(call, wanted), call.caller.peer, run=wanted.run)
     first = await anext(trial)  # before the answer begins, so that a refusal has its status
     told = _events(first, trial, policy.name, "run" if wanted.run else "static")
     return EventStream(told, heartbeat_s=call.limits.heartbeat_s)
@@ -71,12 +69,10 @@ async def try_policy(request: Request, call: CallDep) -> Response:
 async def suggest_policy(request: Request, call: CallDep) -> Response:
     """Return the smallest additions to a profile that would have let the caller's refused code through."""
     wanted = await read_model(request, call, SuggestBody)
-    if call.trials is None:
-        raise _elsewhere()
-    query = _query(call, wanted)
-    with call.trials.one_each(call.caller.peer.uid):
+    trials, query = call.require_trials(), _query(call, wanted)
+    with trials.one_each(call.caller.peer.uid):
         name = wanted.policy or await _last_policy(call, query)
-        policy = call.trials.policies.get(name)
+        policy = trials.policies.get(name)
         suggestion = await suggest(policy, _refused(call, query), partial(_findings, call))
     document = SuggestionDocument.model_construct(
         policy=policy.name,
@@ -93,9 +89,7 @@ async def suggest_policy(request: Request, call: CallDep) -> Response:
 async def explain_policy(request: Request, call: CallDep) -> Response:
     """Return what a profile's static rules say of a piece of code; nothing is run."""
     wanted = await read_model(request, call, ExplainBody)
-    if call.trials is None:
-        raise _elsewhere()
-    trials, uid = call.trials, call.caller.peer.uid
+    trials, uid = call.require_trials(), call.caller.peer.uid
     policy = trials.policies.get(wanted.policy)
     with trials.one_each(uid):
         snippet = Snippet(language=wanted.language, text=wanted.code)
@@ -109,15 +103,9 @@ async def explain_policy(request: Request, call: CallDep) -> Response:
     return json_response(document)
 
 
-def _elsewhere() -> RequestError:
-    return RequestError("policy.elsewhere", "nodes judge attempts; ask a node's daemon")
-
-
 async def _policy(call: Call, wanted: TryBody) -> ExecutionPolicy:
     """Return the profile to try. Raises: RequestError, for one that is unknown or has errors."""
-    if call.trials is None:
-        raise _elsewhere()
-    policies = call.trials.policies
+    policies = call.require_trials().policies
     if wanted.profile is None:
         return policies.get(wanted.policy)
     call.require_operator()
@@ -142,11 +130,11 @@ def _query(call: Call, wanted: ReviewBody) -> Query:
 async def _events(
     first: PolicyTrial, trial: AsyncGenerator[PolicyTrial, None], policy: str, mode: str
 ) -> AsyncGenerator[TrialEventDocument, None]:
-    number, last = 0, first
+    number, told, last = 0, 0, first
     async with aclosing(trial):
         async for last in trial:
-            if last.tried % PROGRESS_EVERY == 0 and not last.complete:
-                number += 1
+            if last.tried - told >= PROGRESS_EVERY and not last.complete:
+                number, told = number + 1, last.tried
                 yield _event(number, "progress", last, policy, mode)
     yield _event(number + 1, "finished", last, policy, mode)
 

@@ -18,8 +18,10 @@ from assayd.api import answers
 from assayd.api.call import LARGE_BODY_BYTES, Call, CallDep, json_response, read_body
 from assayd.api.events import EventStream, of_attempt
 from assayd.api.paced import PacedStream
+from assayd.attempts.static_check import check_static
 from assayd.documents import attempt_document, read_event_id, read_submission
 from assayd.documents.attempts import ArtifactListDocument, AttemptPageDocument
+from assayd.documents.static_check import static_check_document
 from assayd.errors import RequestError
 from assayd.model.attempt import MAX_RUNS, Artifact, Attempt, State
 from assayd.model.records import Accepted
@@ -62,6 +64,19 @@ async def submit_attempt(
     _require_key(idempotency_key)
     accepted = await _submit(request, call, idempotency_key=idempotency_key)
     return await answer_submitted(call, accepted.attempt, wait_s, pending=200 if accepted.existing else 202)
+
+
+@router.post("/check", responses=answers.CHECKED, openapi_extra=answers.SUBMISSION_BODY)
+async def check_submission(request: Request, call: CallDep) -> Response:
+    """Run only the static stages of a submission; nothing is recorded."""
+    trials = call.require_trials()
+    with call.holding() as held:
+        body = await read_body(request, call, held, max_bytes=call.limits.body_bytes)
+        async with call.budget.reading(len(body)):
+            submission = await read_submitted(body, call)
+            stages = await check_static(submission, trials, uid=call.caller.peer.uid)
+    request.state.changes_nothing = True
+    return json_response(static_check_document(submission, stages))
 
 
 @router.put("/{id}", responses=answers.SUBMITTED, openapi_extra=answers.SUBMISSION_BODY)

@@ -107,7 +107,7 @@ class Admission:
 
     async def submit(self, submission: Submission, origin: AttemptOrigin) -> Accepted:
         """Accept a submission durably and put it into the queue, or return the attempt that it was before."""
-        submission = await self._complete(submission, origin.peer.uid)
+        submission = await self.complete(submission, origin.peer.uid)
         span = self._begin_span(submission, origin)
         if await self._is_known(origin):
             accepted = await self._accept(submission, origin, span)
@@ -144,7 +144,7 @@ class Admission:
         if url is not None:
             await self._webhooks.check(url, uid)
 
-    async def _complete(self, submission: Submission, uid: int) -> Submission:
+    async def complete(self, submission: Submission, uid: int) -> Submission:
         """Fill in what a submission means of its kind's records."""
         records = self._records.get(submission.kind)
         payload = await records.complete(submission, uid) if isinstance(records, Completing) else None

@@ -99,5 +99,5 @@ async def _checked(
     kind: Kind, payload: Mapping[str, Any], policy: ExecutionPolicy, analyst: Analyst, uid: int
 ) -> list[Finding]:
     read = kind.payload.model_validate(payload)
-    checked = await analyst.check(kind, read, policy, flow=(uid, "policy-explanation"))
-    return [finding for stage in checked.stages for finding in stage.findings]
+    stages = await analyst.stages(kind, read, policy, flow=(uid, "policy-explanation"))
+    return [finding for stage in stages for finding in stage.findings]

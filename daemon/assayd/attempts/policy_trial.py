@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mappi
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from assayd.aio import together
 from assayd.analysis.analyst import Analyst
 from assayd.attempts.admission import Admission, AttemptOrigin
 from assayd.errors import AssaydError, RequestError
@@ -29,6 +30,8 @@ MOST_TRIED = 2000
 """Attempts of one trial; the newest ones are taken."""
 MOST_S = 600.0
 """How long one trial may take; after that it ends with its result so far."""
+AT_ONCE = 4
+"""Attempts that wait for analysis workers together; a user never occupies all workers."""
 PAGE = 100
 EXAMPLES = 3
 RUN_S = 120.0
@@ -123,14 +126,15 @@ class PolicyTrials:
             trial = PolicyTrial(total=len(attempts))
             due = asyncio.get_running_loop().time() + MOST_S
             yield trial
-            for attempt in attempts:
+            at_once = 1 if run else AT_ONCE
+            for some in (attempts[at : at + at_once] for at in range(0, len(attempts), at_once)):
                 if asyncio.get_running_loop().time() >= due:
                     break
-                if run and not await self._run(trial, attempt, policy, peer):
+                if run and not await self._run(trial, some[0], policy, peer):
                     break
                 if not run:
-                    await self._check(trial, attempt, policy, peer.uid)
-                trial.tried += 1
+                    await together(*(self._check(trial, one, policy, peer.uid) for one in some))
+                trial.tried += len(some)
                 yield trial
             trial.complete = trial.tried == trial.total
             yield trial
@@ -171,8 +175,8 @@ class PolicyTrials:
         except AssaydError:
             trial.left_out += 1
             return
-        checked = await self.analyst.check(kind, submission.payload, wanted, flow=(uid, "policy-trial"))
-        errors = [f for stage in checked.stages for f in stage.findings if f.is_error]
+        stages = await self.analyst.stages(kind, submission.payload, wanted, flow=(uid, "policy-trial"))
+        errors = [finding for stage in stages for finding in stage.findings if finding.is_error]
         passed, ran = attempt.verdict is Verdict.VALIDATED, attempt.cause is not None
         if passed and errors:
             trial.note(attempt, errors, would_fail=True)

@@ -138,7 +138,7 @@ def report_document(report: Report) -> ReportDocument:
         report,
         schema_version=SCHEMA_VERSION,
         status=report.verdict.upper(),
-        stages=[_stage(stage) for stage in report.stages],
+        stages=[stage_document(stage) for stage in report.stages],
         static_results=list(report.static_results),
         runtime_results=None if report.cases is None else _runtime_results(report.cases),
         findings=_findings(report.findings),
@@ -167,7 +167,8 @@ def limits_document(limits: Limits, network: NetworkPolicy) -> dict[str, JsonVal
     }
 
 
-def _stage(stage: StageReport) -> StageDocument:
+def stage_document(stage: StageReport) -> StageDocument:
+    """Return the document of a stage."""
     return StageDocument.from_value(
         stage, duration_ms=milliseconds(stage.duration_s), findings=_findings(stage.findings)
     )

@@ -90,7 +90,7 @@ def usual(policy: ExecutionPolicy) -> ExecutionPolicy:
 
 def _imports(policy: ExecutionPolicy, offer: str | None, also: Sequence[str]) -> Iterator[str]:
     imports = policy.imports
-    if imports.mode is ImportMode.ENFORCE:
+    if imports.mode is ImportMode.ENFORCE and not policy.reports_only:
         allowed = {*also, *(module for module in imports.allowed if imports.allows(module))}
         if imports.submodules is SubmoduleRule.INHERIT:
             allowed -= {name for name in allowed if name.rpartition(".")[0] in allowed}

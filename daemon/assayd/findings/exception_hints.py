@@ -7,84 +7,19 @@ The guest controls all of these. They only affect wording, and an edit of the gu
     AttributeError: 'NoneType' object has no attribute 'x'      The value is None: …
     KeyError: 'amount'               … Values on this line: “row = {'id': 1, 'amount_eur': 2}”
 
-For an IndexError, the hint names the requested index, computed from the values on the failing line:
-
-    total += values[i + window]        values[i + window] asks for index 5 of 5 (the last is 4)
-
-The values come from the guest. They are parsed as literals, and only integers are added and subtracted.
+`value_hints` names a fix that follows from the values on the failing line.
 """
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from assayd.findings.source_text import line_at
+from assayd.findings.value_hints import hint_by_values
 from assayd.guest_results.record import Raised
 from assayd.model.finding import Edit
 from assayd.model.text_limits import EDITED_LINE_CHARS, shorten
-
-_COUNTED = re.compile(r"… (\d{1,12}) in all[\])]$")
-_MOST_CHARS = 200
-
-
-def asked_index(record: Raised, line: str) -> str | None:
-    """Return a description of the requested index and the length; None if unknown."""
-    values = dict(record.values)
-    for node in _subscripts(line):
-        index, length = _number(node.slice, values), _length(values.get(node.value.id, ""))
-        if index is not None and length is not None and not -length <= index < length:
-            return f"{ast.unparse(node)} asks for index {index}, and there are {length} elements, from 0 on"
-    return None
-
-
-class _Subscript(ast.Subscript):
-    value: ast.Name
-
-
-def _subscripts(line: str) -> list[_Subscript]:
-    """Return the subscripts of plain names in a line; empty if the line isn't a complete statement."""
-    text = line.strip()[:_MOST_CHARS]
-    for tried in (text, f"{text} pass", f"{text.removeprefix('el')} pass"):
-        try:
-            tree = ast.parse(tried)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
-        nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Subscript))
-        return [node for node in nodes if isinstance(node.value, ast.Name)]  # type: ignore[misc]
-    return []
-
-
-def _number(node: ast.expr, values: Mapping[str, str]) -> int | None:
-    match node:
-        case ast.Constant(value=int(number)):
-            return number
-        case ast.Name(id=name):
-            text = values.get(name, "")
-            return int(text) if re.fullmatch(r"-?\d{1,15}", text) else None
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            inner = _number(operand, values)
-            return None if inner is None else -inner
-        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as sign, right=right):
-            one, other = _number(left, values), _number(right, values)
-            if one is None or other is None:
-                return None
-            return one + other if isinstance(sign, ast.Add) else one - other
-        case _:
-            return None
-
-
-def _length(text: str) -> int | None:
-    counted = _COUNTED.search(text)
-    if counted is not None:
-        return int(counted[1])
-    try:
-        value = ast.literal_eval(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    return len(value) if isinstance(value, list | tuple | str) else None
-
 
 _HINTS: Mapping[str, str] = {
     "AttributeError": "Check the type of the value before this line.",
@@ -128,6 +63,8 @@ _BY_TEXT: tuple[tuple[str, re.Pattern[str], str], ...] = (
         re.compile(r"can only concatenate str|must be str, not "),
         "Convert the number with str(…), or the string with int(…).",
     ),
+    ("TypeError", re.compile(r"\bnot (?:'?(?:builtin_function_or_)?method'?|'?function'?)$"),
+     "A function is passed instead of its result. Call it with parentheses: read_text()."),
     ("TypeError", re.compile(r"the JSON object must be str"),
      "The value is already parsed. Use it without json.loads()."),
     ("TypeError", re.compile(r"offset-naive and offset-aware"),
@@ -226,9 +163,12 @@ def _hint(record: Raised, text: str) -> str:
     if error_type in {"AttributeError", "TypeError"} and _NONE.search(record.message):
         return f"The value is None: {_why_none(record, text)}"
     by_text = (hint for name, seen, hint in _BY_TEXT if name == error_type and seen.search(record.message))
-    if error_type == "IndexError" and (asked := asked_index(record, line_at(text, record.line) or "")):
-        return f"{asked}. Change the range or the index, or stop one iteration earlier."
-    return _by_place(record, error_type, text) or next(by_text, None) or hint_for(record.error_type)
+    return (
+        _by_place(record, error_type, text)
+        or hint_by_values(record, error_type, text)
+        or next(by_text, None)
+        or hint_for(record.error_type)
+    )
 
 
 def _by_place(record: Raised, error_type: str, text: str) -> str | None:
@@ -257,11 +197,21 @@ def _why_none(record: Raised, text: str) -> str:
         if given:
             number, line = given[-1]
             pattern = _PATTERN_USED.search(line)
-            bound = re.compile(rf"\s*+{pattern[1] if pattern else name}\s*+=")
-            made = next((n for n, each in enumerate(lines, 1) if pattern and bound.match(each)), None)
-            whose = f" The pattern in line {made} doesn't match this string." if made else ""
-            return f"{name} was assigned in line {number} ({shorten(line, 100)}).{whose} {_NONE_COMES_FROM}"
+            cause = _NONE_COMES_FROM if pattern is None else _no_match(pattern[1], lines, name)
+            return f"{name} was assigned in line {number} ({_shown(line)}). {cause}"
     return _NONE_COMES_FROM
+
+
+def _no_match(pattern: str, lines: Sequence[str], name: str) -> str:
+    """Return the fix for a pattern that doesn't match, with the line that compiles it."""
+    bound = re.compile(rf"\s*+{re.escape(pattern)}\s*+=")
+    made = next((n for n, line in enumerate(lines, 1) if bound.match(line)), None)
+    where = f" in line {made} ({_shown(lines[made - 1])})" if made else ""
+    return f"The pattern{where} doesn't match the string. Fix the pattern, or check {name} for None first."
+
+
+def _shown(line: str) -> str:
+    return shorten(line.strip(), 100)
 
 
 def _of_first_pydantic(record: Raised) -> str | None:

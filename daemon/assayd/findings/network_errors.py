@@ -42,7 +42,7 @@ _PLACES = tuple(
 )
 _REACHES = "The code accesses the network"
 _HINT = (
-    f"{WORDINGS[NetworkRule.BLOCKED].hint} Under such a profile, request only listed hosts, "
+    f"{WORDINGS[NetworkRule.BLOCKED].hint} It then reaches listed hosts, "
     "with a client that reads HTTP_PROXY and HTTPS_PROXY."
 )
 

@@ -106,9 +106,9 @@ WORDINGS: Mapping[NetworkRule, Wording] = {
     NetworkRule.LISTED: Wording(reason="the profile lists it", hint=""),
     NetworkRule.BLOCKED: Wording(
         reason="the profile blocks the network",
-        hint="Pass the data as an input, a file or standard input; give tests fake answers "
-        "(httpx.MockTransport, unittest.mock.patch); "
-        'or submit under a profile with network.mode = "allowlist".',
+        hint="Pass the data as an input, a file or standard input. In tests, fake the answers "
+        "(unittest.mock.patch, httpx.MockTransport). "
+        'Only a profile with network.mode = "allowlist" allows access.',
     ),
     NetworkRule.NOT_PROXIED: Wording(
         reason="only the proxy leads to listed hosts",

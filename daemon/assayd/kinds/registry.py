@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from assayd import kinds
+from assayd import did_you_mean, kinds
 from assayd.errors import ConfigError, RequestError
 from assayd.ports.command_line import CommandLine
 
@@ -91,7 +91,8 @@ def unknown_kind(kind: str, known: Iterable[str]) -> str:
     """Return the message for a kind that isn't one of `known`; a wing that isn't installed is named."""
     if (package := missing_wings().get(kind)) is not None:
         return f"the kind {kind!r} isn't installed: the package {package} is missing"
-    return f"unknown kind {kind!r}; use one of {', '.join(known)}"
+    names = list(known)
+    return f"unknown kind {kind!r}{did_you_mean.hint(kind, names)}; use one of {', '.join(names)}"
 
 
 def load(enabled: Sequence[str]) -> Mapping[str, Kind]:

@@ -261,9 +261,8 @@ QUALITY_RULES = frozenset(
     {
         "quality.all_none", "quality.constant", "quality.echo", "quality.empty_output", "quality.hard_coded",
         "quality.key", "quality.mutants", "quality.no_assertion", "quality.no_rows", "quality.not_from_path",
-        "quality.not_json",
-        "quality.some_empty", "quality.swallowed", "quality.tautology", "quality.types_differ",
-        "quality.unread_input", "quality.untested_method",
+        "quality.not_json", "quality.not_run", "quality.some_empty", "quality.swallowed", "quality.tautology",
+        "quality.types_differ", "quality.unread_input", "quality.untested_method",
         "quality.unused_result", "quality.varying",
     }
 )  # fmt: skip

@@ -60,6 +60,20 @@ COMMANDS: Mapping[str, str] = {
 }
 """A command's name, and the function or `typer.Typer` of this folder that it is, as ``module:name``."""
 
+EXAMPLES: Mapping[str, str] = {
+    "batch run": "submissions.jsonl --name nightly",
+    "evaluate": "problems.jsonl samples.jsonl",
+    "generate": "extractor 'the year' --sample-path /data/2024/Q1.csv",
+    "library show": "quarter",
+    "logs": "last",
+    "policy explain": "extractor --python 'import os'",
+    "repair start": "last --provider rules",
+    "show": "last",
+    "validate": "extractor quarter.py --sample-path /data/2024/Q1.csv",
+    "workflow run": "flow.yaml",
+}
+"""Arguments for the commands that are most often used wrongly, by command."""
+
 ADDRESS_OPTIONS: Mapping[str, tuple[str, str]] = {
     "--socket": ("PATH", "Ask the daemon on this socket. Default: ASSAY_SOCKET."),
     "--server": ("URL", "Ask the gateway at https://HOST[:PORT]. Default: ASSAY_SERVER."),
@@ -92,6 +106,16 @@ class LazyGroup(TyperGroup):
             for name in self.list_commands(ctx):
                 self.get_command(ctx, name)
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command of a line; an error in its arguments comes with an example."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            command = error.ctx.command_path.partition(" ")[2] if error.ctx is not None else ""
+            if command in EXAMPLES:
+                error.message = f"{error.message or ''}\nExample: assay {command} {EXAMPLES[command]}"
+            raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the name of each command with its whole summary."""

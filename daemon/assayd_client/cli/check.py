@@ -22,7 +22,7 @@ from assayd_client.cli.exits import CANCELLED, FAILED, OF_VERDICT, TROUBLE, VALI
 from assayd_client.cli.kinds import from_files_of
 from assayd_client.cli.options import Junit, open_client
 from assayd_client.cli.report import Origin
-from assayd_client.cli.submitting import read_files, run
+from assayd_client.cli.submitting import read_files, run, with_file
 from assayd_client.cli.terminal import out
 from assayd_client.cli.validate import ReportFiles, put
 
@@ -101,7 +101,7 @@ def read_project(path: Path) -> Project:
 
 
 def _require_trusted(path: Path) -> None:
-    """See that nobody else can have written the file: it says what is submitted, and with which options."""
+    """Check that no other user can have written the file, which names the submissions and their options."""
     for each in (path, path.parent):
         found = each.stat()
         if found.st_uid not in {0, os.geteuid()} or found.st_mode & stat.S_IWOTH:
@@ -151,7 +151,9 @@ def submission_of(
     if "cases" in table:
         payload["cases"] = table["cases"]
     submission: dict[str, object] = {"kind": table["kind"], "payload": payload}
-    submission |= {key: table[key] for key in ("policy", "labels") if key in table}
+    submission["labels"] = with_file(table.get("labels", {}), [path.parent if is_folder(table) else path])
+    if "policy" in table:
+        submission["policy"] = table["policy"]
     return submission, Origin(paths={name: str(file) for name, (file, _) in read.items()}, texts=texts)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,12 +17,12 @@ from assayd_client import Document
 from assayd_client.cli.batch import BatchOutputs, follow, write_files
 from assayd_client.cli.exits import TROUBLE
 from assayd_client.cli.options import open_client
+from assayd_client.cli.submitting import LABEL
 from assayd_client.cli.terminal import out, print_json, print_table
 from assayd_client.hidden_tests import Problem, read_problem
 
 TASK_LABEL = "task"
 """Label of each attempt with its task, by which the console groups them."""
-_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}")
 Z = 1.96
 """Of a normal distribution, the half width of the interval that holds 95 %."""
 
@@ -169,6 +168,6 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _line(problem: Problem, code: str, timeout_s: float | None) -> bytes:
     submission = problem.hidden.submission(code, timeout_s=timeout_s)
-    if _LABEL.fullmatch(problem.task_id):
+    if LABEL.fullmatch(problem.task_id):
         submission["labels"] = {TASK_LABEL: problem.task_id}
     return json.dumps(submission).encode() + b"\n"

@@ -21,6 +21,9 @@ from assayd_client.cli.terminal import (
 
 __all__ = ["STYLES", "print_table"]
 
+FILE_LABEL = "file"
+"""Label of an attempt with the name of its user's file or folder."""
+
 
 REPORT_ONLY = "report-only"
 """Of an attempt whose policy reports broken rules and enforces none."""
@@ -34,22 +37,21 @@ def attempt_row(attempt: Document) -> list[str]:
     The last two have its rules, or our own error, and `report-only` if its policy enforced nothing.
     """
     cells = _attempt_cells(attempt, None)
-    return [*cells, _labels(attempt), " ".join(_reasons(attempt)), _mode(attempt)]
+    return [*cells, _labels(attempt["labels"]), " ".join(_reasons(attempt)), _mode(attempt)]
 
 
 def attempt_row_for_people(attempt: Document, today: str, *, wide: bool) -> list[str]:
-    """Return the cells of one attempt: its time in short, and why it failed together with its labels.
+    """Return the cells of one attempt: its time in short, and last its rules, its file, its other labels.
 
     Without `wide`, of the rules the first and how many more there are, and the beginning of the labels.
     """
-    labels, reasons = _labels(attempt), _reasons(attempt)
+    others = dict(attempt["labels"])
+    file, labels, reasons = others.pop(FILE_LABEL, ""), _labels(others), _reasons(attempt)
     if not wide:
         labels = shorten(labels, LABEL_CHARS)
         reasons = [*reasons[:1], *([f"+{len(reasons) - 1}"] if len(reasons) > 1 else [])]
-    return [
-        *_attempt_cells(attempt, today),
-        "  ".join(filter(None, (_mode(attempt), " ".join(reasons), labels))),
-    ]
+    last = "  ".join(filter(None, (_mode(attempt), " ".join(reasons), file, labels)))
+    return [*_attempt_cells(attempt, today), last]
 
 
 def _attempt_cells(attempt: Document, today: str | None) -> list[str]:
@@ -68,8 +70,8 @@ def _mode(judged: Document) -> str:
     return REPORT_ONLY if judged.get("enforcement") == "report" else ""
 
 
-def _labels(attempt: Document) -> str:
-    return " ".join(f"{key}={value}" for key, value in sorted(attempt["labels"].items()))
+def _labels(labels: Mapping[str, str]) -> str:
+    return " ".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
 def _reasons(attempt: Document) -> list[str]:
@@ -94,7 +96,7 @@ def artifact_row(artifact: Document, *, whole: bool) -> list[str]:
 
 
 ARTIFACT_HEADS = ("name", "bytes", "type", "sha256")
-ATTEMPT_HEADS = ("id", "kind", "verdict", "created", "took", "rule, labels")
+ATTEMPT_HEADS = ("id", "kind", "verdict", "created", "took", "rule, file, labels")
 
 
 def policy_row(policy: Document) -> list[str]:

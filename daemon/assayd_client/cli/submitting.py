@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,9 +16,12 @@ from assayd.ports.command_line import STDIN, FileOptions
 from assayd_client import Conflict, DaemonUnreachable, Document, NotFound, PlainClient, Refused, StreamEvent
 from assayd_client.cli.exits import CANCELLED
 from assayd_client.cli.kinds import command_line_of
+from assayd_client.cli.listing import FILE_LABEL
 from assayd_client.cli.report import UNKNOWN, Origin, render_stages
 from assayd_client.cli.terminal import Screen, StyledLine, count, line, plain
 
+LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}")
+"""A value of a label."""
 WORDS = {
     "queued": "waiting for a turn",
     "checking": "reading the source",
@@ -33,7 +37,7 @@ MOST_CHARS = 1000
 
 
 class ProgressView:
-    """What is known so far; `apply` takes an event, `lines` shows the whole."""
+    """The known state; `apply` adds an event, `lines` shows everything."""
 
     def __init__(self, kind: str) -> None:
         self._noun = command_line_of(kind).case
@@ -64,7 +68,7 @@ class ProgressView:
             self._printed.extend(each[:MOST_CHARS] for each in others)
 
     def lines(self) -> Iterator[StyledLine]:
-        """Return the lines to show: stages, what is being done, and the last that the code printed."""
+        """Return the lines to show: stages, the current action, and the last output of the code."""
         yield from render_stages(self._stages)
         yield line(("▸ ", "cyan"), self._doing())
         printed = [each for each in self._printed if each][-MOST_PRINTED:]
@@ -78,7 +82,7 @@ class ProgressView:
 
 
 def follow(client: PlainClient, attempt: Document, screen: Screen) -> None:
-    """Show an attempt's progress until it is finished; leaves the screen as it was."""
+    """Show an attempt's progress until it is finished, then restore the screen."""
     progress = ProgressView(attempt["kind"])
     drawn = screen.redraw(progress.lines(), 0)
     try:
@@ -153,13 +157,20 @@ def build_submission(
         submission["policy"] = request.policy
     if request.settings:
         submission["overrides"] = read_settings(request.settings)
-    if request.labels:
-        submission["labels"] = dict(_pair(text, "--label") for text in request.labels)
+    given = dict(_pair(text, "--label") for text in request.labels)
+    if labels := with_file(given, request.files):
+        submission["labels"] = labels
     origin = Origin(
         paths={name: str(path) for name, (path, _) in read.items()},
         texts={name: content for name, (_, content) in read.items()},
     )
     return submission, origin
+
+
+def with_file(labels: Mapping[str, str], files: Sequence[Path]) -> dict[str, str]:
+    """Return labels with the first file's name as `file`, if a label can hold it and none has that name."""
+    name = files[0].resolve().name if files and files[0] != Path("-") else ""
+    return {**({FILE_LABEL: name} if LABEL.fullmatch(name) else {}), **labels}
 
 
 def _kind_of_daemon(client: PlainClient, kind: str) -> Document:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import select
+import sys
+import termios
 import time
+import tty
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
+from typing import TextIO
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -18,6 +26,7 @@ from assayd_client.cli.sample import MetricsSample, Span, read_sample, span
 from assayd_client.cli.terminal import duration, plain
 
 MOST_SHOWN = 40
+NAME_CELLS = 11
 STATES = ("running", "leasing", "checking", "judging")
 VERDICTS = ("validated", "failed", "error", "cancelled")
 CONTAINERS = ("idle", "starting", "leased", "removing", "stuck")
@@ -34,7 +43,7 @@ class Frame:
 
 
 class Watch:
-    """Looks at a daemon again and again; what is shown covers the time since the look before."""
+    """Reads a daemon's metrics repeatedly; each display covers the time since the previous reading."""
 
     def __init__(
         self,
@@ -62,65 +71,96 @@ class Watch:
         return frame
 
 
-def watch(
-    client: PlainClient, console: Console, *, interval_s: float, wait: Callable[[float], None] = time.sleep
-) -> None:
-    """Show the daemon until the keyboard says stop."""
+def watch(client: PlainClient, console: Console, *, interval_s: float, wait: Callable[[float], bool]) -> None:
+    """Show the daemon until `wait`, which is passed the seconds to wait, returns that the user has enough."""
     looking = Watch(client)
     with Live(render(looking.look()), console=console, screen=True, auto_refresh=False) as live:
-        while True:
-            wait(interval_s)
+        while not wait(interval_s):
             live.update(render(looking.look()), refresh=True)
 
 
+@contextmanager
+def quiet_keyboard(file: TextIO) -> Iterator[Callable[[float], bool]]:
+    """Read keys without showing them; yields a function that waits, and returns early and true for a `q`."""
+    descriptor = file.fileno()
+    before = termios.tcgetattr(descriptor)
+    tty.setcbreak(descriptor)
+    try:
+        yield partial(_wait_for_q, descriptor)
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
+
+
+def _wait_for_q(descriptor: int, seconds: float) -> bool:
+    due = time.monotonic() + seconds
+    while (left := due - time.monotonic()) > 0:
+        if select.select([descriptor], [], [], left)[0] and os.read(descriptor, 64)[:1] in {b"", b"q", b"Q"}:
+            return True
+    return False
+
+
 def render(frame: Frame) -> RenderableType:
-    """Return what is shown of one look."""
+    """Return the display of one reading."""
     return Group(*_lines(frame), Text(), _table(frame))
 
 
-def _lines(frame: Frame) -> Iterator[Text]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """A named line of facts, which a narrow terminal continues below between two of them."""
+
+    name: str
+    facts: Sequence[Text]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        width = options.max_width if console.is_terminal else sys.maxsize
+        row = Text(f"{self.name:<{NAME_CELLS}}", "dim", end="")
+        for place, fact in enumerate(self.facts):
+            separator = " · " if place else ""
+            if place and row.cell_len + len(separator) + fact.cell_len > width:
+                yield Text.assemble(row)
+                row, separator = Text(" " * NAME_CELLS), ""
+            row = Text.assemble(row, separator, fact)
+        yield row
+
+
+def _lines(frame: Frame) -> Iterator[Facts]:
     now, seen = frame.span.now, frame.span
     ready = now.total("assayd_ready") > 0
     version = next((dict(key)["version"] for key in now.values.get("assayd_build_info", {})), "")
     period = "since the start" if frame.since_start else f"of {seen.seconds:.1f} s"
-    yield Text.assemble(
-        ("assayd ", "bold"),
-        f"{plain(version)} · ",
-        ("serving", "green") if ready else ("not serving; assay doctor says why", "bold red"),
-        f" · {frame.at:%H:%M:%S} UTC · rates {period}",
+    serving = ("serving", "green") if ready else ("not serving; assay doctor says why", "bold red")
+    yield Facts(
+        name="assayd",
+        facts=[
+            Text(plain(version)),
+            Text(*serving),
+            Text(f"{frame.at:%H:%M:%S} UTC"),
+            Text(f"rates {period}"),
+        ],
     )
-    yield _head("attempts", _rates(seen))
-    yield _head(
-        "waiting", Text(f"{now.total('assayd_queue_depth'):,.0f} · {_size(now.total('assayd_queue_bytes'))}")
-    )
-    yield _head("under way", _counts(now.by("assayd_attempts_under_way", "state"), STATES))
-    yield _head(
-        "latency", Text(" · ".join(_latency(seen, step) for step in ("queued", "lease", "run", "total")))
-    )
-    yield _head("containers", _counts(now.by("assayd_containers", "state"), CONTAINERS).append(_warm(now)))
-    yield _head("engine", _engine(seen))
-    yield _head("daemon", _daemon(seen))
+    waiting = f"{now.total('assayd_queue_depth'):,.0f}", _size(now.total("assayd_queue_bytes"))
+    steps = ("queued", "lease", "run", "total")
+    yield Facts(name="attempts", facts=list(_rates(seen)))
+    yield Facts(name="waiting", facts=[Text(each) for each in waiting])
+    yield Facts(name="under way", facts=list(_counts(now.by("assayd_attempts_under_way", "state"), STATES)))
+    yield Facts(name="latency", facts=[Text(_latency(seen, step)) for step in steps])
+    containers = _counts(now.by("assayd_containers", "state"), CONTAINERS)
+    yield Facts(name="containers", facts=[*containers, *_warm(now)])
+    yield Facts(name="engine", facts=list(_engine(seen)))
+    yield Facts(name="daemon", facts=list(_daemon(seen)))
 
 
-def _head(name: str, rest: Text) -> Text:
-    return Text.assemble((f"{name:<11}", "dim"), rest)
-
-
-def _rates(seen: Span) -> Text:
+def _rates(seen: Span) -> Iterator[Text]:
     rates = seen.per_s_by("assayd_attempts_total", "verdict")
-    line = Text(f"{sum(rates.values()):.1f}/s")
+    yield Text(f"{sum(rates.values()):.1f}/s")
     for verdict in VERDICTS:
-        line.append(f" · {rates.get(verdict, 0.0):.1f} ").append(verdict, STYLES[verdict])
-    return line
+        yield Text(f"{rates.get(verdict, 0.0):.1f} ").append(verdict, STYLES[verdict])
 
 
-def _counts(counts: dict[str, float], names: Sequence[str]) -> Text:
-    return Text(" · ").join(
-        Text(
-            f"{counts.get(name, 0.0):.0f} {name}", "bold red" if name == "stuck" and counts.get(name) else ""
-        )
-        for name in names
-    )
+def _counts(counts: dict[str, float], names: Sequence[str]) -> Iterator[Text]:
+    for name in names:
+        stuck = name == "stuck" and counts.get(name)
+        yield Text(f"{counts.get(name, 0.0):.0f} {name}", "bold red" if stuck else "")
 
 
 def _latency(seen: Span, step: str) -> str:
@@ -130,28 +170,27 @@ def _latency(seen: Span, step: str) -> str:
     return f"{step} p50 {duration(half * 1000)} p95 {duration(most * 1000)}"
 
 
-def _warm(now: MetricsSample) -> str:
+def _warm(now: MetricsSample) -> Iterator[Text]:
     leases = now.by("assayd_leases_total", "start")
-    handed_out = sum(leases.values())
-    return f" · {leases.get('warm', 0.0) / handed_out:.0%} of leases warm" if handed_out else ""
+    if handed_out := sum(leases.values()):
+        yield Text(f"{leases.get('warm', 0.0) / handed_out:.0%} of leases warm")
 
 
-def _engine(seen: Span) -> Text:
-    calls = seen.per_s("assayd_engine_call_duration_seconds_count")
+def _engine(seen: Span) -> Iterator[Text]:
     errors = seen.per_s("assayd_engine_errors_total")
     create = seen.quantile_s(0.95, "assayd_engine_call_duration_seconds", call="start")
-    line = Text(f"{calls:.1f} calls/s · ").append(f"{errors:.1f} errors/s", "red" if errors else "")
-    return line if create is None else line.append(f" · start p95 {duration(create * 1000)}")
+    yield Text(f"{seen.per_s('assayd_engine_call_duration_seconds_count'):.1f} calls/s")
+    yield Text(f"{errors:.1f} errors/s", "red" if errors else "")
+    if create is not None:
+        yield Text(f"start p95 {duration(create * 1000)}")
 
 
-def _daemon(seen: Span) -> Text:
+def _daemon(seen: Span) -> Iterator[Text]:
     now = seen.now
     free, size = now.total("assayd_disk_free_bytes"), now.total("assayd_disk_size_bytes")
-    return Text(
-        f"{_size(now.total('assayd_process_resident_memory_bytes'))} memory"
-        f" · {seen.per_s('assayd_process_cpu_seconds_total'):.0%} of a processor"
-        f" · {_size(free)} of {_size(size)} free on disk"
-    )
+    yield Text(f"{_size(now.total('assayd_process_resident_memory_bytes'))} memory")
+    yield Text(f"{seen.per_s('assayd_process_cpu_seconds_total'):.0%} of a processor")
+    yield Text(f"{_size(free)} of {_size(size)} free on disk")
 
 
 def _size(number: float) -> str:

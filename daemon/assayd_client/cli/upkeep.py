@@ -66,7 +66,7 @@ def back_up(target: Path, source: Path) -> int:
 
 
 def _copy_database(source: Path, target: Path) -> None:
-    """Copy by SQLite's own means, so that what is being written is in it whole or not at all."""
+    """Copy by SQLite's backup, so that a concurrent write is in the copy completely or not at all."""
     fresh = target.with_name(target.name + PARTIAL)
     fresh.unlink(missing_ok=True)
     os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -103,7 +103,7 @@ def _copy_bundles(source: Path, target: Path, names: Iterable[str] | None) -> in
         try:
             shutil.copytree(bundle, partial)
         except (FileNotFoundError, shutil.Error) as problem:
-            # Removed meanwhile, being old, or missing for longer: the other bundles are copied all the same.
+            # Removed meanwhile because of age, or missing for longer: the other bundles are copied anyway.
             if bundle.exists():
                 raise RequestError(
                     "backup.failed", f"the bundle {name} can't be copied: {problem}"
@@ -227,17 +227,18 @@ def top(
         bool, typer.Option("--once", help="Print one snapshot and exit; rates are since startup.")
     ] = False,
 ) -> None:
-    """Show the daemon's activity: rates, queue, containers, running attempts."""
+    """Show the daemon's activity: rates, queue, containers, running attempts; q ends it."""
     from rich.console import Console
 
-    from assayd_client.cli.top import Watch, render, watch
+    from assayd_client.cli.top import Watch, quiet_keyboard, render, watch
 
     console = Console(highlight=False, soft_wrap=True)
     with open_client(context) as client:
-        if once or not console.is_terminal:
+        if once or not (console.is_terminal and sys.stdin.isatty()):
             console.print(render(Watch(client).look()))
-        else:
-            watch(client, console, interval_s=interval)
+            return
+        with quiet_keyboard(sys.stdin) as wait:
+            watch(client, console, interval_s=interval, wait=wait)
 
 
 def version() -> None:

@@ -130,7 +130,7 @@ async def _pictures(
         for step in STEPS
         if (found := _histogram(sample, "assayd_attempt_duration_seconds", _took_s, stage=step))
     ]
-    return pictures, summary
+    return [each for each in pictures if each[2]], summary
 
 
 def _took_s(seconds: float) -> str:

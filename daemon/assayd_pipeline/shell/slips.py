@@ -52,7 +52,7 @@ _FOLLOWING = frozenset(
 _PASSING_FORMS = re.compile(
     r"""\blocal\b|\breturn\s+["'$A-Za-z]|=~\s*["']|\{[\w$]{1,40}\.\.[\w$]{1,40}\}|\[\s[^\]\n]{0,80}\s[<>]=?\s|=\(
     |\[\s[^\]\n]{0,80}=~|\$\w{1,40}\[|[“”‘’\u2010-\u2015\u00a0]|\b0\d|\b(?:if|while)\s+\(
-    |\[\s[^\]\n]{1,80}["'\w}](?:==?|!=)["'$\w]|\s=[<>]\s|\]\s+(?:or|and)\s|2>&1\s*>|\d>\s?\d
+    |\[\s[^\]\n]{1,80}["'\w}](?:==?|!=)["'$\w]|\s=[<>]\s|\]\s+(?:or|and)\s|2>&1\s*>|\d&?>\s?\d|'[^'"\n]{0,80}\$\{?[A-Za-z_]
     |\bexpr\s+["$\w]+[-+*/%]["$\w]|>\s*(?:awk|cat|cut|grep|head|sed|sort|tail|tee|tr|uniq|wc)\s*$
     |\|\s*(?:while|for|read|mapfile|readarray)\b|^[ \t]*\(|\+=["'\w$]|\$\{\#\w+\}
     |\$\{?(?!\w+\[)\w+\}?["]?\s*;\s*do\b
@@ -81,6 +81,7 @@ class Slip:
     above: bool = False
     call: bool = False
     compare: bool = False
+    assigned: int = 0
     close: str = ""
 
 
@@ -186,6 +187,8 @@ def _explained(text: str, slip: Slip, comment: Comment, found: Finding) -> Findi
     seen = re.compile(slip.find).search(line, start) if slip.find else None
     if slip.find and seen is None:
         return None
+    if slip.assigned and seen is not None and not _assigns(text, seen[slip.assigned]):
+        return None
     if slip.call and seen is not None:
         return called(text, comment.line, seen, found)
     groups = ["", *(seen.groups("") if seen is not None else ())]
@@ -206,6 +209,14 @@ def _explained(text: str, slip: Slip, comment: Comment, found: Finding) -> Findi
         suggestion=hint if edit is None else f"{hint}{_shown(edit)}",
         edit=edit,
         context=f"ShellCheck SC{slip.code}" if slip.code else found.context,
+    )
+
+
+def _assigns(text: str, name: str) -> bool:
+    """Return whether a script gives a variable its value."""
+    return (
+        re.search(rf"(?m)(?:^|[;&|({{\s]){name}=|\bfor\s+{name}\b|\bread\b[^\n;|&]*\b{name}\b", text)
+        is not None
     )
 
 

@@ -7,7 +7,7 @@ PRAGMA journal_mode = WAL            sql.pragma
 CREATE TRIGGER x AFTER INSERT ON …   sql.trigger
 SELECT * FROM t WHERE id = ?         sql.parameter
 CREATE TABLE … UNIQUE ON CONFLICT REPLACE    sql.replace
-SELECT '; DROP TABLE t' -- DROP      nothing: strings and comments are no statements
+SELECT '; DROP TABLE t' -- DROP      nothing: strings and comments aren't statements
 BEGIN; …; COMMIT                     nothing
 """
 
@@ -27,7 +27,7 @@ from assayd_pipeline.sql import rules, tree
 from assayd_pipeline.sql.judge import judge_tree
 from assayd_pipeline.sql.levels import leveled
 from assayd_pipeline.sql.mending import is_slip, mended, respelled_word, stray, written_for
-from assayd_pipeline.sql.open_ends import closed, quoted, spanning, unclosed
+from assayd_pipeline.sql.open_ends import closed, doubled, quoted, spanning, unclosed
 from assayd_pipeline.sql.read import SqlText, read_sql
 from assayd_pipeline.sql.shell import shell_commands, shell_functions
 from assayd_pipeline.sql.statements import SqlStatement
@@ -66,6 +66,9 @@ def _mended(text: SqlText, found: Finding, policy: SqlPolicy) -> Finding:
     statement = next((s for s in text.statements if _holds(s, text, found)), None)
     opened = unclosed(statement) if statement is not None else None
     if text.broken is not None and (quote := text.content[text.broken.place]) in "'\"":
+        if quote == "'" and (inner := doubled(text.content, reads)) is not None:
+            said = "The quote inside the string ends it. Double it: `''`."
+            return _at_the_edit(text, replace(found, suggestion=said), inner)
         edit = quoted(text.content, quote, reads) or mended(text.content, statement, reads)
         return _at_the_edit(text, found, edit) if edit else _at_first_text(text, found, quote)
     if statement is not None and opened is not None:

@@ -30,6 +30,7 @@ _JOIN = re.compile(
     rf"(?:\s+(?:AS\s+)?(?!{_AFTER})\w+)?\s*(?=$|;|\bWHERE\b|\bGROUP\b|\bORDER\b|\bLIMIT\b)",
     re.IGNORECASE,
 )
+_COMMENT = re.compile(r"\bCREATE\s+TABLE\b[^;]*?(\s+COMMENT\s+·+)", re.IGNORECASE)
 _ALIAS = re.compile(r"\b(\w+)[ \t]+(\w+)(?=\s*(?:,|\bFROM\b))", re.IGNORECASE)
 _MISSING = re.compile(r"no such (column|table|function): (?:[^\s.]+\.)*[\"`\[]?([^\s.\"`\]]+)")
 _AMBIGUOUS = re.compile(r"ambiguous column name: (\w+)")
@@ -69,6 +70,11 @@ def misread(statement: str, tables: Callable[[], Prepared | None]) -> Iterator[E
         hint = "Separate assignments with a comma: `AND` makes one condition of them."
         yield _changed(
             statement, both.start(1), both.end(1), ",", hint, "makes one condition of two assignments"
+        )
+    if (comment := _COMMENT.search(masked)) is not None:
+        hint = "SQLite has no comments on columns. Remove it, or write `-- …` at the end of the line."
+        yield _changed(
+            statement, comment.start(1), comment.end(1), "", hint, "becomes part of the column's type"
         )
     if (join := _JOIN.search(masked)) is not None:
         hint = "Add the condition: `ON left.key = right.key`; for all pairs, write `CROSS JOIN`."

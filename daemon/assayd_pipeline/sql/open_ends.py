@@ -11,6 +11,7 @@ alone makes the text readable, that is the place.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 
@@ -53,6 +54,15 @@ def quoted(content: str, quote: str, reads: Reads) -> Edit | None:
     """Return the edit that closes a string at the end of its line."""
     places = [(content, place, quote) for place in spanning(content, quote)[:_MOST_TRIED]]
     return _only(places, reads) if "\n" in content.rstrip() else None
+
+
+def doubled(content: str, reads: Reads) -> Edit | None:
+    """Return the edit that doubles a quote between two letters of a string: ``'O''Neil'``."""
+    places = [found.start() for found in _BETWEEN_LETTERS.finditer(content)]
+    return _only([(content, place, "'") for place in places[:_MOST_TRIED]], reads)
+
+
+_BETWEEN_LETTERS = re.compile(r"(?<=[^\W\d_])'(?=[^\W\d_])")
 
 
 def spanning(content: str, quote: str) -> Sequence[int]:

@@ -145,6 +145,14 @@ def test_what_needs_no_daemon(place: Path) -> None:
     assert (place / "performance.md").is_file()
 
 
+def test_files_executed(place: Path) -> None:
+    told = run(place, "bench.files_executed")
+
+    assert "assayd/attempts" in told
+    assert "assayd/static/python" in told
+    assert 100 < int(told.split()[-2]) < 400
+
+
 def test_repairs(place: Path) -> None:
     told = run(place, "bench.repair.run", "--most", 1)
 
@@ -256,8 +264,18 @@ def test_workflows(place: Path) -> None:
     assert "ratio" in printed
 
 
-def test_console_trial(place: Path) -> None:
-    run(place, "bench.console_trial", "--once")
+def test_console_trial(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+    from bench.console_trial import ITEMS, PLANTED
+
+    printed = run(place, "bench.console_trial", "--once")
+
+    assert json.loads(printed.partition("nightly-sales: ")[2]) == {
+        "total": ITEMS,
+        "validated": ITEMS - sum(PLANTED.values()),
+        "failed": sum(PLANTED.values()),
+        "error": 0,
+    }
 
 
 @needs_browser
@@ -318,3 +336,12 @@ def test_messages_beside_those_of_other_tools(place: Path, daemon: DaemonProcess
     assert "all: 3 won, 0 ties, 0 lost (100 % won or tied)" in run(
         place, "bench.hints.blind", "score", folder, folder / "answers"
     )
+
+
+def test_fixes_that_a_reader_names(place: Path, daemon: DaemonProcess) -> None:
+    folder = place / "action"
+    run(place, "bench.hints.action", "draw", daemon.socket, folder, "--only", "missing_import_json")
+    (folder / "judged").write_text("1 right\n")
+
+    assert "import json" in (folder / "sheet.md").read_text()
+    assert "1 of 1 right" in run(place, "bench.hints.action", "score", folder, folder / "judged")

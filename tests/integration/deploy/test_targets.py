@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd_client import ClientError, PlainClient
+from assayd_client import ClientError, DaemonUnreachable, PlainClient
 from support.engines.oci import ROOT, needs_oci
 
 pytestmark = needs_oci
@@ -90,19 +90,25 @@ def test_serve_answers_until_a_signal(checkout: Path) -> None:
     )
     try:
         socket = checkout / ".run/assayd.sock"
-        _wait_for(lambda: socket.exists() and b"assayd_build_info" in PlainClient(socket).metrics())
+        answered = _happens(lambda: socket.exists() and b"assayd_build_info" in PlainClient(socket).metrics())
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(60)
+
+    assert answered
+    with pytest.raises(DaemonUnreachable):
+        PlainClient(socket).metrics()
 
 
 def test_docs_are_served(checkout: Path) -> None:
     process = subprocess.Popen(["make", "docs"], cwd=checkout, start_new_session=True)
     try:
-        _wait_for(lambda: b"assayd" in urllib.request.urlopen(PAGES_ON, timeout=5).read())
+        served = _happens(lambda: b"assayd" in urllib.request.urlopen(PAGES_ON, timeout=5).read())
     finally:
         os.killpg(process.pid, signal.SIGINT)
         process.wait(60)
+
+    assert served
 
 
 def test_wheels_and_pages_are_written(checkout: Path) -> None:
@@ -153,11 +159,12 @@ def test_clean_removes_what_targets_made(checkout: Path) -> None:
     assert (ROOT / ".venv").is_dir()
 
 
-def _wait_for(happened: Callable[[], bool]) -> None:
+def _happens(happened: Callable[[], bool]) -> bool:
+    """Return whether something happens within the time that a daemon may take to start."""
     end = time.monotonic() + READY_WITHIN_S
     while time.monotonic() < end:
         with suppress(OSError, ClientError):
             if happened():
-                return
+                return True
         time.sleep(0.2)
-    pytest.fail("it doesn't answer")
+    return False

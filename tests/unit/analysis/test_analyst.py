@@ -56,10 +56,28 @@ async def test_stages_after_a_stopping_failure_are_skipped(analyst: Analyst, pol
     assert [s.status for s in stages] == [StageStatus.PASSED, StageStatus.FAILED, StageStatus.SKIPPED]
 
 
+async def test_stages_alone_have_the_findings_of_a_check(analyst: Analyst, policy: ExecutionPolicy):
+    submitted = payload("import subprocess\n" + GOOD)
+    checked, stages = (
+        await static(analyst, submitted, policy),
+        await analyst.stages(EXTRACTOR, submitted, policy),
+    )
+    assert [(s.status, s.findings) for s in stages] == [(s.status, s.findings) for s in checked]
+
+
 async def test_a_large_source_travels_in_parts(analyst: Analyst, policy: ExecutionPolicy):
     filler = "# " + "x" * 100 + "\n"
     stages = await static(analyst, payload(filler * 9000 + GOOD), policy)
     assert all(s.status is StageStatus.PASSED for s in stages)
+
+
+async def test_workers_can_be_started_later_than_their_parent(policy: ExecutionPolicy):
+    async with Analyst(AnalysisLimits(workers=1)).opened() as analyst:
+        assert not analyst.alive
+        await analyst.start_workers()
+        stages = await static(analyst, payload(GOOD), policy)
+    assert all(s.status is StageStatus.PASSED for s in stages)
+    assert not analyst.alive
 
 
 async def test_a_worker_that_takes_too_long_takes_only_its_own_job(policy: ExecutionPolicy):

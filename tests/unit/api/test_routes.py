@@ -36,6 +36,10 @@ class TestPost:
         assert (response.status_code, response.json()["report"]["status"]) == (200, "VALIDATED")
         assert isinstance(read_json(response.content), dict)
 
+    async def test_static_check_is_refused_where_nodes_judge(self, connect, service) -> None:
+        response = await connect().post("/v1/attempts/check", json=GOOD)
+        assert (response.status_code, code(response), service.attempts) == (409, "policy.elsewhere", {})
+
     async def test_a_wait_that_is_too_short_is_202(self, connect, service) -> None:
         service.outcome = None
         response = await connect().post("/v1/attempts?wait_s=0.001", json=GOOD)

@@ -20,9 +20,8 @@ KINDS = registry.load(())
 class HereAnalyst:
     """Reads in this process."""
 
-    async def check(self, kind: Any, payload: Any, policy: Any, *, flow: tuple[int, str]) -> Any:
-        stages = [SimpleNamespace(findings=tuple(stage.check(payload, policy))) for stage in kind.stages]
-        return SimpleNamespace(stages=stages)
+    async def stages(self, kind: Any, payload: Any, policy: Any, *, flow: tuple[int, str]) -> Any:
+        return [SimpleNamespace(findings=tuple(stage.check(payload, policy))) for stage in kind.stages]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -6,12 +6,13 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from assayd.analysis.analyst import Checked, Flow
-from assayd.attempts.policy_trial import PolicyTrials
+from assayd.analysis.analyst import Flow
+from assayd.attempts.policy_trial import AT_ONCE, PolicyTrials
 from assayd.kinds import registry
 from assayd.model.attempt import Attempt
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.records import Page, Query
+from assayd.model.report import StageReport
 from assayd.model.submission import Peer, Submission
 from assayd.package_data import share
 from assayd.policies import load_policies
@@ -22,13 +23,13 @@ OPERATOR = Peer(uid=5, gid=5, pid=1)
 
 
 class Stored:
-    """One finished attempt of another user, with its submission."""
+    """Finished attempts of another user, with one submission."""
 
-    def __init__(self, attempt: Attempt) -> None:
-        self.attempt = attempt
+    def __init__(self, *attempts: Attempt) -> None:
+        self.attempts = attempts
 
     async def list(self, query: Query) -> Page:
-        return Page(attempts=(self.attempt,), next_cursor=None)
+        return Page(attempts=self.attempts, next_cursor=None)
 
     async def document(self, attempt_id: str) -> bytes:
         return b""
@@ -46,29 +47,36 @@ class Flows:
     def __init__(self) -> None:
         self.flows: list[Flow] = []
 
-    async def check(
+    async def stages(
         self, kind: object, payload: BaseModel, policy: ExecutionPolicy, *, flow: Flow
-    ) -> Checked:
+    ) -> tuple[StageReport, ...]:
         self.flows.append(flow)
-        return Checked(stages=(), payload=payload)
+        return ()
 
 
-async def test_trial_of_another_users_attempts_uses_the_callers_turn(make: Make) -> None:
-    policies, stored, analyst = (
-        load_policies([share("policies")]),
-        cast("Any", Stored(make.finished())),
-        Flows(),
-    )
-    trials = PolicyTrials(
+def trials_of(stored: Any, analyst: Any) -> PolicyTrials:
+    return PolicyTrials(
         jobs=stored,
         admission=stored,
-        analyst=cast("Any", analyst),
+        analyst=analyst,
         kinds={"code": registry.find("code")},
-        policies=policies,
+        policies=load_policies([share("policies")]),
         wait=cast("Any", None),
         documents=cast("Any", None),
     )
-    *_, last = [trial async for trial in trials.run(policies.get("code"), Query(), OPERATOR)]
+
+
+async def test_trial_of_another_users_attempts_uses_the_callers_turn(make: Make) -> None:
+    analyst = Flows()
+    trials = trials_of(Stored(make.finished()), analyst)
+    *_, last = [trial async for trial in trials.run(trials.policies.get("code"), Query(), OPERATOR)]
 
     assert (last.tried, last.left_out, last.complete) == (1, 0, True)
     assert analyst.flows == [(OPERATOR.uid, "policy-trial")]
+
+
+async def test_trial_counts_each_attempt_once_when_several_wait_together(make: Make) -> None:
+    trials = trials_of(Stored(*(make.finished() for _ in range(AT_ONCE + 1))), Flows())
+    steps = [trial.tried async for trial in trials.run(trials.policies.get("code"), Query(), OPERATOR)]
+
+    assert steps[-1] == AT_ONCE + 1

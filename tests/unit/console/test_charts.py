@@ -38,6 +38,26 @@ def test_columns_of_a_span_stand_on_each_other() -> None:
     assert [each.findtext("title") for each in columns] == ["10:00: 3 validated", "10:00: 1 failed"]
 
 
+def test_axes_have_lines_at_none_half_and_all_and_whole_numbers() -> None:
+    for picture in (
+        charts.stacked([("10:00", {"validated": 3})], title="t"),
+        charts.histogram([("1 s", 3.0), ("2 s", 1.0)], title="t"),
+    ):
+        axes = [each.attrib for each in shapes(picture, "line") if each.attrib["class"] == "axis"]
+        assert len({each["y1"] for each in axes}) == 3
+        texts = [each.text for each in shapes(picture, "text")]
+        assert {"0", "3"} <= set(texts)
+        assert "1.5" not in texts
+        columns = [each for each in shapes(picture, "rect") if each.find("title") is not None]
+        assert min(float(each["y1"]) for each in axes) == min(float(each.attrib["y"]) for each in columns)
+
+
+def test_chart_without_attempts_says_so_or_is_left_out() -> None:
+    empty = charts.stacked([("10:00", {}), ("10:01", {})], title="t")
+    assert [each.text for each in shapes(empty, "text")] == ["No attempt ended in this time."]
+    assert charts.bars([], title="t") == ""
+
+
 def test_cell_of_each_item_leads_to_its_attempt() -> None:
     picture = charts.grid([("failed", "line 1", "/attempts/01"), ("waiting", "line 2", "")], title="t")
 

@@ -48,6 +48,7 @@ SCRIPT_IS_RUN_BY = {
     "bench.generate.program": "bench/generate/run.py",
     "bench.generate.recorded": "tests/unit/bench/test_recorded.py",
     "bench.images": "tests/integration/imaging/test_on_demand.py",
+    "bench.hints.editor": "tests/unit/bench/test_editor.py",
     "bench.named_threads": "bench/cluster.py",
     "bench.repair.program": "bench/repair/run.py",
 }

@@ -58,7 +58,29 @@ def test_value_behind_the_name_of_a_variable_is_a_warning_and_one_that_is_stored
     assert found("variable n 5 n !\nn @ .") == []
 
 
-@pytest.mark.parametrize(("word", "hint"), [("gt", "Write >."), ("lte", "Write: > not")])
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [("gt", "Write `>`. Write `: f ( a b -- flag ) > ;`."), ("lte", "Write: > not")],
+)
 def test_comparison_of_another_language_is_told_in_fifth(word: str, hint: str) -> None:
     [finding] = found(f": f ( a b -- flag ) {word} ;\n1 2 f .")
     assert (finding.rule, finding.suggestion) == ("vocabulary.imagined_syntax", hint)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "corrected"),
+    [
+        (": double ( n -- n ) 2 * ;\n3 double.", "required.word_spacing", "3 double ."),
+        ("5 variable n\nn @ .", "structure.suspicious", "variable n 5 n !"),
+        (": star ( -- ) char * emit ;\nstar", "structure.suspicious", ": star ( -- ) [char] * emit ;"),
+        (": f ( n -- n ) dpu * ;\n2 f .", "vocabulary.unknown_word", ": f ( n -- n ) dup * ;"),
+    ],
+)
+def test_slip_of_the_hand_is_corrected(text: str, rule: str, corrected: str) -> None:
+    [finding] = [one for one in found(text) if one.rule == rule]
+    assert finding.edit is not None
+    assert finding.edit.replacement == corrected
+
+
+def test_char_that_is_compiled_by_hand_is_fine() -> None:
+    assert found(": star ( -- c ) [ char * ] literal ;\nstar emit") == []

@@ -103,7 +103,21 @@ def test_none_is_followed_to_the_line_that_gave_it() -> None:
         raised("AttributeError", "'NoneType' object has no attribute 'group'", line=3),
         values=(("m", "None"),),
     )
-    assert "m was assigned in line 2 (m = re.match('a', path))" in exception_hint(record, text)
+    hint = exception_hint(record, text)
+    assert "m was assigned in line 2 (m = re.match('a', path)). The pattern doesn't match" in hint
+
+
+def test_pattern_that_does_not_match_is_shown() -> None:
+    text = "import re\nDATE = re.compile('a+')\nm = DATE.match(path)\nx = m.group(1)\n"
+    record = replace(
+        raised("AttributeError", "'NoneType' object has no attribute 'group'", line=4),
+        values=(("m", "None"),),
+    )
+
+    hint = exception_hint(record, text)
+
+    assert "The pattern in line 2 (DATE = re.compile('a+')) doesn't match" in hint
+    assert "check m for None first" in hint
 
 
 @pytest.mark.parametrize(
@@ -148,11 +162,12 @@ def test_hint_fits_the_line_the_values_and_the_text(record: Raised, line: str, w
         (
             "total += values[i + window]",
             (("values", "[1.0, 2.0]"), ("i", "1"), ("window", "2")),
-            "index 3, and there are 2",
+            "index 3, and the last is 1. Do this only `if i + window < len(values)`",
         ),
         ('return {"a": parts[5]}', (("parts", "('/', 'a')"),), "parts[5] asks for index 5"),
-        ("if row[-3]:", (("row", "[1, 2]"),), "row[-3] asks for index -3"),
-        ("x = big[n]", (("big", "[0, 1, … 20 in all]"), ("n", "20")), "there are 20 elements"),
+        ("if row[-3]:", (("row", "[1, 2]"),), "row[-3] needs 3 elements, and there are 2"),
+        ("x = row[0]", (("row", "[]"),), "row is empty"),
+        ("x = big[n]", (("big", "[0, 1, … 20 in all]"), ("n", "20")), "the last is 19"),
     ],
 )
 def test_index_that_was_asked_for_is_said(line: str, values: tuple[tuple[str, str], ...], said: str) -> None:

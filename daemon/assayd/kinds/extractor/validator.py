@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
+from assayd.findings.briefing import allowances
 from assayd.findings.call_unit import Tried, judge_call
 from assayd.findings.each_unit import EachJudge
 from assayd.findings.expected import VALUES_COMPARED, cases_told, judge_value
@@ -90,8 +91,10 @@ _REMINDERS = (
     f"Write one Python file that defines {EXPECTED.template} The argument is the path; no files exist. "
     "Helper functions are allowed.",
     "Return a plain dict of JSON values, or {} if the path has no fields.",
+)
+_REFUSED = (
     f"Not allowed: {', '.join(name for name in BUILTINS if name not in _RARELY_CALLED)}; getattr() with a "
-    "computed name; attributes such as x.__class__.",
+    "computed name; attributes such as x.__class__."
 )
 
 _RULES = (
@@ -136,6 +139,11 @@ class Extractor(Kind[ExtractorPayload]):
     task = generating.TASK
     example = generating.EXAMPLE
     generation_context = ExtractorContext
+
+    def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
+        """Return what a model must keep in mind; a profile that only reports refuses no names."""
+        refused = () if policy is not None and policy.reports_only else (_REFUSED,)
+        return (*self.reminders, *refused, *allowances(policy, offer=self.offer))
 
     @property
     def stages(self) -> Sequence[Stage[ExtractorPayload]]:

@@ -3,6 +3,7 @@
     def test_a(): adapter.transform(raw)                    quality.no_assertion
     def test_a(): assert True, or x == x, or (x, "told")    quality.tautology
     try: assert …, then except Exception: pass              quality.swallowed
+    def check_grade(): assert …, which no test calls        quality.not_run
 
 A test is reported only if none of its assertions can fail. Source: docs/quality.md.
 """
@@ -15,9 +16,11 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from operator import or_
 
+from assayd.findings.source_text import line_at
 from assayd.kinds.module.always_true import Constructed, is_always_true, repeats_a_call
-from assayd.model.finding import Finding, Rule, Severity
+from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.static.python.imports import finding_at
+from assayd.static.python.nodes import nodes_of
 
 RULES = (
     Rule(
@@ -25,6 +28,12 @@ RULES = (
         title="A test without an assertion",
         severity=Severity.WARNING,
         help="Bad: adapter.transform(raw). Good: assert adapter.transform(raw) == {…}.",
+    ),
+    Rule(
+        id="quality.not_run",
+        title="A test that pytest doesn't run",
+        severity=Severity.WARNING,
+        help="Bad: def check_grade(): assert …. Good: def test_grade(): assert ….",
     ),
     Rule(
         id="quality.tautology",
@@ -59,7 +68,8 @@ def check_assertions(file: str, text: str, tree: ast.Module, methods: Collection
         tree: its syntax tree.
         methods: attributes that every adapter has, so that asserting their existence proves nothing.
     """
-    helpers = {node.name: node for node in ast.walk(tree) if isinstance(node, Definition)}
+    yield from _not_run(file, text, tree)
+    helpers = {node.name: node for node in nodes_of(tree) if isinstance(node, Definition)}
     budget = _Budget(left=_MOST_STATEMENTS)
     read = [
         (test, list(_Reader(helpers=helpers, seen=(test.name,), budget=budget).block(test.body)))
@@ -75,6 +85,40 @@ def check_assertions(file: str, text: str, tree: ast.Module, methods: Collection
             warning = Severity.WARNING
             told = finding_at(place, text, rule, message, suggestion=suggestion, severity=warning)
             yield replace(told, file=file)
+
+
+def _not_run(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
+    """Yield the findings about functions with an assertion that neither pytest nor the file calls."""
+    used = {node.id for node in nodes_of(tree) if isinstance(node, ast.Name)}
+    words = {node.value for node in nodes_of(tree) if isinstance(node, ast.Constant)}
+    defined = [node for node in tree.body if isinstance(node, Definition)]
+    fixtures = {one.name for one in defined if "fixture" in map(_last_word, one.decorator_list)}
+    for node in tree.body:
+        if (
+            not isinstance(node, Definition)
+            or node.name.startswith(("test", "pytest_"))
+            or node.name in used | words
+        ):
+            continue
+        known = {_last_word(each) for each in node.decorator_list}
+        asked = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+        if "parametrize" not in known and asked - fixtures:
+            continue
+        if known - {"parametrize", "asyncio", "anyio"} or not any(
+            isinstance(one, ast.Assert) for one in node.body
+        ):
+            continue
+        name = f"test_{node.name.removeprefix('check_').removeprefix('verify_')}"
+        message = f"pytest doesn't run {node.name}: its name doesn't begin with `test_`."
+        line, old = line_at(text, node.lineno) or "", f"def {node.name}("
+        edit = None
+        if line.count(old) == 1:
+            new = line.replace(old, f"def {name}(")
+            edit = Edit(start_line=node.lineno, end_line=node.lineno, replacement=new)
+        told = finding_at(
+            node, text, "quality.not_run", message, suggestion=f"Name it `{name}`.", severity=Severity.WARNING
+        )
+        yield replace(told, file=file, edit=edit)
 
 
 def _tests(tree: ast.Module) -> Iterator[Definition]:
@@ -157,7 +201,7 @@ class _Reader:
             return
         match statement:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                return  # Counted where it is called.
+                return  # Counted at its call.
             case ast.Assert() | ast.Raise():
                 test = statement.test if isinstance(statement, ast.Assert) else None
                 yield _Assertion(node=statement, test=test, swallowed=self.swallowed)

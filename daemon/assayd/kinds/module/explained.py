@@ -399,7 +399,7 @@ _Explain = Callable[[Finding, Raised, re.Match[str], Texts, str], Finding | None
 _EXPLANATIONS: tuple[tuple[re.Pattern[str], _Explain], ...] = (
     (re.compile(r"^'coroutine' object"), _not_awaited),
     (re.compile(r"<coroutine object ([\w.]{1,200}) at"), _coroutine_compared),
-    (re.compile(r"<bound method ([\w.]{1,200}) of"), _not_called),
+    (re.compile(r"<(?:bound|built-in) method ([\w.]{1,200}) of"), _not_called),
     (re.compile(r"^\('(\w{1,100})', <FixtureRequest"), _no_fixture),
     (re.compile(r"^([\w.]{1,200})\(\) got an unexpected keyword argument '(\w{1,100})'"), _unknown_argument),
     (re.compile(r"^In (\w{1,200}): function uses no (?:argument|fixture) '(\w{1,100})'"), _unused_argument),

@@ -65,6 +65,13 @@ def _parsed_twice(
     """``json.loads(raw)`` of a dict."""
     number, line = _line(raised, texts)
     call = re.search(r"\bjson\.loads\(\s*+([\w.\[\]\"']++)\s*+\)", line)
+    if found[1].endswith(("method", "function")):
+        uncalled = re.search(r"\bjson\.loads\(.*?(\.\w++)(?=\s*+\))", line)
+        if uncalled is None:
+            return None
+        new = f"{line[: uncalled.end()]}(){line[uncalled.end() :]}"
+        hint = f"`{uncalled[1][1:]}` isn't called. Write `{new.strip()}`."
+        return replace(finding, suggestion=hint, edit=_replaced(number, line, new))
     if call is None:
         return None
     new = f"{line[: call.start()]}{call[1]}{line[call.end() :]}"
@@ -507,6 +514,15 @@ def _no_annotation(
     return None
 
 
+def _status(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``response.status`` of httpx or requests."""
+    number, line = _line(raised, texts)
+    new = re.sub(r"\.status\b", ".status_code", line, count=1)
+    return replace(finding, suggestion="Write `status_code`.", edit=_replaced(number, line, new))
+
+
 def _other_method(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
@@ -534,6 +550,7 @@ CALLS: tuple[tuple[re.Pattern[str], Explain], ...] = (
      _class_of_the_module),
     (re.compile(r"^'(\w{1,100})' object has no attribute '(\w{1,100})'"), _name_of_the_module),
     (re.compile(r"^'(\w{1,100})' object has no attribute '(\w{1,100})'"), _other_method),
+    (re.compile(r"^'Response' object has no attribute 'status'"), _status),
     (re.compile(r"^'(?:function|FixtureFunctionDefinition)' object has no attribute"), _fixture_as_function),
     (re.compile(r"^DID NOT RAISE <class '(?:\w+\.)*(\w{1,100})'>"), _did_not_raise),
     (re.compile(r"^'Response' object is not callable"), _response_for_handler),

@@ -53,6 +53,11 @@ def _contract(contract: AdapterContract) -> Iterator[str]:
 def _allowed(policy: ExecutionPolicy) -> Iterator[str]:
     contract = policy.adapter
     yield from allowances(policy, also=(*contract.modules, "adapter"))
+    if policy.reports_only:
+        return
     named = contract.forbidden - policy.imports.denied - _NOT_MEANT
-    if refused := sorted(name for name in named if "." not in name):
-        yield f"No file may use {', '.join(refused)}, or functions of os that start or end processes."
+    refused = sorted(name for name in named if "." not in name)
+    if any(name.startswith("os.") for name in named):
+        refused.append("functions of os that start or end processes")
+    if refused:
+        yield f"No file may use {', '.join(refused)}."

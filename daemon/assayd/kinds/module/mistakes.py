@@ -1,7 +1,6 @@
 """Finds mistakes that only several files together show, or that fail far from their cause.
 
     from readings import grades       import.no_name         readings.py has `grade`
-    def transform(raw): self.x        contract.method_form   the method has no self
     platform="openmeteo"              contract.manifest      the manifest says open_meteo
     return response.json              call.missing           a method that isn't called (a warning)
     API_KEY = "q8Zr…"                 source.secret          a warning
@@ -22,11 +21,13 @@ from assayd.did_you_mean import close_names
 from assayd.findings.source_text import line_at, snippet
 from assayd.kinds.module.files import is_test, module_name
 from assayd.kinds.module.imports import absolute
+from assayd.kinds.module.self_parameter import last_name
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.model.policy import AdapterContract
 from assayd.model.text_limits import shorten
 from assayd.static.python.imports import finding_at
 from assayd.static.python.module_scope import bound_names
+from assayd.static.python.nodes import nodes_of
 
 RULES = (
     Rule(
@@ -77,7 +78,6 @@ _METHODS = frozenset(
         "splitlines", "strip", "title", "upper", "values",
     }
 )  # fmt: skip
-_SELF_NAMES = frozenset({"self", "cls", "mcs", "_", "this"})
 _SECRET_NAME = re.compile(
     r"(?:api_?key|secret|passw(?:or)?d|token|credential|private_?key|auth_?key)", re.IGNORECASE
 )
@@ -109,7 +109,7 @@ def check_own_names(
     file: str, text: str, tree: ast.Module, own: Mapping[str, frozenset[str]]
 ) -> Iterator[Finding]:
     """``from readings import grades``, if readings.py has only `grade` -> import.no_name."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if not isinstance(node, ast.ImportFrom):
             continue
         module = absolute(file, node)
@@ -138,55 +138,12 @@ def meant_names(findings: list[Finding]) -> frozenset[str]:
     return frozenset(found[1] for found in meant if found is not None)
 
 
-def check_methods(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
-    """``def transform(raw): return self.x`` -> contract.method_form."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef):
-            for method in node.body:
-                if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and _lacks_self(method):
-                    message = f"{node.name}.{method.name} has no self parameter."
-                    names = ["self", *(each.arg for each in method.args.args[:1])]
-                    more = ", …" if len(method.args.args) > 1 else ""
-                    shown = f"def {method.name}({', '.join(names)}{more})"
-                    found = finding_at(
-                        method, text, "contract.method_form", message, suggestion=f"Write: {shown}:"
-                    )
-                    edit = _with_self(text, method)
-                    yield replace(found, file=file, category="missing_method", edit=edit)
-
-
-def _lacks_self(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    if method.decorator_list or method.args.vararg or method.args.posonlyargs:
-        return False
-    arguments = method.args.args
-    if arguments and arguments[0].arg in _SELF_NAMES:
-        return False
-    if method.name in {"__new__", "__init_subclass__", "__class_getitem__"}:
-        return False
-    uses_self = any(isinstance(node, ast.Name) and node.id == "self" for node in ast.walk(method))
-    return not arguments or uses_self or arguments[0].annotation is not None
-
-
-def _with_self(text: str, method: ast.FunctionDef | ast.AsyncFunctionDef) -> Edit | None:
-    line = line_at(text, method.lineno)
-    opened = re.search(rf"\bdef\s+{re.escape(method.name)}\s*\(", line or "")
-    if line is None or opened is None:
-        return None
-    rest = line[opened.end() :]
-    comma = "" if rest.lstrip().startswith(")") else ", "
-    return Edit(
-        start_line=method.lineno,
-        end_line=method.lineno,
-        replacement=f"{line[: opened.end()]}self{comma}{rest}",
-    )
-
-
 def check_decorator(
     file: str, text: str, node: ast.ClassDef, manifest: Mapping[str, object], contract: AdapterContract
 ) -> Iterator[Finding]:
     """``@register_adapter(platform="openmeteo")``, if the manifest says open_meteo -> contract.manifest."""
     for decorator in node.decorator_list:
-        if not isinstance(decorator, ast.Call) or _last_name(decorator.func) not in contract.decorators:
+        if not isinstance(decorator, ast.Call) or last_name(decorator.func) not in contract.decorators:
             continue
         yield from _absent(file, text, decorator, manifest)
         for given in decorator.keywords:
@@ -241,7 +198,7 @@ def check_base(
         for alias in each.names
         if alias.name in contract.base_classes
     }
-    used = {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
+    used = {each.id for each in nodes_of(tree) if isinstance(each, ast.Name)}
     if node.bases or node.keywords or not imported or imported & used:
         return
     base = min(imported)
@@ -268,10 +225,10 @@ def check_calls(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
     """``return response.json`` -> call.missing (a warning)."""
     called = {
         each.func.id
-        for each in ast.walk(tree)
+        for each in nodes_of(tree)
         if isinstance(each, ast.Call) and isinstance(each.func, ast.Name)
     }
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         value: ast.expr | None = None
         match node:
             case ast.Expr(value=ast.Attribute() as value) | ast.Return(value=ast.Attribute() as value):
@@ -313,29 +270,44 @@ def _is_uncalled(value: ast.Attribute, node: ast.AST) -> bool:
 
 def check_dropped_results(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
     """``def share(self) -> float: round(x, 2)`` -> function.no_value (a warning): `return` is missing."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.returns is None:
             continue
         last = node.body[-1]
         promised = ast.unparse(node.returns).strip("'\"")
-        if not isinstance(last, ast.Expr) or not isinstance(last.value, _VALUES):
+        dropped = _dropped(last)
+        if dropped is None or _NO_VALUE.match(promised):
             continue
-        if _NO_VALUE.match(promised) or any(isinstance(n, ast.Return | ast.Yield) for n in ast.walk(node)):
+        if any(isinstance(n, ast.Return | ast.Yield) for n in ast.walk(node)):
             continue
         line = line_at(text, last.lineno) or ""
         indent = line[: len(line) - len(line.lstrip())]
+        assigns = not isinstance(last, ast.Expr)
+        new = f"{line}\n{indent}return {dropped}" if assigns else f"{indent}return {line.lstrip()}"
         found = finding_at(
             last,
             text,
             "function.no_value",
             f"{node.name}() returns None: the result of its last line is dropped.",
-            suggestion=f"Write: return {ast.unparse(last.value)[:120]}",
+            suggestion=f"Write: return {dropped}",
             severity=Severity.WARNING,
         )
-        edit = Edit(
-            start_line=last.lineno, end_line=last.lineno, replacement=f"{indent}return {line.lstrip()}"
-        )
-        yield replace(found, file=file, category="function", edit=edit)
+        edit = Edit(start_line=last.lineno, end_line=last.lineno, replacement=new)
+        several = assigns and last.end_lineno != last.lineno
+        yield replace(found, file=file, category="function", edit=None if several else edit)
+
+
+def _dropped(statement: ast.stmt) -> str | None:
+    """Return the value that a function's last statement computes, and nothing returns."""
+    match statement:
+        case ast.Expr(value=value) if isinstance(value, _VALUES):
+            return ast.unparse(value)[:120]
+        case (
+            ast.Assign(targets=[ast.Name(id=name)])
+            | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr())
+        ):
+            return name
+    return None
 
 
 _VALUES = (
@@ -346,7 +318,7 @@ _VALUES = (
 
 def check_generators(file: str, text: str, tree: ast.Module, contract: AdapterContract) -> Iterator[Finding]:
     """``def transform(self, raw) -> dict: yield …`` -> contract.method_form: the caller gets a generator."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name not in contract.methods:
             continue
         inner = {
@@ -375,7 +347,7 @@ def check_generators(file: str, text: str, tree: ast.Module, contract: AdapterCo
 
 def check_raised(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
     """``raise "no name"`` -> call.missing (a warning): a string can't be raised."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if not isinstance(node, ast.Raise) or not isinstance(node.exc, ast.Constant | ast.JoinedStr):
             continue
         line = line_at(text, node.lineno) or ""
@@ -406,9 +378,9 @@ def check_transports(texts: Mapping[str, str], trees: Trees) -> Iterator[Finding
     for file, tree in trees.items():
         classes = [] if is_test(file) else [one for one in tree.body if isinstance(one, ast.ClassDef)]
         for node in (each for one in classes if one.name in passed and one.bases for each in ast.walk(one)):
-            if isinstance(node, ast.Call) and _last_name(node.func) in {"AsyncClient", "Client"}:
+            if isinstance(node, ast.Call) and last_name(node.func) in {"AsyncClient", "Client"}:
                 line = line_at(texts[file], node.lineno) or ""
-                name = _last_name(node.func)
+                name = last_name(node.func)
                 given = 'transport=self.config.get("transport")'
                 comma = ", " if node.args or node.keywords else ""
                 new = line.replace(f"{name}(", f"{name}({given}{comma}", 1)
@@ -529,13 +501,13 @@ def check_secrets(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
 
 
 def _named_texts(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         match node:
             case (
                 ast.Assign(targets=[target], value=value)
                 | ast.AnnAssign(target=target, value=ast.expr() as value)
             ):
-                yield _last_name(target), value
+                yield last_name(target), value
             case ast.keyword(arg=str(name), value=value):
                 yield name, value
             case ast.Dict(keys=keys, values=values):
@@ -553,15 +525,6 @@ def _is_secret(name: str, value: str) -> bool:
     mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
     named = _SECRET_NAME.search(name) is not None
     return named and mixed and len(value) >= _LEAST_SECRET and not _PLACEHOLDER.search(value)
-
-
-def _last_name(node: ast.expr) -> str:
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-        case ast.Subscript(slice=ast.Constant(value=str(name))):
-            return name
-    return ""
 
 
 def word_edit(text: str, number: int, old: str, new: str, *, quoted: bool = False) -> Edit | None:

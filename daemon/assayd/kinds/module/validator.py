@@ -19,7 +19,7 @@ from assayd.findings.briefing import usual
 from assayd.findings.corrections import with_correction
 from assayd.findings.retry_context import context_of, errors_of, is_unreadable, needs_allowances
 from assayd.kind import Cap, Kind, OnFail, Stage
-from assayd.kinds.module import adapter_unit, generating, pytest_unit
+from assayd.kinds.module import adapter_unit, generating, pytest_unit, self_parameter
 from assayd.kinds.module import assertions as module_assertions
 from assayd.kinds.module import blame as module_blame
 from assayd.kinds.module import contract as module_contract
@@ -405,7 +405,7 @@ def _check_contract(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator
         yield module_contract.no_file(sorted(texts))
     for name, tree in trees.items():
         walked = scoped(tree)
-        formed = {(one.line, one.rule): one for one in module_mistakes.check_methods(name, texts[name], tree)}
+        formed = {(one.line, one.rule): one for one in self_parameter.check_methods(name, texts[name], tree)}
         if name == adapter:
             told = module_contract.check_contract(name, texts[name], walked, contract)
             yield from (one for one in told if (one.line, one.rule) not in formed)

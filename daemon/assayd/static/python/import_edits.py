@@ -20,6 +20,7 @@ from assayd.findings.source_text import line_at
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.static.python.imports import finding_at
 from assayd.static.python.names import PACKAGE_NAMES
+from assayd.static.python.nodes import nodes_of
 
 PACKAGE_RULE = Rule(
     id="import.package",
@@ -152,7 +153,7 @@ def _is_of_os(finding: Finding) -> bool:
 def _asks_for_paths(tree: ast.Module) -> bool:
     """Return whether the source uses only path functions of `os` and never rebinds `os`."""
     asked = 0
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         match node:
             case ast.Attribute(value=ast.Name(id="os"), attr=attr, ctx=ast.Load()) if attr in _PATH_NAMES:
                 asked += 1
@@ -199,6 +200,6 @@ def _stands_alone(node: Import, text: str) -> bool:
 @lru_cache(maxsize=2)
 def _used(tree: ast.Module) -> frozenset[str]:
     """Return every used name, including the strings in ``__all__``."""
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    names = {node.id for node in nodes_of(tree) if isinstance(node, ast.Name)}
+    words = {node.value for node in nodes_of(tree) if isinstance(node, ast.Constant)}
     return frozenset(names | {word for word in words if isinstance(word, str)})

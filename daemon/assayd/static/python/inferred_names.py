@@ -25,6 +25,7 @@ from assayd.static.python.import_edits import unused_imports
 from assayd.static.python.imports import PolicyModules
 from assayd.static.python.module_scope import bound_names, insertion_line
 from assayd.static.python.names import PACKAGE_NAMES
+from assayd.static.python.nodes import nodes_of
 from assayd.static.python.returns import NO_VALUE_RULE, check_returns
 from assayd.static.python.safe_fixes import edit_between
 from assayd.static.python.source import PythonSource
@@ -196,7 +197,7 @@ class _Uses:
     """All names that are read but never bound."""
 
     def __init__(self, tree: ast.Module, bound: frozenset[str]) -> None:
-        nodes = list(ast.walk(tree))
+        nodes = nodes_of(tree)
         self._asked = {
             id(node.value): node.attr
             for node in nodes

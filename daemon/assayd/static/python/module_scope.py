@@ -8,6 +8,8 @@ import unicodedata
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
+from assayd.static.python.nodes import nodes_of
+
 _OTHER_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -42,7 +44,7 @@ def bound_names(tree: ast.Module, leaving_out: Collection[ast.AST] = ()) -> froz
     """
     found: set[str] = set()
     passed = {id(node) for node in leaving_out}
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if id(node) in passed:
             continue
         match node:
@@ -64,7 +66,7 @@ def bound_names(tree: ast.Module, leaving_out: Collection[ast.AST] = ()) -> froz
 
 
 def is_variable(name: str) -> bool:
-    """Return whether a name can be a variable, and is read as it is written."""
+    """Return whether a name can be a variable, and is read unchanged."""
     plain = unicodedata.normalize("NFKC", name) == name
     return plain and name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__")
 

@@ -17,11 +17,12 @@ raise, aren't checked.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from assayd.findings.source_text import line_at, snippet
 from assayd.model.finding import Edit, Finding, Rule, Severity
+from assayd.static.python.nodes import nodes_of
 from assayd.static.python.safe_fixes import tree_of
 from assayd.static.python.source import PythonSource
 
@@ -72,7 +73,7 @@ def check_returns(source: PythonSource, *, severity: Severity = Severity.ERROR) 
     """
     if source.tree is None:
         return
-    nodes = list(ast.walk(source.tree))
+    nodes = nodes_of(source.tree)
     named: dict[str, list[_Function]] = {}
     for node in nodes:
         if isinstance(node, ast.FunctionDef):
@@ -96,7 +97,7 @@ def check_returns(source: PythonSource, *, severity: Severity = Severity.ERROR) 
         yield _idle(function, source, severity)
 
 
-def _unanswering(nodes: list[ast.AST]) -> Iterator[_Function]:
+def _unanswering(nodes: Sequence[ast.AST]) -> Iterator[_Function]:
     """Return the special methods that must return a value but never do."""
     inside = (node for one in nodes if isinstance(one, ast.ClassDef) for node in one.body)
     methods = (node for node in inside if isinstance(node, ast.FunctionDef))
@@ -161,7 +162,7 @@ def _own_nodes(function: _Function) -> Iterator[ast.AST]:
             pending.extend(ast.iter_child_nodes(node))
 
 
-def _bound_once(nodes: list[ast.AST], functions: dict[str, _Function]) -> bool:
+def _bound_once(nodes: Sequence[ast.AST], functions: dict[str, _Function]) -> bool:
     """Return whether no other definition uses the functions' names."""
     for node in nodes:
         match node:
@@ -176,7 +177,7 @@ def _bound_once(nodes: list[ast.AST], functions: dict[str, _Function]) -> bool:
     return True
 
 
-def _used(nodes: list[ast.AST], functions: dict[str, _Function]) -> dict[str, int]:
+def _used(nodes: Sequence[ast.AST], functions: dict[str, _Function]) -> dict[str, int]:
     """Return the functions whose value is used, with the line of the first use."""
     idle = {id(n.value) for n in nodes if isinstance(n, ast.Expr)}
     passed_on = {id(n.value) for n in nodes if isinstance(n, ast.Return)}

@@ -34,6 +34,7 @@ from assayd.findings.source_text import line_at
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.static.python.annotations import alternatives, module_aliases
 from assayd.static.python.imports import finding_at
+from assayd.static.python.nodes import nodes_of
 from assayd.static.python.source import PythonSource
 
 _WAITING = (ast.Await, ast.AsyncFor, ast.AsyncWith)
@@ -44,7 +45,7 @@ def renamed(tree: ast.Module, text: str, name: str) -> Edit | None:
 
     There is none unless the function takes one argument and its name begins with `name`.
     """
-    nodes = list(ast.walk(tree))
+    nodes = nodes_of(tree)
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     if len(functions) != 1 or functions[0] not in tree.body or isinstance(functions[0], ast.AsyncFunctionDef):
         return None

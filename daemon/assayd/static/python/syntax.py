@@ -67,6 +67,7 @@ from assayd.static.python.safe_fixes import (
 )
 
 _WORD = re.compile(r"[A-Za-z]+")
+_STRING = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'")
 _KEYWORDS = tuple(word for word in keyword.kwlist if len(word) > 1)
 _GAP = re.compile(r"(?<=[\w'\")\]}])[ \t]+(?=[\w'\"(\[{*-])")
 _MOST_PLACES = 40
@@ -77,6 +78,8 @@ def spelling(error: SyntaxError, text: str) -> _Told | None:
     line = line_at(text, error.lineno)
     if line is None or error.lineno is None:
         return None
+    if (raised := _raised(line, error.lineno, text)) is not None:
+        return raised
     most = max(TRIED_CHARS // max(len(text), 1), 4)
     words = list(_respelt(line, error.lineno, text))[:most]
     found = [one for one in words if tree_of(one.text) is not None]
@@ -112,9 +115,27 @@ class _Respelt:
         )
 
 
+def _raised(line: str, number: int, text: str) -> _Told | None:
+    """``raise ValueError, "no name"``: return the form of Python 3."""
+    found = _RAISE.fullmatch(line)
+    if found is None:
+        return None
+    new = f"{found[1]}raise {found[2]}({found[3]})"
+    changed = _replaced(text, number, new)
+    if tree_of(changed) is None:
+        return None
+    return _Told(
+        hint=f"Write `{new.strip()}`.", cause="`raise` takes one exception", edit=edit_between(text, changed)
+    )
+
+
+_RAISE = re.compile(r"(\s*)raise\s+([A-Za-z_][\w.]*)\s*,\s*([^,\s][^,]*?)\s*")
+
+
 def _respelt(line: str, number: int, text: str) -> Iterator[_Respelt]:
-    """Return each word of the line that is one edit away from a keyword."""
-    for place in list(_WORD.finditer(line))[:_MOST_PLACES]:
+    """Return each word of the line, outside of strings, that is one edit away from a keyword."""
+    code = _STRING.sub(lambda one: " " * len(one[0]), line)
+    for place in list(_WORD.finditer(code))[:_MOST_PLACES]:
         if keyword.iskeyword(place[0]):
             continue
         for word in _KEYWORDS:

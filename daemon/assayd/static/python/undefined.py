@@ -2,7 +2,7 @@
 
     parts = path.split("/"); prats[1]     name.undefined    did you mean 'parts'?
 
-There are no findings after a star import, if the source accesses its namespace dynamically, if it catches
+It reports nothing after a star import, if the source accesses its namespace dynamically, if it catches
 NameError, or under a condition on the Python version. Names in annotations that are never evaluated are
 ignored. Decision: docs/decisions/0038.
 """
@@ -20,6 +20,7 @@ from assayd.findings.python_failures import Near, nearest_name
 from assayd.findings.source_text import column_of, line_at, snippet
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.static.python.module_scope import bound_names
+from assayd.static.python.nodes import nodes_of
 from assayd.static.python.safe_fixes import edit_between, tree_of
 from assayd.static.python.scopes import NodeSite, Scope, ScopedTree, ScopeKind, scoped
 from assayd.static.python.source import PythonSource
@@ -88,7 +89,7 @@ def check_undefined(
     if source.tree is None or bound is None:
         return
     known = {*bound, *_BUILTINS, *_OF_MODULES, *given, *leaving_out}
-    names = [n for n in ast.walk(source.tree) if isinstance(n, ast.Name)]
+    names = [n for n in nodes_of(source.tree) if isinstance(n, ast.Name)]
     unknown = {n.id for n in names if isinstance(n.ctx, ast.Load) and n.id not in known}
     if not unknown or any(n.id in _NAMESPACES - bound for n in names):
         return
@@ -125,7 +126,7 @@ def _passed(tree: ast.Module, annotations: bool) -> set[ast.AST]:
         for node in tree.body
     )
     passed: set[ast.AST] = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         match node:
             case ast.Try(handlers=handlers, body=body) if any(map(_catches, handlers)):
                 passed.update(body)
@@ -169,6 +170,8 @@ def _finding(one: _Undefined, source: PythonSource, tree: ScopedTree, severity: 
     others = sorted({_line(site) for site in one.sites} - {line})
     also = f" (also in line{'s' * (len(others) > 1)} {', '.join(map(str, others[:10]))})" if others else ""
     remedy = f"Define or import '{one.name}' before it is used."
+    if one.name == "self" and any(scope.kind is ScopeKind.CLASS for scope in _scopes(first.scope)):
+        remedy = "Add `self` as the first parameter of the method."
     if one.name in sys.stdlib_module_names:
         near, remedy = None, f"Add at the top: import {one.name}"
     elif near:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ TITLE_CHARS = 60
 
 
 class Moved:
-    """Where lines of a text are in a later one: those before the first change, and those after the last."""
+    """Maps lines to a later version of the file: those before the first change, and those after the last."""
 
     def __init__(self, before: str, now: str) -> None:
         old, new = before.split("\n"), now.split("\n")
@@ -29,20 +30,21 @@ class Moved:
         self._tail = _alike(old[::-1], new[::-1], most - self._head)
         self._shift = len(new) - len(old)
 
+    def by(self, first: int, after: int) -> int | None:
+        """Return how far lines moved, or the place between two lines; None if one of them changed."""
+        inserts = first == after
+        if self._same or after + inserts <= self._head:
+            return 0
+        return self._shift if first - inserts >= self._old - self._tail else None
+
     def edit(self, edit: Any) -> Any | None:
         """Return an edit of whole lines at its place in the later text; None if that is not certain."""
         first, after = edit.range.start.line, edit.range.end.line
-        inserts = first == after
-        if self._same or after + inserts <= self._head:
-            return edit
-        if first - inserts < self._old - self._tail:
-            return None
-        return types.TextEdit(
-            range=whole_lines(first + self._shift, after + self._shift), new_text=edit.new_text
-        )
+        by = self.by(first, after)
+        return by if by is None else types.TextEdit(whole_lines(first + by, after + by), edit.new_text)
 
     def line(self, number: int) -> int:
-        """Return where a line is; one that was changed stays where it was."""
+        """Return the new number of a line; a changed line keeps its number."""
         return number + self._shift if number >= self._old - self._tail else number
 
 
@@ -52,7 +54,7 @@ def whole_lines(first: int, after: int) -> Any:
 
 
 def title(edits: Sequence[Any], now: str) -> str:
-    """Say what edits of a text do, as far as one line can."""
+    """Describe edits in one line."""
     if len(edits) > 1:
         return f"Change {len(edits)} places"
     (edit,) = edits
@@ -69,7 +71,7 @@ def title(edits: Sequence[Any], now: str) -> str:
 
 
 def _change(old: str, new: str, number: int) -> str:
-    """Say what becomes of one line: what is added or removed in it, or all that it becomes."""
+    """Describe the change of one line: its added or removed part, or the whole new line."""
     head = _alike(old, new, min(len(old), len(new)))
     tail = _alike(old[::-1], new[::-1], min(len(old), len(new)) - head)
     added, removed = new[head : len(new) - tail], old[head : len(old) - tail]
@@ -115,16 +117,34 @@ class Found:
     diagnostic: Any
     edits: tuple[Any, ...] = ()
     text: str = ""
+    ran: bool = False
+    """Whether a run found it, which no static stage can repeat."""
 
 
-def found_in(attempt: Document, origin: Origin, main: Path) -> list[Found]:
-    """Return what an attempt found; what has no place of its own stands on the first line of `main`."""
-    report = attempt["report"] or {}
+def found_in(report: Document, origin: Origin, main: Path, pages: Mapping[str, str]) -> list[Found]:
+    """Return the findings of a report or a static check; the first line of `main` has those without a place.
+
+    `pages` has the address of a rule's page by rule.
+    """
     hints = report.get("fix_hints") or []
-    made = [_found(finding, hints, origin, main) for finding in report.get("findings") or []]
-    if attempt["error"] is not None:
-        made.append(trouble(main, f"{attempt['error']['code']}: {attempt['error']['message']}"))
-    return made
+    return [_found(finding, hints, origin, main, pages) for finding in report.get("findings") or []]
+
+
+def still_found(before: Sequence[Found], origin: Origin) -> list[Found]:
+    """Return what an earlier run found on lines that are the same in newer texts, at their new places."""
+    kept = []
+    for each in before:
+        place, now = each.diagnostic.range, _text_of(each.path, origin)
+        moved = Moved(each.text, now)
+        by = moved.by(place.start.line, place.end.line + (place.end.character > 0))
+        if each.ran and by is not None:
+            start, end = (types.Position(at.line + by, at.character) for at in (place.start, place.end))
+            edits = [moved.edit(edit) for edit in each.edits]
+            diagnostic = copy(each.diagnostic)
+            diagnostic.range = types.Range(start, end)
+            certain = () if None in edits else tuple(edits)
+            kept.append(replace(each, diagnostic=diagnostic, edits=certain, text=now))
+    return kept
 
 
 def trouble(path: Path, said: str) -> Found:
@@ -138,7 +158,9 @@ def trouble(path: Path, said: str) -> Found:
     return Found(path=path, diagnostic=diagnostic)
 
 
-def _found(finding: Document, hints: Sequence[Document], origin: Origin, main: Path) -> Found:
+def _found(
+    finding: Document, hints: Sequence[Document], origin: Origin, main: Path, pages: Mapping[str, str]
+) -> Found:
     name, number = origin.found(finding)
     path = Path(name) if name is not None and Path(name).is_absolute() else main
     text = _text_of(path, origin)
@@ -146,18 +168,21 @@ def _found(finding: Document, hints: Sequence[Document], origin: Origin, main: P
     said = finding["message"].replace("\n", "\n    ")
     if finding["suggestion"]:
         said += f"\n{finding['suggestion']}"
+    page = pages.get(finding["rule"])
     diagnostic = types.Diagnostic(
         range=_range(finding, number, lines),
         message=plain(said)[:MESSAGE_CHARS],
         severity=SEVERITIES[finding["severity"]],
         code=finding["rule"],
+        code_description=types.CodeDescription(page) if page else None,
         source=SOURCE,
     )
+    found = Found(path=path, diagnostic=diagnostic, text=text, ran=finding["layer"] == "runtime")
     if number is None or finding["line"] is None:
-        return Found(path=path, diagnostic=diagnostic)
+        return found
     moved = number - finding["line"]
     edits = [_edit(hint["edit"], moved) for hint in hints if hint["edit"] and _same(hint, finding)]
-    return Found(path=path, diagnostic=diagnostic, edits=tuple(edits), text=text)
+    return replace(found, edits=tuple(edits))
 
 
 def _same(hint: Mapping[str, Any], finding: Mapping[str, Any]) -> bool:
@@ -178,7 +203,7 @@ def _range(finding: Document, number: int | None, lines: Sequence[str]) -> Any:
     if finding["column"]:
         begin = max(
             min(finding["column"] - 1, len(text) - 1), 0
-        )  # what is missing at the end: its last letter
+        )  # text is missing at the end: its last letter
         return _within(first, text, begin, first, min(name_end(text, begin), len(text)))
     last = min(first + max(0, (finding["end_line"] or finding["line"]) - finding["line"]), len(lines) - 1)
     return _within(first, text, len(text) - len(text.lstrip()), last, len(lines[last]), lines[last])
@@ -192,7 +217,7 @@ def _within(first: int, text: str, begin: int, last: int, end: int, ending: str 
 
 
 def utf16(text: str) -> int:
-    """Return the length of a text as editors count: in units of UTF-16."""
+    """Return the length of a string as editors count: in units of UTF-16."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 

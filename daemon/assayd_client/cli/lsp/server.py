@@ -1,4 +1,7 @@
-"""The language server: validates a file when it is opened or saved, and publishes the findings."""
+"""The language server: validates a file when it is opened or saved, and publishes the findings.
+
+While its user types, only the static stages run; what the last run found on unchanged lines remains.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -19,11 +23,17 @@ from pygls.lsp.server import LanguageServer
 from assayd import __version__
 from assayd.errors import AssaydError
 from assayd_client import AsyncClient, ClientError, DaemonUnreachable, Document, Target, requests
-from assayd_client.cli.check import find_project, is_folder, submission_of
-from assayd_client.cli.lsp.diagnostics import Found, Moved, found_in, title, trouble
+from assayd_client.cli.check import ReadText, find_project, is_folder, submission_of
+from assayd_client.cli.lsp import rule_pages
+from assayd_client.cli.lsp.diagnostics import Found, Moved, found_in, still_found, title, trouble
+from assayd_client.cli.report import Origin
 from assayd_client.cli.terminal import plain
 
 WAIT_S = 600.0
+PAUSE_S = 0.3
+"""After the last keystroke, before the text is checked."""
+UNCHECKED = {"policy.elsewhere", "not_found"}
+"""What gateways and older daemons answer to a static check."""
 RETRY_S = 3.0
 """Between tries, while the daemon does not answer."""
 SLOW_S = 1.0
@@ -32,14 +42,17 @@ SLOW_S = 1.0
 NONE: Mapping[str, int | None] = MappingProxyType({})
 
 
-def build(daemon: Target) -> Any:
-    """Return the language server, ready to be started."""
+def build(daemon: Target, pages: Path) -> Any:
+    """Return the language server, ready to be started; it writes pages of rules into the folder `pages`."""
     server = LanguageServer("assayd", __version__)
-    editor = Editor(server, AsyncClient(daemon))
+    editor = Editor(server, AsyncClient(daemon), pages)
 
-    # Functions of their own: pygls notes attributes on what it is given, which methods do not take.
+    # Plain functions: pygls sets attributes on its handlers, which methods don't allow.
     async def validate(params: Any) -> None:
         await editor.validate(params.text_document.uri)
+
+    async def check(params: Any) -> None:
+        await editor.check(params.text_document.uri)
 
     def forget(params: Any) -> None:
         editor.forget(params.text_document.uri)
@@ -49,6 +62,7 @@ def build(daemon: Target) -> Any:
 
     server.feature(types.TEXT_DOCUMENT_DID_OPEN)(validate)
     server.feature(types.TEXT_DOCUMENT_DID_SAVE)(validate)
+    server.feature(types.TEXT_DOCUMENT_DID_CHANGE)(check)
     server.feature(types.TEXT_DOCUMENT_DID_CLOSE)(forget)
     kinds = types.CodeActionOptions(code_action_kinds=[types.CodeActionKind.QuickFix])
     server.feature(types.TEXT_DOCUMENT_CODE_ACTION, kinds)(fixes)
@@ -58,7 +72,7 @@ def build(daemon: Target) -> Any:
 class Editor:
     """Open files of an editor, and their findings."""
 
-    def __init__(self, server: Any, client: AsyncClient) -> None:
+    def __init__(self, server: Any, client: AsyncClient, pages: Path) -> None:
         self._server = server
         self._client = client
         self._found: dict[str, list[Found]] = {}
@@ -71,16 +85,24 @@ class Editor:
         """The newest attempt for something; one that is older is cancelled."""
         self._asked: defaultdict[str, int] = defaultdict(int)
         """How often a file was opened, saved or closed: only the newest of that is tried again."""
+        self._typed: defaultdict[str, int] = defaultdict(int)
+        """How often a file was changed, opened, saved or closed: only the newest text is checked."""
+        self._checks = True
+        """Whether the daemon runs static stages alone."""
+        self._pages = pages
+        self._addresses: dict[str, Mapping[str, str]] = {}
+        """Of the pages of rules, by kind."""
         self._away = False
         """Whether the user has seen that the daemon doesn't answer."""
 
     def forget(self, uri: str) -> None:
         """Forget the findings of a file."""
         self._asked[uri] += 1
+        self._typed[uri] += 1
         self._publish(uri, [])
 
     def fixes(self, uri: str, wanted: Any) -> list[Any]:
-        """Return the certain edits for what was found at a place, if the text there is the same."""
+        """Return the certain edits for the findings at a place, if its text is unchanged."""
         document = self._server.workspace.text_documents.get(uri)
         found = [each for each in self._found.get(uri, ()) if each.edits]
         if document is None or not found:
@@ -96,7 +118,7 @@ class Editor:
         return actions
 
     def _change(self, uri: str, version: int | None, edits: list[Any]) -> Any:
-        """Return edits for the version of a text that they are right for, where the editor can tell it."""
+        """Return edits for the version of the document that they fit, if the editor supports versions."""
         workspace = self._server.client_capabilities.workspace
         supported = workspace and workspace.workspace_edit and workspace.workspace_edit.document_changes
         if not supported:
@@ -106,8 +128,9 @@ class Editor:
         return types.WorkspaceEdit(document_changes=[change])
 
     async def validate(self, uri: str) -> None:
-        """Validate what a file is part of, and publish what was found; again and again without a daemon."""
+        """Validate the submission that contains a file, and publish the findings; retry without a daemon."""
         self._asked[uri] += 1
+        self._typed[uri] += 1
         asked = self._asked[uri]
         while asked == self._asked[uri]:
             try:
@@ -126,24 +149,57 @@ class Editor:
         self._away = True
 
     async def _validate(self, uri: str) -> None:
-        path = await asyncio.to_thread(Path(uris.to_fs_path(uri) or "").resolve)
-        subject = path
+        texts = OpenTexts(self._server.workspace.text_documents)
+        path = subject = await asyncio.to_thread(_path_of, uri)
         try:
-            project = await asyncio.to_thread(find_project, path.parent)
-            table = None if project is None else project.table_of(path)
-            if table is None:
+            work = await asyncio.to_thread(_work, path, texts.read)
+            if work is None:
                 return
-            subject = path.parent if is_folder(table) else path
-            texts = OpenTexts(self._server.workspace.text_documents)
-            submission, origin = await asyncio.to_thread(submission_of, path, table, texts.read)
-            attempt = await self._attempt(subject, submission)
+            subject = work.subject
+            attempt = await self._attempt(subject, work.submission)
+            if attempt is None:
+                return
+            pages = await self._pages_of(attempt["kind"])
         except AssaydError as error:
             self._show(subject, [trouble(path, error.message)])
             if isinstance(error, DaemonUnreachable):
                 raise
             return
-        if attempt is not None:
-            self._show(subject, found_in(attempt, origin, path), texts.versions)
+        found = found_in(attempt["report"] or {}, work.origin, path, pages)
+        if attempt["error"] is not None:
+            found.append(trouble(path, f"{attempt['error']['code']}: {attempt['error']['message']}"))
+        self._show(subject, found, texts.versions)
+        if texts.changed():
+            await self.check(uri)
+
+    async def check(self, uri: str) -> None:
+        """Run the static stages once nothing was typed for a moment, and publish their findings."""
+        self._typed[uri] += 1
+        typed = self._typed[uri]
+        await asyncio.sleep(PAUSE_S)
+        if typed != self._typed[uri] or not self._checks:
+            return
+        texts = OpenTexts(self._server.workspace.text_documents)
+        path = await asyncio.to_thread(_path_of, uri)
+        try:
+            work = await asyncio.to_thread(_work, path, texts.read)
+            if work is None:
+                return
+            checked = await self._ask(requests.check(work.submission))
+            pages = await self._pages_of(checked["kind"])
+        except AssaydError as error:  # The previous findings stay; the next save shows the problem.
+            self._checks = error.code not in UNCHECKED
+            return
+        if typed == self._typed[uri]:
+            before = [each for shown in self._shown[work.subject] for each in self._found[shown]]
+            found = found_in(checked, work.origin, path, pages)
+            self._show(work.subject, [*found, *still_found(before, work.origin)], texts.versions)
+
+    async def _pages_of(self, kind: str) -> Mapping[str, str]:
+        if kind not in self._addresses:
+            rules = await self._ask(requests.kind(kind))
+            self._addresses[kind] = await asyncio.to_thread(rule_pages.write, rules, self._pages)
+        return self._addresses[kind]
 
     @asynccontextmanager
     async def _progress(self, name: str) -> AsyncIterator[None]:
@@ -184,7 +240,7 @@ class Editor:
         return document
 
     def _show(self, subject: Path, found: list[Found], versions: Mapping[str, int | None] = NONE) -> None:
-        """Publish what was found, file by file; files that have nothing more are cleared."""
+        """Publish the findings file by file; clear files without findings."""
         by_file: defaultdict[str, list[Found]] = defaultdict(list)
         for each in found:
             by_file[uris.from_fs_path(str(each.path)) or ""].append(each)
@@ -217,6 +273,34 @@ class OpenTexts:
             return None
         self.versions[uri] = document.version
         return str(document.source).encode()
+
+    def changed(self) -> bool:
+        """Return whether one of them changed after it was read."""
+        opened = {uri: self._documents.get(uri) for uri in self.versions}
+        return any(one is not None and one.version != self.versions[uri] for uri, one in opened.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a file is validated as: itself or its folder, with unsaved texts."""
+
+    subject: Path
+    submission: Document
+    origin: Origin
+
+
+def _path_of(uri: str) -> Path:
+    return Path(uris.to_fs_path(uri) or "").resolve()
+
+
+def _work(path: Path, read: ReadText) -> Work | None:
+    """Return what a file is validated as; None if its project doesn't name it. Raises: RequestError."""
+    project = find_project(path.parent)
+    table = None if project is None else project.table_of(path)
+    if table is None:
+        return None
+    submission, origin = submission_of(path, table, read)
+    return Work(subject=path.parent if is_folder(table) else path, submission=submission, origin=origin)
 
 
 def _overlap(found: Any, wanted: Any, moved: Moved) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import typer
 
 from assayd_client.cli.options import daemon_of, missing_extra
@@ -15,4 +18,5 @@ def serve(context: typer.Context) -> None:
         raise missing_extra("lsp", "pygls") from missing
     from assayd_client.cli.lsp.server import build
 
-    build(daemon_of(context)).start_io()
+    with TemporaryDirectory(prefix="assay-rules-") as pages:
+        build(daemon_of(context), Path(pages)).start_io()

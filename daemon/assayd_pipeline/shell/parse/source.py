@@ -1,12 +1,12 @@
 r"""Parses a script once, within limits. Every check of bash starts here.
 
-a text of 1.2 MiB           source.too_large
+1.2 MiB of source           source.too_large
 "ls\0"                      source.nul_byte
 half a surrogate pair       source.not_text
 "ls\r\n"                    source.control_character
 echo $(( a $op b ))         shell.undecided       a warning; an error as let x=( a + b )
 if true; then               shell.syntax          edit, where one word is missing in one place
-```bash … ```               shell.syntax          edit: what stands between the fences
+```bash … ```               shell.syntax          edit: the text between the fences
 $( $( $( … ) ) )            shell.too_deep
 200,001 syntax nodes        source.too_complex
 # nothing but this          shell.empty
@@ -62,7 +62,7 @@ RULES = (
     Rule(id="shell.empty", title="The script has no command", help="Bad: a script of comments only."),
 )
 
-# Line feeds and tabs are white space in the shell. Bidirectional marks display a text as a different one.
+# Line feeds and tabs are white space in the shell. Bidirectional marks display text as different text.
 _CONTROL = re.compile(r"[\x01-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _NAMES = {"\r": "a carriage return", "\x1b": "an escape", "\x08": "a backspace"}
 _WARNING = re.compile(r"[`]([^`]*)[`]")
@@ -70,7 +70,7 @@ _WARNING = re.compile(r"[`]([^`]*)[`]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellSource:
-    """A text with its tree and all nodes, or with the findings that explain why it has none."""
+    """A script with its tree and all nodes, or with the findings that explain why it has none."""
 
     text: str
     root: Node | None = None
@@ -93,7 +93,7 @@ class ShellSource:
 
 @lru_cache(maxsize=4)
 def parse(text: str) -> ShellSource:
-    """Parse a text with LF line ends, without running any of it."""
+    """Parse a script with LF line ends, without running any of it."""
     refused = _refuse(text)
     if refused is not None:
         return ShellSource(text=text, findings=(refused,))
@@ -121,7 +121,7 @@ MOST_UNDECIDED = 20
 
 
 def _read(text: str) -> tuple[reader.Reading, tuple[Finding, ...]]:
-    """Parse a text, with a warning for each arithmetic expression that only bash can parse.
+    """Parse a script, with a warning for each arithmetic expression that only bash can parse.
 
     The rules treat such an expression as 0. It contains only numbers, variables and operators, and so runs no
     command; the run decides.
@@ -162,7 +162,7 @@ def clean(text: str) -> str:
 
 
 def _refuse(text: str) -> Finding | None:
-    """Return the finding for a text that the parsers must not receive, or None."""
+    """Return the finding for a script that the parsers must not receive, or None."""
     try:
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError as error:
@@ -211,15 +211,25 @@ def _complaint(reading: reader.Reading, text: str) -> Finding:
     glued = line and _GLUED.search(line[0]) is not None
     if glued or not _depends(reading.message, line[0] if line else "") or _is_open(line[0]):
         return _mended(found, text, message)
-    words = "The meaning is unknown before bash runs it"
-    return replace(
-        found,
-        rule="shell.undecided",
-        message=shorten(f"{words}: {message}."),
-        suggestion="Write arithmetic without let: x=$((a + b))."
-        if _LET.search(line[0])
-        else "Write operators and subscripts literally. To choose between them, use case or if.",
-    )
+    return _undecided(found, text, line[0], message)
+
+
+def _undecided(found: Finding, text: str, line: str, message: str) -> Finding:
+    """Word what the parser doesn't decide: decimals and `let` by their remedy."""
+    said = f"The meaning is unknown before bash runs it: {message}."
+    hint, edit = "Write operators and subscripts literally. To choose between them, use case or if.", None
+    if "floating point" in message:
+        said = "bash computes with integers only, and this arithmetic has decimals."
+        hint = "Compute decimals with awk: `awk -v x=\"$x\" 'BEGIN { print x * 1.5 }'`."
+    elif _LET.search(line):
+        hint = "Write arithmetic without let: x=$((a + b))."
+        if (spaced := _SPACED_LET.fullmatch(line)) is not None:
+            new = f"{spaced[1]}{spaced[2]}=$(({spaced[4]}))"
+            if spaced[3]:
+                new = f"{spaced[1]}{spaced[2]}=$(({spaced[2]} {spaced[3]} ({spaced[4]})))"
+            hint = f"Write arithmetic without let: `{new.strip()}`."
+            edit = Edit(start_line=found.line or 1, end_line=found.line or 1, replacement=new)
+    return replace(found, rule="shell.undecided", message=shorten(said), suggestion=hint, edit=edit)
 
 
 def _mended(found: Finding, text: str, message: str) -> Finding:
@@ -263,16 +273,31 @@ def _mended(found: Finding, text: str, message: str) -> Finding:
         kind = "double" if quote == '"' else "single"
         hint = f"Close it with a {kind} quote{shown}."
         said = f"The quote {quote} that opens on line {at} isn't closed."
+        if (inner := _unclosed_substitution(text.split("\n")[at - 1], at)) is not None:
+            said, edit = f"The `$(` on line {at} isn't closed, so its quote isn't either.", inner
+            hint = f"Close it with `)`: `{inner.replacement.strip()}`."
         found = replace(found, message=said, suggestion=hint)
     if at == line:
         return replace(found, edit=edit)
     return replace(found, line=at, column=None, snippet=snippet(text, at), edit=edit)
 
 
+def _unclosed_substitution(line: str, number: int) -> Edit | None:
+    """Return the edit that closes a ``$(`` before the quote at the end of its line."""
+    found = _SUBSTITUTION_AT_END.search(line)
+    if found is None or len(line) > _SHOWN_CHARS:
+        return None
+    return Edit(
+        start_line=number, end_line=number, replacement=f"{line[: found.end(1)]}){line[found.end(1) :]}"
+    )
+
+
+_SUBSTITUTION_AT_END = re.compile(r'(\$\([^()"]+)"\s*$')
 _ARITHMETIC = re.compile(r"\(\(|\[|\$\{")
 _EXPRESSION = re.compile(r"\(\(([^()`\[\]'\"]*)\)\)")
 _SHOWN_CHARS = 110
 _LET = re.compile(r"(?:^|[;&|({]|\b(?:then|do|else)\b)\s*let\s")
+_SPACED_LET = re.compile(r"(\s*)let\s+([A-Za-z_]\w*)\s*([-+*/%]?)=\s*([\w\s$+*/%-]*[\w)])\s*")
 _WORDS = re.compile(r"`\(` must be followed by an expression|statements must be separated")
 _GLUED = re.compile(r"(?:^|[;&|]|\b(?:then|do|else)\b)\s*(?:if|elif|while|until)\[")
 """A keyword without a space before a test, which bash treats as an array element."""

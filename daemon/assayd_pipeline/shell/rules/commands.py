@@ -158,6 +158,12 @@ _INSTEAD = {
     "calc": "Use `$((…))` for integers, awk or bc for decimals.",
     "len": "Write `${#name}`.",
 }
+_ADVISED = frozenset({
+    "awk", "bc", "cat", "cp", "curl", "find", "grep", "head", "jq", "ls", "md5sum", "mv", "od", "sed",
+    "sha1sum", "sha256sum", "stat", "tr", "wc", "xargs",
+})  # fmt: skip
+"""Programs that the advice names."""
+_WORD = re.compile(r"\w+")
 _WELL_KNOWN = ("awk", "cut", "grep", "head", "jq", "sed", "sort", "tr", "uniq", "wc")
 
 
@@ -254,7 +260,7 @@ _TEST_OPERATORS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "=", "=="
 
 def _refuse_unknown(script: ParsedScript, call: Invocation) -> None:
     message = f"The command {call.name} isn't allowed."
-    if (foreign := _foreign(script, call)) is not None:
+    if (foreign := _foreign(script, call) or _sum(script, call)) is not None:
         hint, edit = foreign
         script.error(call.word, "command.not_allowed", message, hint, edit=edit, subject=call.name)
         return
@@ -270,6 +276,19 @@ def _refuse_unknown(script: ParsedScript, call: Invocation) -> None:
     edit = script.replacing(call.word, other) if known and other is not None else None
     advice = _advice(script, call.name)
     script.error(call.word, "command.not_allowed", message, advice, edit=edit, subject=call.name)
+
+
+def _sum(script: ParsedScript, call: Invocation) -> tuple[str, Edit | None] | None:
+    """``$(3 + 4)``: return hint and edit for arithmetic in a command substitution."""
+    line, column = script.source.place(call.word.start)
+    text = script.source.text.split("\n")[line - 1]
+    summed = _SUM.search(text)
+    if summed is None or not call.name.isdigit() or summed.start(1) != column - 1:
+        return None
+    shown = f"$(({summed[1].strip()}))"
+    new = text[: summed.start()] + shown + text[summed.end() :]
+    hint = f"`$(…)` runs a command. Write arithmetic in double parentheses: `{shown}`."
+    return hint, script.line_edit(line, new)
 
 
 def _foreign(script: ParsedScript, call: Invocation) -> tuple[str, Edit | None] | None:
@@ -298,6 +317,7 @@ def _foreign(script: ParsedScript, call: Invocation) -> tuple[str, Edit | None] 
 
 
 _JQ_FILTER = re.compile(r"\bjq((?:\s+-{1,2}[\w-]+)*)\s+(\.[^\s'\"]*(?:\s*\|\s*[.\w][^\s|'\"]*)+)")
+_SUM = re.compile(r"\$\(\s*(\d+(?:\s*[-+*/%]\s*\$?\w+)+)\s*\)")
 _EMPTY_ASSIGNMENT = re.compile(r"(?<![\w$])(\w{1,100}=)[ \t]+")
 _WALRUS = re.compile(r"(\s*)(\w{1,100})\s*:=\s*([^;]+?)\s*;?\s*$")
 _OPERATORS = {"not": "!", "NOT": "!"}
@@ -336,8 +356,10 @@ def _refuse_path(script: ParsedScript, call: Invocation) -> None:
 
 
 def _advice(script: ParsedScript, name: str) -> str:
-    if name in _INSTEAD:
-        return _INSTEAD[name]
+    """Return what to write instead of a command, with programs that the profile allows."""
+    advice = _INSTEAD.get(name)
+    if advice is not None and set(_WORD.findall(advice)) & _ADVISED <= script.commands.allowed:
+        return advice
     names = sorted(script.commands.allowed | script.commands.builtins | script.functions)
     close = close_names(name, names)
     return f"Did you mean `{close[0]}`?" if close else _allowed(script)

@@ -13,9 +13,17 @@ FAILED = 1 << 8
 SCHEMA = "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT UNIQUE, at TEXT)"
 
 
-def sql(runner: GuestRunner, text: str, *, mode: str = "step", max_rows: int = 5, **unit: object) -> Seen:
+def sql(
+    runner: GuestRunner,
+    text: str,
+    *,
+    mode: str = "step",
+    max_rows: int = 5,
+    pragma: str = "table_info",
+    **unit: object,
+) -> Seen:
     """Run a unit in the directory that the one before has left."""
-    arguments = {"sql": text, "mode": mode, "admits": [], "pragmas": ["table_info"], "max_rows": max_rows}
+    arguments = {"sql": text, "mode": mode, "admits": [], "pragmas": [pragma], "max_rows": max_rows}
     arguments |= {"max_cell_chars": 20, "max_bytes": 10**6}
     return runner.run("sql", arguments, fresh_cwd=False, **unit)
 
@@ -202,6 +210,20 @@ def test_full_text_tables_of_a_submitted_database_work_also_from_triggers(
     seen = sql(begun, "INSERT INTO t (name) VALUES ('red car'), ('blue car'); SELECT rowid FROM f('blue')")
 
     assert seen.output("stdout") == b"rowid\n2\n"
+
+
+@pytest.mark.parametrize(("levels", "status"), [(900, "returned"), (1100, "failed")])
+def test_triggers_nest_as_deep_as_sqlite_allows_by_itself(
+    begun: GuestRunner, tmp_path: Path, levels: int, status: str
+) -> None:
+    counting = (
+        "CREATE TRIGGER a AFTER INSERT ON t WHEN new.id < 2000 BEGIN INSERT INTO t VALUES (new.id + 1); END"
+    )
+    begun.send("database", database(tmp_path / "given", "CREATE TABLE t (id INTEGER)", counting))
+    text = f"PRAGMA recursive_triggers = ON; INSERT INTO t VALUES ({2000 - levels})"
+    seen = sql(begun, text, pragma="recursive_triggers")
+
+    assert seen.record["status"] == status
 
 
 def test_function_that_reaches_out_does_not_run_from_a_view_of_the_database(begun: GuestRunner) -> None:

@@ -49,6 +49,7 @@ def test_file_is_submitted_as_its_table_says(root: Path) -> None:
         "kind": "extractor",
         "policy": "extractor",
         "payload": {"code": "# extractors/x.py\n", "sample_paths": ["/a", "/b"]},
+        "labels": {"file": "x.py"},
     }
     assert submitted(root, "nodes/n.py")["payload"] == {
         "code": "# nodes/n.py\n",

@@ -60,6 +60,14 @@ def test_wide_list_has_all_rules_and_labels() -> None:
     ]
 
 
+def test_file_of_an_attempt_comes_before_its_other_labels() -> None:
+    named = {**ATTEMPT, "labels": {"category": "weather", "file": "total.py"}}
+    assert (
+        attempt_row_for_people(named, "2026-11-21", wide=False)[-1]
+        == "case.failed +1  total.py  category=weather"
+    )
+
+
 def test_attempt_for_a_program_has_whole_times_and_rules_after_its_labels() -> None:
     assert attempt_row(ATTEMPT)[3:] == [
         "2026-11-21T07:54:45Z",

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import pty
+import select
 from datetime import UTC, datetime
 
 import pytest
@@ -11,7 +14,7 @@ from rich.console import Console
 from assayd.metrics import Metrics
 from assayd_client import PlainClient
 from assayd_client.cli.sample import read_sample, span
-from assayd_client.cli.top import Frame, Watch, render, watch
+from assayd_client.cli.top import Frame, Watch, quiet_keyboard, render, watch
 
 NOW = datetime(2026, 5, 4, 10, 20, 40, tzinfo=UTC)
 ATTEMPT = {
@@ -102,14 +105,32 @@ def test_attempts_under_way_are_asked_for_by_state(service, socket) -> None:
     assert {query.state for query in service.queries} == {"running", "leasing", "checking", "judging"}
 
 
-def test_it_looks_again_until_the_keyboard_says_stop(service, socket) -> None:
+def test_it_looks_again_until_the_user_has_enough(service, socket) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=120, height=20)
-    waits = iter([None])
-
-    def wait(seconds: float) -> None:
-        if next(waits, "end") == "end":
-            raise KeyboardInterrupt
-
-    with PlainClient(socket) as client, pytest.raises(KeyboardInterrupt):
-        watch(client, console, interval_s=1.0, wait=wait)
+    answers = iter([False, True])
+    with PlainClient(socket) as client:
+        watch(client, console, interval_s=1.0, wait=lambda seconds: next(answers))
     assert "rates of" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_q_ends_the_wait_and_other_keys_are_neither_shown_nor_an_end() -> None:
+    terminal, other_end = pty.openpty()
+    with os.fdopen(other_end) as keyboard, quiet_keyboard(keyboard) as wait:
+        os.write(terminal, b"x")
+        ended = wait(0.0), wait(0.05)
+        os.write(terminal, b"q")
+        assert (*ended, wait(60)) == (False, False, True)
+        assert not select.select([terminal], [], [], 0)[0]
+    os.close(terminal)
+
+
+def test_narrow_terminal_continues_between_two_facts() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=80, color_system=None)
+    console.print(render(frame_of(metrics(run_s=(0.2,) * 8))))
+    shown = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert max(map(len, shown)) <= 80
+    assert [line[:11].strip() for line in shown[:9]] == [
+        *("assayd", "attempts", "waiting", "under way", "latency", "containers", "engine", "daemon"),
+        "",
+    ]
+    assert "queued –" in shown[4]

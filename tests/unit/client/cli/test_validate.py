@@ -10,6 +10,7 @@ from assayd_client.cli.submitting import (
     read_cases,
     read_files,
     read_settings,
+    with_file,
 )
 from support.daemons.fake_service import GOLDEN
 
@@ -73,7 +74,7 @@ def test_what_the_line_says_is_what_is_submitted(validate, service) -> None:
     (submission,) = service.submissions.values()
     assert json.loads(submission.document) == {
         "kind": "extractor",
-        "labels": {"category": "weather"},
+        "labels": {"category": "weather", "file": "extractor.py"},
         "overrides": {"resources": {"timeout_s": 5.0, "memory_mb": 64}},
         "parent_id": None,
         "payload": {"code": CODE, "sample_paths": ["/data/a.csv", "/b"]},
@@ -130,7 +131,21 @@ def test_a_module_is_submitted_as_a_folder(tmp_path) -> None:
             "manifest": {"category": "weather", "platform": "open_meteo"},
             "files": {"adapter.py": "x = 1\n"},
         },
+        "labels": {"file": tmp_path.name},
     }
+
+
+@pytest.mark.parametrize(
+    ("given", "file", "expected"),
+    [
+        ({"a": "b"}, "total.py", {"a": "b", "file": "total.py"}),
+        ({"file": "mine"}, "total.py", {"file": "mine"}),
+        ({}, "total of sales.py", {}),
+        ({}, "-", {}),
+    ],
+)
+def test_name_of_the_file_is_a_label_if_it_can_be_one(given, file, expected) -> None:
+    assert with_file(given, [Path(file)]) == expected
 
 
 def test_two_files_of_one_name_are_refused(tmp_path) -> None:

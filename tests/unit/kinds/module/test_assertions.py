@@ -116,3 +116,21 @@ def test_functions_that_call_one_another_without_end_are_read_in_fair_time() -> 
     calls = "".join(f"    f{n}()\n" for n in range(30))
     code = "".join(f"def f{n}():\n{calls}" for n in range(30)) + f"def test_a():\n{calls}"
     assert rules(code) == []
+
+
+def test_function_with_an_assertion_that_pytest_does_not_run_is_found() -> None:
+    good = "def test_a():\n    assert f() == 1\n"
+    assert rules(f"{good}def check_b():\n    assert f() == 2\n") == ["quality.not_run"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def check_b():\n    assert f() == 2\ndef test_b():\n    check_b()\n",
+        "@pytest.fixture\ndef given():\n    assert f()\n",
+        "def pytest_configure():\n    assert f()\n",
+        "def helper():\n    return 1\n",
+    ],
+)
+def test_function_of_the_tests_that_something_calls_is_fine(code: str) -> None:
+    assert "quality.not_run" not in rules(code)

@@ -304,6 +304,7 @@ def test_raised_string_is_found(text: str, new: str | None) -> None:
     ("text", "count"),
     [
         ('def f() -> dict:\n    {"a": 1}\n', 1),
+        ('def f() -> dict:\n    a = {"a": 1}\n', 1),
         ('def f() -> dict:\n    return {"a": 1}\n', 0),
         ("def f() -> None:\n    x\n", 0),
         ('def f() -> str:\n    """Say nothing."""\n', 0),
@@ -327,3 +328,43 @@ def test_client_that_ignores_the_tests_transport_is_found() -> None:
 
 
 HEAD = "class Air(Adapter):\n    def f(self):\n        client = "
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "corrected"),
+    [
+        (
+            'DATA = json.loads(Path("a.json").read_text)\n',
+            "the JSON object must be str, bytes or bytearray, not method",
+            'DATA = json.loads(Path("a.json").read_text())',
+        ),
+        (
+            "ok = response.status == 200\n",
+            "'Response' object has no attribute 'status'",
+            "ok = response.status_code == 200",
+        ),
+        (
+            "city = raw.strip\n",
+            "assert {'city': <built-in method strip of str object>} == {}",
+            "city = raw.strip()",
+        ),
+    ],
+)
+def test_call_without_parentheses_or_with_another_name_is_corrected(
+    text: str, message: str, corrected: str
+) -> None:
+    plain = Finding(rule="tests.failed", category="test_failure", message=message, file="a.py", line=1)
+    raised = Raised(
+        error_type="TypeError",
+        message=message,
+        file="a.py",
+        line=1,
+        traceback="",
+        where="",
+        phase="call",
+        values=(),
+    )
+    finding = explained(plain, raised, {"a.py": text}, "")
+
+    assert finding.edit is not None
+    assert finding.edit.replacement == corrected

@@ -37,6 +37,7 @@ def corrected(text: str, finding: Finding) -> str:
         ("if true; then\n  ls\nfi\nfi\n", 4, "closes nothing", "if true; then\n  ls\nfi\n\n"),
         ('f() { ls; }\nf("a", 2)\n', 2, "isn't a call", 'f() { ls; }\nf "a" 2\n'),
         ("cat <<EOF\nx\nEOF \nls\n", 3, "space after the word", "cat <<EOF\nx\nEOF\nls\n"),
+        ('echo "x $(head data/a"\nls\n', 1, "`$(` on line 1 isn't closed", 'echo "x $(head data/a)"\nls\n'),
         ('a=x\nls "${a%/*"\n', 2, "`${` isn't closed", 'a=x\nls "${a%/*}"\n'),
     ],
 )
@@ -52,6 +53,36 @@ def test_spaces_around_equals_replace_the_list_of_allowed_commands(check: Check)
     [finding] = check(text).findings
     assert (finding.rule, finding.line, finding.context) == ("command.not_allowed", 1, "ShellCheck SC2283")
     assert corrected(text, finding).startswith("limit=5\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "right"),
+    [
+        ("let n = 5 + 3\n", "shell.undecided", "n=$((5 + 3))\n"),
+        ("let n += 5\n", "shell.undecided", "n=$((n + (5)))\n"),
+        ("n=$(3 + 4)\n", "command.not_allowed", "n=$((3 + 4))\n"),
+        ("sort data/x > tmp/a 2&>1\n", "shell.suspicious", "sort data/x > tmp/a 2>&1\n"),
+        ("r=a\ngrep '^$r' data/x\n", "shell.suspicious", 'r=a\ngrep "^$r" data/x\n'),
+    ],
+)
+def test_form_of_arithmetic_redirection_or_quotes_is_corrected(
+    check: Check, text: str, rule: str, right: str
+) -> None:
+    [finding] = check(text).findings
+    assert finding.rule == rule
+    assert corrected(text, finding) == right
+
+
+def test_decimals_in_arithmetic_are_named(check: Check) -> None:
+    [finding] = check("n=2\necho $((n * 1.5))\n").findings
+    assert "integers only" in finding.message
+
+
+@pytest.mark.parametrize(
+    "text", ["grep '$r' data/x\n", "r=a\nawk -v r=\"$r\" '$1 == r' data/x\n", "grep 'a$' data/x\n"]
+)
+def test_dollar_in_single_quotes_of_a_pattern_or_program_is_fine(check: Check, text: str) -> None:
+    assert check(text).findings == ()
 
 
 def test_form_that_means_something_else_is_a_warning(check: Check) -> None:

@@ -64,6 +64,10 @@ def test_misspelt_column_gets_the_nearest() -> None:
         ("SELECT name + ' x' FROM items", "SELECT name || ' x' FROM items"),
         ("SELECT id name FROM items", "SELECT id, name FROM items"),
         ("UPDATE items SET name = 'a' AND price = 1", "UPDATE items SET name = 'a', price = 1"),
+        (
+            "CREATE TABLE IF NOT EXISTS x (a TEXT COMMENT 'shown')",
+            "CREATE TABLE IF NOT EXISTS x (a TEXT)",
+        ),
     ],
 )
 def test_what_sqlite_reads_otherwise_is_told(statement: str, new: str) -> None:
@@ -75,6 +79,7 @@ def test_what_sqlite_reads_otherwise_is_told(statement: str, new: str) -> None:
     "statement",
     [
         "UPDATE items SET name = NULL WHERE id = 1",
+        "CREATE TABLE IF NOT EXISTS x (comment TEXT DEFAULT 'none')",
         'SELECT "name" FROM items WHERE "id" = 1',
         "SELECT price + 1 AS more FROM items",
         "SELECT a.id FROM items a JOIN items b ON a.id = b.id",

@@ -31,6 +31,7 @@ POLICY = SqlPolicy()
             "SELECT a FROM t WHERE b IN (\n  1, 2\n\nORDER BY a",
             "SELECT a FROM t WHERE b IN (\n  1, 2\n)\nORDER BY a",
         ),
+        ("INSERT INTO t VALUES (1, 'O'Neil')", "INSERT INTO t VALUES (1, 'O''Neil')"),
         ("ALTER TALBE t ADD COLUMN x", "ALTER TABLE t ADD COLUMN x"),
     ],
 )

@@ -137,6 +137,7 @@ def test_broken_text_gives_one_finding_that_helps(
         ("if x  # why: so\n    pass\n", "if x:  # why: so"),
         ('if x == "#"\n    pass\n', 'if x == "#":'),
         ('print "a", 1  # b\n', 'print("a", 1)  # b'),
+        ('raise ValueError, "has no name"\n', 'raise ValueError("has no name")'),
         ("    print x\n".strip() + "\n", "print(x)"),
         ("x = “a”\n", 'x = "a"'),
         ("x =\u00a01\n", "x = 1"),

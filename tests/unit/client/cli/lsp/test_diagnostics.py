@@ -4,11 +4,12 @@ from pathlib import Path
 from lsprotocol import types
 
 from assayd.findings.source_text import snippet
-from assayd_client.cli.lsp.diagnostics import found_in, utf16
+from assayd_client.cli.lsp.diagnostics import Found, found_in, still_found, trouble, utf16
 from assayd_client.cli.report import Origin
 from support.daemons.fake_service import GOLDEN
 
 FILE = Path("/p/x.py")
+PAGE = "file:///rules/exception.md"
 LINE = "    quarter = int(part)"
 
 
@@ -23,8 +24,12 @@ def origin(text: str) -> Origin:
     return Origin(paths={"x.py": str(FILE)}, texts={"x.py": text.encode()})
 
 
+def diagnosed(made: dict, origin: Origin) -> list[Found]:
+    return found_in(made["report"], origin, FILE, {"runtime.exception": PAGE})
+
+
 def test_finding_spans_its_line_from_the_first_letter() -> None:
-    (found,) = found_in(attempt(line=2), origin(f"#\n{LINE}\n"), FILE)
+    (found,) = diagnosed(attempt(line=2), origin(f"#\n{LINE}\n"))
 
     assert found.path == FILE
     assert found.diagnostic.range == types.Range(types.Position(1, 4), types.Position(1, len(LINE)))
@@ -33,7 +38,7 @@ def test_finding_spans_its_line_from_the_first_letter() -> None:
 
 def test_column_counts_as_editors_do() -> None:
     text = 'x = "\N{GRINNING FACE}"; quarter'
-    (found,) = found_in(attempt(line=1, column=9, snippet=text), origin(text), FILE)
+    (found,) = diagnosed(attempt(line=1, column=9, snippet=text), origin(text))
 
     assert found.diagnostic.range.start == types.Position(0, 9)
     assert utf16(text) == len(text) + 1
@@ -41,19 +46,19 @@ def test_column_counts_as_editors_do() -> None:
 
 def test_finding_with_a_column_spans_the_name_there() -> None:
     text = "x = os.path + 1"
-    (found,) = found_in(attempt(line=1, column=5, snippet=text), origin(text), FILE)
+    (found,) = diagnosed(attempt(line=1, column=5, snippet=text), origin(text))
     assert found.diagnostic.range == types.Range(types.Position(0, 4), types.Position(0, 11))
 
 
 def test_finding_at_the_end_of_a_line_spans_its_last_letter() -> None:
     text = "def f()\r\n    return 1"
-    (found,) = found_in(attempt(line=1, column=8, snippet="def f()"), origin(text), FILE)
+    (found,) = diagnosed(attempt(line=1, column=8, snippet="def f()"), origin(text))
     assert found.diagnostic.range == types.Range(types.Position(0, 6), types.Position(0, 7))
 
 
 def test_finding_on_a_long_line_has_its_range() -> None:
     text = "x = '" + "y" * 300 + "' + name"
-    (found,) = found_in(attempt(line=1, column=310, snippet=snippet(text, 1)), origin(text), FILE)
+    (found,) = diagnosed(attempt(line=1, column=310, snippet=snippet(text, 1)), origin(text))
     assert found.diagnostic.range == types.Range(types.Position(0, 309), types.Position(0, len(text)))
 
 
@@ -61,7 +66,7 @@ def test_certain_edit_moves_with_the_code_within_an_answer() -> None:
     made = attempt(line=1)
     made["report"]["fix_hints"][0]["edit"] = {"start_line": 1, "end_line": 0, "replacement": "import re"}
 
-    (found,) = found_in(made, origin(f"Sure:\n```python\n{LINE}\n```\n"), FILE)
+    (found,) = diagnosed(made, origin(f"Sure:\n```python\n{LINE}\n```\n"))
 
     assert [(edit.range.start.line, edit.range.end.line, edit.new_text) for edit in found.edits] == [
         (2, 2, "import re\n")
@@ -69,12 +74,42 @@ def test_certain_edit_moves_with_the_code_within_an_answer() -> None:
 
 
 def test_finding_without_a_line_stands_on_the_first() -> None:
-    (found,) = found_in(attempt(line=None, snippet=None), origin(LINE), FILE)
+    (found,) = diagnosed(attempt(line=None, snippet=None), origin(LINE))
     assert found.diagnostic.range.start == types.Position(0, 0)
     assert found.edits == ()
 
 
-def test_internal_error_says_nothing_of_the_code() -> None:
-    made = json.loads((GOLDEN / "broken.json").read_text())
-    found = found_in(made, origin(LINE), FILE)[-1]
-    assert found.diagnostic.severity == types.DiagnosticSeverity.Warning
+def test_trouble_is_a_warning_on_the_first_line() -> None:
+    diagnostic = trouble(FILE, "engine.down: no\x1b engine").diagnostic
+    assert diagnostic.severity == types.DiagnosticSeverity.Warning
+    assert (diagnostic.range.start, diagnostic.message) == (
+        types.Position(0, 0),
+        "engine.down: no\\x1b engine",
+    )
+
+
+def test_rule_has_the_address_of_its_page() -> None:
+    (found,) = diagnosed(attempt(line=1), origin(LINE))
+    (other,) = diagnosed(attempt(line=1, rule="other"), origin(LINE))
+    assert found.diagnostic.code_description == types.CodeDescription(PAGE)
+    assert other.diagnostic.code_description is None
+
+
+def test_finding_of_a_run_moves_with_its_line_while_it_is_typed_above() -> None:
+    made = attempt(line=2)
+    made["report"]["fix_hints"][0]["edit"] = {"start_line": 2, "end_line": 2, "replacement": "pass"}
+    found = diagnosed(made, origin(f"#\n{LINE}\n"))
+
+    (kept,) = still_found(found, origin(f"# one\n# two\n{LINE}\n"))
+
+    assert kept.diagnostic.range == types.Range(types.Position(2, 4), types.Position(2, len(LINE)))
+    assert [edit.range.start.line for edit in kept.edits] == [2]
+    assert found[0].diagnostic.range.start.line == 1
+
+
+def test_finding_is_gone_once_its_line_is_changed_or_if_no_run_found_it() -> None:
+    of_run, static = (
+        diagnosed(attempt(line=2, layer=layer), origin(f"#\n{LINE}\n")) for layer in ("runtime", "static")
+    )
+    assert still_found(of_run, origin(f"#\n{LINE} + 1\n")) == []
+    assert still_found(static, origin(f"#\n{LINE}\n")) == []

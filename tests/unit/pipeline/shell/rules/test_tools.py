@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -272,3 +273,13 @@ def test_hostile_arguments_are_judged_to_the_end(check: Check, check_open: Check
 def test_variables_that_are_defined_by_one_another_without_end_are_refused(check: Check) -> None:
     chain = "".join(f"x{n}=${{x{n + 1}}}b\n" for n in range(2_000))
     assert rules(check(chain + "cat $x0")) == {"shell.too_deep"}
+
+
+def test_advice_names_only_programs_that_the_profile_allows(policy: ExecutionPolicy) -> None:
+    few = replace(policy.commands, allowed=frozenset({"grep", "sed"}))
+    [usual] = check_script("python3 -c 1", policy.commands, network=policy.network).findings
+    [found] = check_script("python3 -c 1", few, network=policy.network).findings
+
+    assert "awk" in (usual.suggestion or "")
+    assert "awk" not in (found.suggestion or "")
+    assert "grep, sed" in (found.suggestion or "")
