@@ -177,7 +177,7 @@ def list_nodes(
 
 @node_app.command("drain")
 def drain(context: typer.Context, name: Name) -> None:
-    """Drain a node: it takes no new attempts, and finishes those in hand."""
+    """Drain a node: it takes no new attempts, and finishes those that it has."""
     with gateway_client(context) as client:
         node = client.drain_node(name)
     print(f"{node['name']}: takes no new attempts; {node['in_hand']} in hand")
