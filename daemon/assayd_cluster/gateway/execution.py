@@ -256,7 +256,7 @@ class RemoteExecution:
                 log.error("runs.not_watched", code=trouble.code)
 
     async def watch(self) -> None:
-        """Publish attempts again that no live node has although the broker accepted them, or that are late."""
+        """Publish attempts again that no live node has although the broker accepted them, or late ones."""
         seen = await self._watch.look()
         for attempt_id in seen.stray:
             if attempt_id in self._flights:
