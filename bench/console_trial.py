@@ -1,10 +1,11 @@
-"""Starts a daemon with a batch of 200 of which some fail, and a console on it: for a trial by a fresh person.
+"""Starts a daemon with 60 attempts, a batch that lost 12 of 200 lines, and a console: for a reader's trial.
 
     make images-oci; sudo deploy/dev/oci.sh run .venv/bin/python -m bench.console_trial [--port N] [--once]
 
 Three kinds of failure are planted. Which they are, and how many items each has, is in `PLANTED`, and not on
-the screen: the person is to find out by the console alone. One of them was repaired, and one extractor was
-made from words. It ends by Ctrl+C and leaves nothing; with --once it ends as soon as all is there.
+the screen: the reader is to find out by the console or by `assay`. One of them was repaired, one extractor
+was made from words, and the newest attempt, `quarter.py`, failed by a slip that a person can mend. The
+program prints the socket, ends by Ctrl+C and leaves nothing; with --once it ends as soon as all exists.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from bench.daemon import daemon
 
 ROOT = Path(__file__).parents[1]
 ITEMS = 200
+SINGLE = 59
 READS = """\
 import re
 
@@ -37,10 +39,11 @@ HUNGRY = READS.replace(
     "    page = 0\n    while not file.endswith(str(page)):\n        page += 2\n    quarter = int",
 )
 CURIOUS = READS.replace("import re\n", "import re\nimport requests\n")
+SLIP = READS.replace("[1:4]", "[2:4]")
 PLANTED = {
-    "supplier `polar` names its files without a quarter, so that nothing is found in them": 22,
-    "the program for supplier `tundra` waits for a page number that never comes": 8,
-    "the program for supplier `atoll` imports requests, which the policy does not allow": 12,
+    "supplier `polar` names its files without a quarter, so that nothing is found in them": 5,
+    "the program for supplier `tundra` waits for a page number that never comes": 3,
+    "the program for supplier `atoll` imports requests, which the policy does not allow": 4,
 }
 PROVIDER = """\
 import json, sys
@@ -61,11 +64,11 @@ def lines() -> Iterator[bytes]:
             READS,
             f"sales_Q{number % 4 + 1}.csv",
         )
-        if number % 9 == 4 and number < 23 * 9:
+        if number % 40 == 4:
             supplier, file = "polar", f"sales_{number % 12 + 1:02}.csv"
-        elif number % 22 == 7:
+        elif number % 67 == 7:
             supplier, code = "tundra", HUNGRY
-        elif number % 14 == 3:
+        elif number % 50 == 3:
             supplier, code = "atoll", CURIOUS
         path = f"/archive/{supplier}/{2018 + number % 7}/{file}"
         yield (
@@ -82,7 +85,7 @@ def lines() -> Iterator[bytes]:
 
 
 def fill(client: PlainClient) -> Document:
-    """Have the batch run, one attempt repaired, and one extractor made from words."""
+    """Have the batch run, one attempt repaired, one extractor made from words, and the single attempts."""
     batch = client.send_batch(lines(), name="nightly-sales", concurrency=4)
     for event in client.batch_events(batch["id"]):
         counts = event.body
@@ -99,7 +102,24 @@ def fill(client: PlainClient) -> Document:
     )
     for _ in client.generation_events(made["id"]):
         pass
+    for submission in singles():
+        client.submit(submission, wait_s=60)
     return counts
+
+
+def singles() -> Iterator[Document]:
+    """Return the single submissions; the last one fails."""
+    codes = [CURIOUS if number % 7 == 5 else READS for number in range(SINGLE)]
+    for number, code in enumerate([*codes, SLIP]):
+        year, file = 2018 + number % 7, "quarter.py" if code == SLIP else f"report_{number % 9}.py"
+        yield {
+            "kind": "extractor",
+            "payload": {
+                "code": f"{code}# {number}\n",
+                "sample_paths": [f"/archive/delta/{year}/sales_Q{number % 4 + 1}.csv"],
+            },
+            "labels": {"category": "sales", "file": file},
+        }
 
 
 def main() -> None:
@@ -118,12 +138,13 @@ def main() -> None:
             "REPAIR__PROVIDERS": json.dumps({"written": written}),
         }
         with daemon(Path(folder, "d"), **settings) as target, PlainClient(target.socket) as client:
-            print("A moment: 200 attempts …", file=sys.stderr, flush=True)
+            print("A moment: 260 attempts …", file=sys.stderr, flush=True)
             counts = fill(client)
             told = {name: counts[name] for name in ("total", "validated", "failed", "error")}
             print(f"Batch nightly-sales: {json.dumps(told)}", flush=True)
             if given.once:
                 return
+            print(f"ASSAY_SOCKET={target.socket}", flush=True)
             assay = Path(sys.executable).parent / "assay"
             try:
                 subprocess.run(

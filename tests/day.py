@@ -4,7 +4,7 @@
     python tests/day.py lines    memory at 1,000, 5,000 and 10,000 lines; bench/results/lines.json
 
 Either writes docs/operating/under-load.md anew, and the daemon's log to .run/day.log. Exit code 1 when
-anything was lost, doubled, wrong or left behind.
+anything was lost, duplicated, wrong or left behind.
 The engine has to be the private one of this checkout: no other is ours to restart.
 """
 

@@ -73,8 +73,8 @@ class ByteBudget:
 
         Args:
             uid: in whose name.
-            operator: whether that is one by a group. What becomes of the bytes, in the queue, counts so as
-                well. None: as was said last.
+            operator: whether that user is an operator by a group, which also applies to the bytes in the
+                queue. None: as in the last call.
         """
         if operator is not None:
             (self._said_to_be.add if operator else self._said_to_be.discard)(uid)

@@ -1,6 +1,6 @@
 """The daemon from start to stop: take the state directory and the socket, serve, and stop in order.
 
-Stop order: refuse new work, drain what is under way until a deadline, leave the rest to the next run,
+Stop order: refuse new work, drain running work until a deadline, leave the rest to the next run,
 end the API, empty the pool, sweep, close the store. A second signal skips the draining.
 """
 

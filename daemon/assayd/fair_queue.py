@@ -1,7 +1,7 @@
 """Fair queueing by hierarchical round-robin: users in turn, and the flows of each user in turn.
 
-A flow is one of a user's batches, or what one of its programs sends singly. Who sends little is soon served,
-whatever others have waiting.
+A flow is one of a user's batches, or the single submissions of one of the user's programs. A user with few
+submissions is served soon, however many others wait.
 """
 
 from __future__ import annotations
@@ -104,10 +104,10 @@ class _Waiter:
 
 
 class FairSemaphore:
-    """So many slots, which those who wait get in turn.
+    """A number of slots, which waiting flows get in turn.
 
-    Of four or more (or of `reserve_from`), the last is reserved for a user who has none. Another flow of a
-    user who has some isn't enough: each process that a user starts is a flow.
+    Of four or more (or of `reserve_from`), the last is reserved for a user without a slot. A further flow of
+    a user with slots doesn't get it: each process that a user starts is a flow.
     """
 
     def __init__(self, count: int, *, reserve_from: int = 4) -> None:

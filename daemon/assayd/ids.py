@@ -15,7 +15,7 @@ class SystemClock:
     """The machine's time."""
 
     def now(self) -> datetime:
-        """Return the wall-clock time, UTC and aware."""
+        """Return the current time, UTC and aware."""
         return datetime.now(UTC)
 
     def monotonic(self) -> float:

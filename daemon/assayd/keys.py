@@ -61,10 +61,10 @@ def find_key(name: str, place: KeySource, environment: Mapping[str, str]) -> Key
 
 
 def hide_environment() -> None:
-    """Keep other processes of our own user from reading what this one was started with, keys among it.
+    """Keep other processes of the same user from reading this process's environment, which contains keys.
 
-    The environment of a process stays in its memory, whatever is taken out of `os.environ` later. This closes
-    ``/proc/PID/environ`` and ``/proc/PID/mem``, and means that there are no core dumps. Raises: ConfigError.
+    The environment of a process stays in its memory, even if it is removed from `os.environ` later. This
+    closes ``/proc/PID/environ`` and ``/proc/PID/mem``, and disables core dumps. Raises: ConfigError.
     """
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
         raise ConfigError("repair.key", f"can't hide the environment: {os.strerror(ctypes.get_errno())}")

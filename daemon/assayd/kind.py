@@ -89,7 +89,7 @@ class Kind(ABC, Generic[P, Q]):
     Attributes:
         name: the kind's name in a submission.
         payload: the strict model of its payload.
-        prepared: the model of what `prepare` returns, if that has more fields than a submitted payload.
+        prepared: the model of the result of `prepare`, if that has more fields than a submitted payload.
         default_policy: the profile of a submission that names none.
         image: the image that `plan` uses, without prefix.
         any_image: whether a profile may name another image; `plan` then asks for `image_of`.

@@ -60,7 +60,7 @@ def configure(
     logging.basicConfig(handlers=[handler], level=least, force=True)
     for name in _QUIET:
         logging.getLogger(name).setLevel(max(least, logging.WARNING))
-    # It warns of connections that it does not keep, which is no trouble.
+    # It warns of connections that it doesn't keep, which is harmless.
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
     # Ours go the short way: through the library's records, a line takes twice as long.
     structlog.configure(
@@ -113,7 +113,7 @@ def is_journal(stream: TextIO) -> bool:
 
 def _form(form: Literal["json", "console"]) -> tuple[tuple[Processor, ...], Processor]:
     """Return what prepares an event, and what makes it text."""
-    # Local variables may hold submitted source, or a key; either form leaves them out.
+    # Local variables may hold submitted source, or a key; both forms omit them.
     if form == "console":
         plain = structlog.dev.plain_traceback
         return (), structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)

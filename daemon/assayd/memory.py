@@ -1,7 +1,7 @@
-"""Memory of this process: what was used for something large goes back to the system.
+"""Returns freed memory of this process to the system after large operations.
 
-glibc gives every thread a heap of its own and keeps what was freed in it; after a few large submissions, read
-in different threads, the daemon held several times what it used. Elsewhere than on glibc nothing is done.
+glibc gives every thread a separate heap and keeps freed memory in it; after a few large submissions, read in
+different threads, the daemon held several times the memory in use. Without glibc, this does nothing.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def settle() -> None:
 
 
 def give_back() -> None:
-    """Collect what nothing refers to any more, and give what is free back to the system.
+    """Collect unreferenced objects, and return free memory to the system.
 
-    What came with a task is often part of a cycle, which the collector would find much later.
+    A task's objects are often part of a cycle, which the collector would find much later.
     """
     gc.collect()
     if hasattr(_LIBC, "malloc_trim"):

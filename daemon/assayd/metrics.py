@@ -1,7 +1,7 @@
-"""What the daemon counts and measures, in a registry of its own.
+"""The daemon's metrics, in a separate registry.
 
-Decides names, labels and buckets; who counts what is up to the parts. Labels come from closed sets only: a
-submission cannot make a new time series.
+Defines names, labels and buckets; the parts count. Labels come from closed sets only: a submission can't make
+a new time series.
 """
 
 from __future__ import annotations

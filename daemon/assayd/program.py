@@ -1,4 +1,4 @@
-"""What the programs that run long do alike: an error is told in one line, and the exit code says which."""
+"""Shared by the long-running programs: one line for an error, and an exit code for its sort."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Notifier:
         # Without an address it would open a socket and forget it.
         self._line = sdnotify.SystemdNotifier() if environ.get("NOTIFY_SOCKET") else None
         if self._line is not None and self._line.socket is not None:
-            # One that does not listen must not hold up the daemon; what it misses is told again.
+            # A service manager that doesn't listen must not delay the daemon; later notices repeat the state.
             self._line.socket.setblocking(False)
 
     @asynccontextmanager
@@ -51,7 +51,7 @@ class Notifier:
         self._say(f"READY=1\nSTATUS={self.status()}")
 
     def reloading(self) -> None:
-        """Notify that the policies are being read anew; `ready` ends that."""
+        """Notify that the policies are being reloaded; `ready` ends that."""
         self._say("RELOADING=1")
 
     def stopping(self) -> None:
@@ -70,7 +70,7 @@ class Notifier:
 
 
 def _interval_s(environ: Mapping[str, str]) -> float:
-    """Return the time between two signs of life: half of what the watchdog allows."""
+    """Return the time between two signs of life: half of the watchdog's limit."""
     allowed, meant_for = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID")
     if not allowed.isdigit() or int(allowed) == 0 or meant_for not in {None, str(os.getpid())}:
         return USUALLY_S

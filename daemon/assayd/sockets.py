@@ -1,7 +1,7 @@
-"""Gets the sockets that are listened on.
+"""Opens the listening sockets.
 
-The API's is systemd's, or our own with its permissions set before use. The metrics' is a loopback port,
-where one is wanted.
+The API's is systemd's, or the daemon's own with permissions set before use. The metrics' is a loopback port,
+if configured.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _take_passed() -> socket.socket:
 
 
 def _clear(path: Path) -> None:
-    """Remove the socket of a daemon that is no more; never one that somebody answers on."""
+    """Remove the socket of a daemon that has ended; never one with a listening process."""
     if not path.is_socket():
         if path.exists():
             raise ConfigError("socket.unusable", f"{path} exists, but isn't a socket")
@@ -94,7 +94,7 @@ def _bind(path: Path, mode: int, group: str | None) -> socket.socket:
 
 
 def _bind_private(server: socket.socket, path: Path) -> None:
-    """Bind so that nobody else can connect before the permissions are set."""
+    """Bind so that no other user can connect before the permissions are set."""
     before = os.umask(0o177)
     try:
         server.bind(str(path))

@@ -159,7 +159,7 @@ PLAIN_WORDS = (
 
 
 def sentence(message: str) -> str:
-    """Word pydantic's message so that it can follow the name of what it is about."""
+    """Word pydantic's message so that it can follow a setting's name."""
     message = message.removeprefix("Value error, ")
     for found, words in PLAIN_WORDS:
         message, count = re.subn(found, words, message)

@@ -29,7 +29,7 @@ CLOCK_SKEW = timedelta(minutes=5)
 
 
 class UnsignedError(ValueError):
-    """The attestation is missing; the message says where one was expected."""
+    """The attestation is missing; the message names the expected place."""
 
 
 class MismatchError(ValueError):

@@ -112,12 +112,12 @@ class HeardAnswer:
         self._woke_at = 0.0
 
     def hear(self, piece: str) -> None:
-        """Add what came; wake those who wait, unless they just were."""
+        """Add the received text; wake the waiting followers, unless they just were."""
         self.text = self.text + clean(piece[: MOST_CHARS - len(self.text)]) if piece else ""
         if monotonic() - self._woke_at >= EVERY_S:
             self._woke_at = monotonic()
             self._wake()
 
     def forget(self) -> None:
-        """Forget it: the answer is on record, or nothing became of it."""
+        """Forget the answer: it is recorded, or it failed."""
         self.text = ""

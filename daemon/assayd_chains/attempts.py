@@ -158,7 +158,7 @@ def _passes(refusal: BaseException) -> bool:
 
 
 async def stored_submission(jobs: DatabaseJobStore, attempt_id: str) -> Document | None:
-    """Return what was submitted as an attempt; None if nothing was yet, or it is no longer kept."""
+    """Return the submission of an attempt; None if it has none yet, or it is no longer kept."""
     if await jobs.get(attempt_id) is None:
         return None
     document: Document = json.loads(await jobs.document(attempt_id))
@@ -197,7 +197,7 @@ async def attachments(
     They are the repair, and the unprocessed answer that the attempt was built from.
     """
     if attempt.parent_id is None and attempt.intent is None:
-        return {}  # fixes follow an attempt, and what is written from words has them
+        return {}  # fixes follow an attempt, and generated code has them
     mine = [repair for repair in await store.repairs_of(attempt.id) if _place(repair, attempt) is not None]
     if not mine:
         return _answer_file(attempt, await _draft_step(attempt, store))

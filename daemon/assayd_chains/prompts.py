@@ -310,7 +310,7 @@ def line(name: str) -> str:
 
 
 def cut(text: str, chars: int) -> str:
-    """Keep the beginning and the end of a text that is too long."""
+    """Keep the beginning and the end of a string that is too long."""
     if len(text) <= chars:
         return text
     half = chars // 2

@@ -4,7 +4,7 @@ A reply without any of these may be a question: JSON {question}.
 
 A comma before a closing bracket is ignored. The older names `patched_code` and `fix_reason` are read as well.
 
-The reply is a stranger's text: it is sized, taken apart without running anything, and refused when it is not
+The reply is untrusted: it is limited in size, parsed without running anything, and refused unless it is
 exactly one answer.
 """
 
@@ -53,8 +53,8 @@ def read_reply(text: str, language: str = "", beginning: str = "") -> Patch:
         language: of the passage; default: code alone counts in a fence only.
         beginning: how a program of that language begins; see `Kind.beginning`.
 
-    Raises: ProviderError ``provider.reply`` (retryable) when there is none; the message says what is wrong
-        with the form, without what the reply holds.
+    Raises: ProviderError ``provider.reply`` (retryable) if it has none; the message names the fault of the
+        form, without content of the reply.
     """
     if len(text) > MAX_REPLY_CHARS:
         raise _refused("is too long")
@@ -194,7 +194,7 @@ def _is_program(text: str, language: str, beginning: str) -> bool:
 
 
 def _is_python(text: str) -> bool:
-    """Return whether a text is Python with an effect: a single word of prose is an expression, too."""
+    """Return whether a string is Python with an effect: a single word of prose is an expression, too."""
     try:
         tree = ast.parse(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):

@@ -332,7 +332,7 @@ def _counted(chain: Chain) -> tuple[int, int]:
 
 
 def _heard_since(before: str, now: str) -> dict[str, Any]:
-    """Return what has come of an answer since the last event; the beginning of one says that it is."""
+    """Return the text of an answer since the last event; the first event of an answer says so."""
     anew = not before or not now.startswith(before)
     return {"text": now if anew else now[len(before) :], "anew": anew}
 

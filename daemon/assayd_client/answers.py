@@ -108,7 +108,7 @@ def require_socket(address: Address) -> None:
         return
     try:
         exists = address.path.exists()
-    except PermissionError as error:  # its folder may not be entered
+    except PermissionError as error:  # its folder can't be entered
         raise lost(address, error) from error
     if not exists:
         remedy = f"start it with `{start_command()}`, or pass its socket with --socket"

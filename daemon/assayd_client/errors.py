@@ -8,7 +8,7 @@
     ├── NotReady            the daemon runs and can't run attempts now; `retry_after_s`
     └── DaemonUnreachable   no answer, or an end in the middle of one
 
-What is left is the daemon's own failure, a plain ClientError. Whether trying again helps is `retryable`.
+A plain ClientError is the daemon's own failure. `retryable` says whether a retry can help.
 """
 
 from __future__ import annotations

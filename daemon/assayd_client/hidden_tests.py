@@ -66,7 +66,7 @@ def read_problem(task: Mapping[str, Any]) -> Problem:
 
 
 def _entry_point(tests: str | Sequence[str]) -> str:
-    """Return the function that the first assertion calls, a builtin's name only if there is no other.
+    """Return the function that the first assertion calls, a builtin's name only without another one.
 
     MBPP doesn't name the function of a task, and one of its tasks asks for a function `sum`.
     """

@@ -28,10 +28,10 @@ def require_usable(server: ServerChoice) -> None:
 def read_token(path: Path) -> str:
     """Return the token of a file. Raises: RequestError ``usage``, unless it is the caller's own and private.
 
-    Nothing of what the file holds is said in an error.
+    Errors contain nothing from the file.
     """
     try:
-        # Without waiting: a pipe that nobody writes to would be waited for at its opening.
+        # Non-blocking, because opening a pipe without a writer would wait.
         opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with os.fdopen(opened, encoding="ascii") as file:
             _require_private(path, os.fstat(file.fileno()))

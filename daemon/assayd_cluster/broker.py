@@ -1,7 +1,8 @@
-"""The broker as gateway and node use it: one quorum queue, by Celery, configured and not wrapped.
+"""The broker as gateway and node use it: one quorum queue, through a configured Celery.
 
-Delivery is at least once: what is delivered twice is claimed once. Nothing is declared from here: exchange,
-queue and accounts are the broker's own definitions (deploy/rabbitmq), and neither account may change them.
+Delivery is at least once: a message that is delivered twice is claimed once. Nothing is declared from here:
+exchange, queue and accounts are the broker's own definitions (deploy/rabbitmq), which neither account can
+change.
 """
 
 from __future__ import annotations
@@ -51,6 +52,6 @@ def make_celery(url: str, *, queue: str, ca_file: Path | None = None) -> Celery:
         app.conf.broker_use_ssl = {
             "cert_reqs": ssl.CERT_REQUIRED,
             "ca_certs": certificates,
-            "server_hostname": None,  # the URL's: left out, no name would be checked
+            "server_hostname": None,  # the URL's: without it, no name would be checked
         }
     return app

@@ -56,7 +56,7 @@ Number = Annotated[int, Field(ge=0, le=MOST_SEQ)]
 
 
 class _Document(BaseModel):
-    # What is unknown is left out unread: an error for each key would cost seconds.
+    # Unknown keys are skipped unread: an error for each would cost seconds.
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
 
@@ -105,8 +105,8 @@ class Claim(_Document):
 class Claimed(_Answer):
     """A run that the node holds now.
 
-    `document` is the body for ``PUT /v1/attempts/{attempt}`` at the node's own daemon, as JSON text; what is
-    the cluster's business alone (repairs, webhooks) is not in it.
+    `document` is the body for ``PUT /v1/attempts/{attempt}`` at the node's own daemon, as JSON text, without
+    the parts for the cluster alone (repairs, webhooks).
     """
 
     run: int = Field(ge=1, le=2)
@@ -228,7 +228,7 @@ class RunFailure(_Document):
 
 
 class JudgedAttempt(_Document):
-    """What is read of the attempt document that a node brings."""
+    """The parts that the gateway reads of a node's attempt document."""
 
     id: AttemptId
     kind: str = Field(max_length=64)
@@ -267,6 +267,6 @@ class RunLost(_Document):
 
 
 class VerdictAnswer(_Answer):
-    """What became of it; `counted` is False when another run's verdict was first."""
+    """The outcome of a verdict; `counted` is False if another run's verdict was first."""
 
     counted: bool

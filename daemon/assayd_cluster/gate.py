@@ -1,7 +1,7 @@
-"""Who may ask a gateway what: by token, or on the Unix socket as the kernel says who it is.
+"""Authorizes every request to a gateway: by token, or on the Unix socket by the user that the kernel names.
 
-This stands before the whole API. What a token's scope does not allow never reaches a route; a token that is
-revoked ends the requests that it began. The token itself goes no further than here.
+A request outside a token's scope never reaches a route; revoking a token ends the requests that it began. No
+other part sees the token.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class TokenGate:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        if scope["type"] != "http":  # there are no web sockets, and none is let past the gate
+        if scope["type"] != "http":  # the API has no web sockets, and the gate refuses them
             await send({"type": "websocket.close", "code": POLICY_VIOLATION})
             return
         answer = _Started(send)
@@ -131,7 +131,7 @@ class TokenGate:
                 del self._of_tenant[record.tenant_id]
 
     async def _check(self) -> None:
-        """Look again at the tokens of what is under way, until nothing is."""
+        """Check the tokens of running requests repeatedly, until none is running."""
         try:
             while self._under:
                 await asyncio.sleep(FRESH_S)
@@ -148,7 +148,7 @@ class TokenGate:
                 under.refusal = refusal
                 under.end.reschedule(asyncio.get_running_loop().time())
         except AssaydError:
-            return  # the database does not answer: what was let in goes on
+            return  # the database doesn't answer: admitted requests continue
 
 
 class _Started:
@@ -241,7 +241,7 @@ def _caller(record: TokenRecord) -> Caller:
 
 
 def _opened(scope: Scope) -> Scope:
-    """Let what is open to anybody pass the gate of peers behind, as nobody."""
+    """Let public requests pass the inner gate of peers, without a user."""
     if not isinstance(scope["state"].get("caller"), Caller):
         nobody = Peer(uid=NOBODY, gid=NOBODY, pid=0)
         scope["state"]["caller"] = Caller(peer=nobody, groups=frozenset(), remote=True)

@@ -39,9 +39,9 @@ MOST_REMEMBERED = 256
 
 
 class CertificateFiles:
-    """The certificate of a listener, taken anew when its files change; TLS 1.2 or newer.
+    """The certificate of a listener, read again when its files change; TLS 1.2 or newer.
 
-    Raises: ConfigError ``tls.unusable``, for files that cannot be used at the start.
+    Raises: ConfigError ``tls.unusable``, for unusable files at the start.
     """
 
     def __init__(self, certificate: Path, key: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -84,7 +84,7 @@ class CertificateFiles:
 
 
 class SecureServer(uvicorn.Server):
-    """uvicorn behind TLS, without signal handlers of its own."""
+    """uvicorn behind TLS, without its signal handlers."""
 
     def __init__(
         self, config: uvicorn.Config, files: CertificateFiles, *, connections: int = CONNECTIONS
@@ -112,7 +112,7 @@ class SecureServer(uvicorn.Server):
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no more, and let what is under way end."""
+        """Accept no more connections, and let running requests end."""
         for task in (*self._accepting, *self._securing):
             task.cancel()
         await asyncio.gather(*self._accepting, *self._securing, return_exceptions=True)

@@ -1,6 +1,6 @@
-"""The tables that a cluster has beside those of a daemon, in the same database. Made where they are missing.
+"""The tables of a cluster in addition to those of a daemon, in the same database. Created if missing.
 
-Times are microseconds since 1970 by the database's clock: gateways and nodes need no common one.
+Times are microseconds since 1970 by the database's clock, so gateways and nodes need no common clock.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ nodes = Table(
     Column("runs", Text, nullable=False),
     Column("drained", Integer, nullable=False, server_default="0"),
 )
-"""Nodes as they last said they were; `images` and `runs` are JSON; `drained` is an operator's word."""
+"""Nodes as they last said they were; `images` and `runs` are JSON; `drained`: see `nodes.Drained`."""
 
 uploads = Table(
     "uploads",

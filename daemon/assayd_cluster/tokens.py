@@ -1,7 +1,7 @@
-"""Tokens and the tenants that they belong to: what one is, what it may, and their tables.
+"""Tokens and their tenants: their form, their permissions, and their tables.
 
-A token is shown once, when it is made; the database has its digest. Who sends one is its tenant, whose number
-stands where a user's does, so that what is the tenant's own is decided by the same code as on one host.
+A token is shown once, at its creation; the database has its digest. The caller is the token's tenant, whose
+number replaces a user's, so that the same code as on one host decides about ownership.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class Scope(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRecord:
-    """A token as it is kept: all but itself.
+    """A stored token: everything but its secret.
 
     Attributes:
-        tenant_id: stands where a user's number does.
+        tenant_id: replaces a user's number.
         node: the node that it is bound to; None unless its scope is `node`.
     """
 
@@ -74,7 +74,7 @@ class TokenRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenTerms:
-    """What is asked of a new token. Raises: RequestError ``invalid``, for what does not go together."""
+    """The request for a new token. Raises: RequestError ``invalid``, for contradictory fields."""
 
     name: str
     tenant: str
@@ -97,7 +97,7 @@ def new_secret() -> str:
 
 
 def digest(secret: str) -> str:
-    """Return what is kept of a token. It is random, so that one round of SHA-256 is enough."""
+    """Return the stored digest of a token. Tokens are random, so one round of SHA-256 is enough."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -110,7 +110,7 @@ class DatabaseTokens:
         self._ids = ids
 
     async def create(self, terms: TokenTerms) -> tuple[TokenRecord, str]:
-        """Make a token, and its tenant if that is new. The second value is shown to nobody again."""
+        """Make a token, and its tenant if that is new. The second value, the secret, is never shown again."""
         tenant_id = await self._tenant(terms.tenant)
         secret, at = new_secret(), self._clock.now()
         record = TokenRecord(
@@ -131,7 +131,7 @@ class DatabaseTokens:
             "name": terms.name,
             "created_at": to_micros(at),
         }
-        # May be applied twice, where it is not known whether the server has committed it.
+        # May be applied twice, if it is unknown whether the server has committed it.
         made = self._access.insert_or_nothing(tokens)
         await self._access.write(lambda connection: connection.execute(made, values).close())
         return record, secret
@@ -151,7 +151,7 @@ class DatabaseTokens:
         return _record(row) if row is not None and same else None
 
     async def revoke(self, token_id: str) -> TokenRecord | None:
-        """End a token; once more changes nothing. None, where there is no such token."""
+        """End a token; a repetition changes nothing. None if no such token exists."""
         at = to_micros(self._clock.now())
 
         def apply(connection: Connection) -> RowMapping | None:

@@ -1,7 +1,7 @@
-"""Whether a token is good now: looked up at most every few seconds, and guesses are slowed down.
+"""Checks tokens: looks each up at most every few seconds, and slows down guesses.
 
-A revoked token is refused within `FRESH_S` by every gateway, and requests of it that are under way end.
-Guesses are slowed by address, and lock nobody out who comes from the same one with a token that is good.
+Every gateway refuses a revoked token within `FRESH_S`, and ends its running requests. Guesses are slowed down
+by address; a good token from the same address still works.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class TokenVerifier:
         return known.record
 
     def forget(self) -> None:
-        """Have every token looked up anew: one was revoked here."""
+        """Look up every token again: one was revoked here."""
         for known in self._known.values():
             known.until = 0.0
 
@@ -123,7 +123,7 @@ class TokenVerifier:
 
     def _remember(self, sha256: str, record: TokenRecord, now: float) -> _Known:
         known = self._known.pop(sha256, None) or _Known(record, 0.0)
-        # What is revoked stays so.
+        # A revoked token stays revoked.
         known.record, known.until = record, now + (FRESH_S if record.revoked_at is None else REVOKED_S)
         self._known[sha256] = known
         if len(self._known) > KEPT:

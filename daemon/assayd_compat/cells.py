@@ -58,7 +58,7 @@ with open(".answers.json", "w", encoding="utf-8") as file:
 
 
 def written(cells: list[str], timeout_s: float) -> str:
-    """Return the file that the driver reads; a time of 0 is no limit on a cell."""
+    """Return the file that the driver reads; a time of 0 means no limit for a cell."""
     return json.dumps({"cells": cells, "timeout_s": timeout_s})
 
 

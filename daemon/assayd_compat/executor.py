@@ -45,7 +45,7 @@ FOLDER = "files/"
 
 
 CANCEL_PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""Seconds between attempts to cancel a submission that may not have reached the daemon yet."""
+"""Seconds between attempts to cancel a submission that perhaps hasn't reached the daemon yet."""
 
 
 class Executor:

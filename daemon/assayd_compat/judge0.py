@@ -302,7 +302,7 @@ async def show(request: Request) -> Response:
 
 
 async def create_batch(request: Request) -> Response:
-    """Submit several programs; each answer is a token or what is wrong with that one."""
+    """Submit several programs; each answer is a token or the errors of that program."""
     encoded = request.query_params.get("base64_encoded") == "true"
     given = (await read_body(request, BatchRequest)).submissions
     if not 0 < len(given) <= MOST_IN_BATCH:

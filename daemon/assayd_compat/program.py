@@ -18,7 +18,7 @@ class Program:
     """A program that a client wants to run.
 
     Attributes:
-        files: what is in the directory that it starts in, besides the source: text, or ``{"base64": …}``.
+        files: further files of its current directory: text, or ``{"base64": …}``.
         timeout_s, memory_mb: what the client asks for; None for the profile's limit, which also is the most.
         collect: paths whose files the client wants back, if they exist at the end.
         client: the interface that it came by, which becomes a label.

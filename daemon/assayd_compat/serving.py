@@ -1,7 +1,7 @@
-"""Listens for clients of other judges: on loopback or a Unix socket for its own user, else by `secure`.
+"""Listens for clients of other judges: on loopback or a Unix socket for its own user, otherwise by `secure`.
 
-Most of those clients send no secret, so whoever may connect may run programs as this user. The kernel says
-whose process is at the other end of a loopback connection; a socket's mode keeps others out.
+Most of those clients send no secret, so any process that can connect can run programs as this user. The
+kernel names the user at the other end of a loopback connection; a socket's mode excludes other users.
 """
 
 from __future__ import annotations

@@ -69,12 +69,12 @@ def stacked(spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width
     if not most:
         empty = Markup('<text class="dim" x="0" y="18">No attempt ended in this time.</text>')
         return picture([empty], title, width, 26)
-    step = (width - 84) / len(spans)
-    parts = _axes(40, width - 44, 20, base, most)
+    step = (width - 90) / len(spans)
+    parts = _axes(40, width - 50, 20, base, most)
     for share in (0.5, 1):
         parts.append(
             Markup('<text class="dim" x="{}" y="{:.1f}">{:.0f} %</text>').format(
-                width - 40, base - (base - 20) * share + 4, share * 100
+                width - 46, base - (base - 20) * share + 4, share * 100
             )
         )
     line = []
@@ -98,7 +98,7 @@ def stacked(spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width
     parts.append(Markup('<text class="dim" x="40" y="{}">{}</text>').format(base + 18, spans[0][0]))
     parts.append(
         Markup('<text class="dim" x="{}" y="{}" text-anchor="end">{}</text>').format(
-            width - 44, base + 18, spans[-1][0]
+            width - 50, base + 18, spans[-1][0]
         )
     )
     key = Markup(

@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse, Response
 
 from assayd import __version__
 from assayd_console import charts, shown
+from assayd_console.highlight import colored
 
 HERE = Path(__file__).parent
 
@@ -31,12 +32,14 @@ def environment() -> Environment:
     )
     made.globals |= {"version": __version__, "cluster": False}
     made.filters |= {
+        "colored": colored,
         "cut_lines": shown.cut_lines,
         "json": shown.as_json,
         "labels": shown.labels_text,
         "marked": shown.marked,
         "moment": shown.moment,
         "path": lambda text: quote(str(text), safe=""),
+        "period": shown.period,
         "short_moment": shown.short_moment,
         "size": shown.size,
         "took": shown.took,

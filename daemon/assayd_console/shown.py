@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup, escape
 
-from assayd_client.cli.terminal import UNSAFE, duration, plain
+from assayd_client.cli.terminal import UNSAFE, age, duration, plain
 
 LINE_CHARS = 2000
 """Maximum characters of one line; the rest is counted."""
@@ -58,6 +58,11 @@ def as_json(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
+def period(seconds: float) -> str:
+    """Return a period as people say it: ``5 s``, ``12min``."""
+    return f"{seconds:.0f} s" if seconds < 120 else age(seconds)
+
+
 def took(milliseconds: float | None) -> str:
     """Return a duration as text; a dash for None."""
     return "–" if milliseconds is None else duration(milliseconds)
@@ -82,9 +87,9 @@ def user(uid: int) -> str:
         return str(uid)
 
 
-def moment(at: str | None) -> str:
-    """Return a time to the second as text; a dash for None."""
-    return f"{at[:10]} {at[11:19]}Z" if at else "–"
+def moment(at: str | None) -> Markup:
+    """Return a time to the second in one piece; a dash for None."""
+    return Markup('<span class="nowrap">{} {}Z</span>').format(at[:10], at[11:19]) if at else Markup("–")
 
 
 def short_moment(at: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from assayd_client import Document
 from assayd_client.cli.report import Origin
+from assayd_console.highlight import opened_after
 from assayd_console.shown import LINE_CHARS, TEXT_CHARS
 
 AROUND = 6
@@ -22,6 +23,8 @@ class SourceLine:
 
     number: int
     text: str
+    opened: str = ""
+    """The three quotes of a string that began on an earlier line."""
     severity: str = ""
     findings: Sequence[Document] = ()
 
@@ -75,7 +78,7 @@ def sources(
 
 
 def first_error(texts: Sequence[ShownSource], findings: Sequence[Document]) -> tuple[Document, str] | None:
-    """Return the first error and its place, e.g. ``adapter.py:12``; None if there is no error."""
+    """Return the first error and its place, e.g. ``adapter.py:12``; None without an error."""
     first = next((each for each in findings if each["severity"] == "error"), None)
     if first is None:
         return None
@@ -96,8 +99,10 @@ def _source(name: str, text: str, placed: Mapping[int, list[Document]]) -> Shown
 
 def _lines(lines: Sequence[str], placed: Mapping[int, list[Document]]) -> Iterator[SourceLine]:
     shown = _shown(len(lines), placed)
-    left_out, room = 0, TEXT_CHARS
+    left_out, room, read, after = 0, TEXT_CHARS, 0, ""
     for number, text in enumerate(lines, 1):
+        read += len(text)
+        opened, after = after, opened_after(text, after) if read < TEXT_CHARS else ""
         room -= min(len(text), LINE_CHARS) if number in shown else 0
         if number not in shown or (room < 0 and number not in placed):
             left_out += 1
@@ -106,9 +111,8 @@ def _lines(lines: Sequence[str], placed: Mapping[int, list[Document]]) -> Iterat
             yield SourceLine(number=0, text=f"{left_out:,} lines without findings")
             left_out = 0
         found = sorted(placed.get(number, ()), key=lambda finding: RANK[finding["severity"]])
-        yield SourceLine(
-            number=number, text=text, findings=found, severity=found[0]["severity"] if found else ""
-        )
+        severity = found[0]["severity"] if found else ""
+        yield SourceLine(number=number, text=text, opened=opened, findings=found, severity=severity)
     if left_out:
         yield SourceLine(number=0, text=f"{left_out:,} lines without findings")
 

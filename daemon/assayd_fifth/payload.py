@@ -30,22 +30,20 @@ class FifthCase(ExpectedCase):
 
 
 class FifthPayload(BaseModel):
-    """`code` is a program, or an answer with it in fenced blocks; `files` are the files that it may load.
-
-    `libraries` are loaded before it. Each of `cases` is a separate run; without cases, `execute` requests one
-    run. `task_type` and `model_source` influence only the advice for another try.
-    """
+    """A program in Fifth, and the files and libraries that it loads."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, cache_strings="none")
 
-    code: str
-    task_type: Label | None = None
-    model_source: Label | None = None
-    strict_mode: StrictBool = True
-    libraries: Annotated[tuple[Name, ...], Field(max_length=50)] = ()
-    files: Annotated[dict[Path, str], Field(max_length=MOST_FILES)] = {}
-    execute: StrictBool = False
-    cases: Annotated[tuple[FifthCase, ...], Field(max_length=CASES)] = ()
+    code: str = Field(description="The program, or a model's answer with it in fenced blocks.")
+    task_type: Label | None = Field(None, description="Purpose; only for the advice.")
+    model_source: Label | None = Field(None, description="Model that wrote it; only for the advice.")
+    strict_mode: StrictBool = Field(True, description="Report missing parts as errors, not as warnings.")
+    libraries: tuple[Name, ...] = Field((), max_length=50, description="Libraries to load first.")
+    files: dict[Path, str] = Field({}, max_length=MOST_FILES, description="Files that it may load, by path.")
+    execute: StrictBool = Field(False, description="Run the program once, without cases.")
+    cases: tuple[FifthCase, ...] = Field(
+        (), max_length=CASES, description="Separate runs with their input and expected output."
+    )
 
     @field_validator("cases")
     @classmethod

@@ -93,17 +93,19 @@ class Database(_Model):
 
 
 class PipelinePayload(_Model):
-    """`steps` run in order in a directory with `files`; SQL steps use `database`.
+    """Bash and SQL steps on files and a SQLite database."""
 
-    `pipeline_id` names a stored pipeline: `steps`, if any, replace its steps; otherwise its stored steps run.
-    `expects` are facts of an earlier run: data that differs from them causes a finding.
-    """
-
-    steps: Annotated[tuple[Step, ...], Field(max_length=MOST_STEPS)] = ()
-    files: Mapping[str, FileContent] = Field(default_factory=dict)
-    database: Database | None = None
-    pipeline_id: Ulid | None = None
-    expects: Expected | None = None
+    steps: tuple[Step, ...] = Field((), max_length=MOST_STEPS, description="Steps to run in order.")
+    files: Mapping[str, FileContent] = Field(
+        default_factory=dict, description="Files of the directory that the steps run in, by path."
+    )
+    database: Database | None = Field(None, description="The database of SQL steps.")
+    pipeline_id: Ulid | None = Field(
+        None, description="A stored pipeline: its steps run, or `steps` replace them."
+    )
+    expects: Expected | None = Field(
+        None, description="Facts of an earlier run; data that differs from them causes a finding."
+    )
 
     @model_validator(mode="after")
     def _something_to_run(self) -> PipelinePayload:

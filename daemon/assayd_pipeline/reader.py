@@ -55,7 +55,7 @@ class DatabasePipelines:
         return {"pipeline_id": found[0].id} if found else {}
 
     async def complete(self, submission: Submission, uid: int) -> Mapping[str, object] | None:
-        """Return the payload with the steps of the referenced pipeline, if it has none of its own.
+        """Return the payload, with the steps of the referenced pipeline if it has no steps.
 
         Raises: RequestError ``pipeline.unknown``, also for another user's pipeline.
         """

@@ -1,7 +1,7 @@
-"""Runs ShellCheck, which explains slips in bash. Without the program there are no explanations.
+"""Runs ShellCheck, which explains slips in bash. Without the program, findings have no such explanations.
 
-One process per text, about five milliseconds. Text, output and time are limited more tightly than for shfmt,
-since only hints depend on the answer: a text that is too much for ShellCheck gets none.
+One process per script, about five milliseconds. Script, output and time are limited more tightly than for
+shfmt, because only hints depend on the answer: a script over these limits gets none.
 """
 
 from __future__ import annotations

@@ -221,7 +221,7 @@ def _edit(content: str, start: int, statement: str, one: Explained) -> Edit | No
 
 
 def _message(one: Explained) -> str:
-    """Word what is written, and whose it is; empty where nothing was recognized."""
+    """Return the foreign SQL and its database's name; empty if nothing was recognized."""
     if not one.written or one.said:
         return one.written
     written = shorten(" ".join(one.written.split()), 60)

@@ -421,7 +421,7 @@ def _check_commands(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequen
             return ()
         if has_errors(shell.parse_script(step.content)):
             files = replace(files, written=("",))
-            return ()  # The previous stage explains a text that isn't bash.
+            return ()  # The previous stage explains a script that isn't bash.
         checked = shell.check_script(step.content, policy.commands, network=policy.network, files=files)
         files = replace(files, written=(*files.written, *checked.written))
         return checked.findings

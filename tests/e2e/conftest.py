@@ -3,6 +3,7 @@
 With TESTS_BEHIND=gateway the same tests run against a gateway before RabbitMQ, PostgreSQL and a node.
 """
 
+import os
 from collections.abc import Iterator
 
 import httpx
@@ -17,7 +18,9 @@ from support.daemons.daemon_process import DaemonProcess
 from support.engines.oci import needs_oci
 from support.stores.postgres import PostgresServer
 
-ENGINES = [pytest.param("oci", marks=needs_oci)]
+OCI = pytest.param("oci", marks=needs_oci)
+ONE_ENGINE = [OCI] if BEHIND_GATEWAY or os.geteuid() == 0 else ["docker"]
+EACH_ENGINE = [OCI] if BEHIND_GATEWAY else ["docker", OCI]
 
 if BEHIND_GATEWAY:
 
@@ -35,9 +38,16 @@ if BEHIND_GATEWAY:
         return "oci"
 
 
-@pytest.fixture(scope="session", params=ENGINES if BEHIND_GATEWAY else ["docker", *ENGINES])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what depends on the engine on each engine, and all other tests on one."""
+    if "daemon" in metafunc.fixturenames:
+        each = metafunc.definition.get_closest_marker("each_engine")
+        metafunc.parametrize("daemon", EACH_ENGINE if each else ONE_ENGINE, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
 def daemon(request: pytest.FixtureRequest) -> Iterator[DaemonProcess]:
-    """Return a daemon that serves everybody on this machine, on one engine and then on the other."""
+    """Return a daemon that accepts requests of every user on this machine, on the engine of the test."""
     engine = "oci" if request.param == "oci" else request.getfixturevalue("docker_host")
     made = new_daemon(engine, settings={"SOCKET_MODE": "0666", "POOL__DEFAULT_TARGET": "1"})
     made.home.chmod(0o755)

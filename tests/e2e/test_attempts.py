@@ -13,7 +13,7 @@ from support.daemons.daemon_fixtures import needs_root
 from support.daemons.daemon_process import DaemonProcess
 from support.texts.extractors import GOOD, LOUD, PATH, endless, extractor
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.each_engine]
 
 MOST_ACTIVE = 64
 

@@ -10,13 +10,9 @@ from pathlib import Path
 import pytest
 
 from support.daemons.daemon_process import DaemonProcess
-from support.engines.oci import needs_oci
 from support.texts import guide
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.parametrize("daemon", [pytest.param("oci", marks=needs_oci)], indirect=True),
-]
+pytestmark = pytest.mark.engine
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/client.md"
 

@@ -16,7 +16,7 @@ import pytest
 from support.daemons.compat_program import compat_program, memory_mb
 from support.daemons.daemon_process import DaemonProcess
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.each_engine]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,12 +14,8 @@ from types import ModuleType
 import pytest
 
 from assayd_client.rewards import HiddenTests, score
-from support.engines.oci import needs_oci
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.parametrize("daemon", [pytest.param("oci", marks=needs_oci)], indirect=True),
-]
+pytestmark = pytest.mark.engine
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples/evaluate"
 TESTS = HiddenTests(entry_point="double", tests=["assert double(2) == 4", "assert double(3) == 6"])

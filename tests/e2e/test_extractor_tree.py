@@ -10,12 +10,8 @@ import pytest
 
 from assayd_client import Document, PlainClient
 from support.daemons.daemon_process import DaemonProcess
-from support.engines.oci import needs_oci
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.parametrize("daemon", [pytest.param("oci", marks=needs_oci)], indirect=True),
-]
+pytestmark = pytest.mark.engine
 
 CODE = """\
 def extract(path: str) -> dict:

@@ -16,12 +16,8 @@ from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
 from support.daemons.daemon_process import BIN, DaemonProcess
-from support.engines.oci import needs_oci
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.parametrize("daemon", [pytest.param("oci", marks=needs_oci)], indirect=True),
-]
+pytestmark = pytest.mark.engine
 
 TOML = """
 [[file]]

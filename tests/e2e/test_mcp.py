@@ -20,12 +20,8 @@ from mcp.client.streamable_http import streamable_http_client
 
 from assayd_client import AsyncClient
 from support.daemons.daemon_process import BIN, DaemonProcess
-from support.engines.oci import needs_oci
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.parametrize("daemon", [pytest.param("oci", marks=needs_oci)], indirect=True),
-]
+pytestmark = pytest.mark.engine
 
 PATHS = ["/data/CLIENT-ABC/2024/Q1/report.csv", "/data/OTHER/2023/final/report.csv"]
 BROKEN = """

@@ -13,13 +13,9 @@ import pytest
 from assayd_client import PlainClient
 from support.daemons.daemon_fixtures import needs_root
 from support.daemons.daemon_process import BIN, DaemonProcess
-from support.engines.oci import needs_oci
 from support.hosts.ordinary_user import UID, run_as_ordinary_user
 
-pytestmark = [
-    needs_root,
-    pytest.mark.parametrize("daemon", [pytest.param("oci", marks=needs_oci)], indirect=True),
-]
+pytestmark = needs_root
 
 GOOD = 'def extract(path: str) -> dict:\n    return {"client": path.split("/")[1]}\n'
 BAD = 'def extract(path: str) -> dict:\n    return {"client": paths}\n'

@@ -13,7 +13,7 @@ import pytest
 from assayd_client import ClientError, Document, PlainClient
 from support.daemons.daemon_process import ROOT, DaemonProcess
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.each_engine]
 
 IMPORT = ROOT / "examples/pipeline/csv_import"
 

@@ -12,12 +12,8 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from support.daemons.daemon_process import BIN
-from support.engines.oci import needs_oci
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.parametrize("daemon", [pytest.param("oci", marks=needs_oci)], indirect=True),
-]
+pytestmark = pytest.mark.engine
 
 RIGHT = "def double(x):\n    return 2 * x\n"
 IMITATES = """

@@ -13,7 +13,7 @@ from assayd_client import Document, PlainClient
 from support.daemons.daemon_process import ROOT, DaemonProcess
 from support.texts.extractors import GOOD, GREEDY, LOOP, LOUD, NOISY, PATH, PROCESSES, RAISES, extractor
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.each_engine]
 
 EXAMPLES = ROOT / "examples"
 

@@ -1,9 +1,9 @@
 """Keeps analysis workers warm and assigns each one job at a time, users and their flows in turn.
 
-One user never occupies all of them: of two or more, one is reserved for a user who has none.
+One user never occupies all of them: of two or more, one is reserved for users without one.
 
 A worker that dies of a limit, or takes too long, takes only its own job: the answer is then the finding
-that the source can't be analysed, and a new worker is started. One that dies of an error of ours is our
+that the source can't be analysed, and a new worker is started. One that dies of the daemon's own error is an
 internal error.
 """
 
@@ -120,7 +120,7 @@ class _Worker:
 
 
 class Analyst:
-    """The one way to static stage reports. Use as an async context manager through `running()`."""
+    """The one way to static stage reports. Use `running()` or `opened()`."""
 
     def __init__(
         self,
@@ -146,15 +146,31 @@ class Analyst:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Analyst]:
-        """Keep workers while the body runs."""
-        workers = await asyncio.gather(*(self._start() for _ in range(self._limits.workers)))
-        for worker in workers:
-            self._free.put_nowait(worker)
+        """Keep workers while the body runs. Raises: AssaydError."""
+        async with self.opened():
+            await self.start_workers()
+            yield self
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Analyst]:
+        """Keep the process that forks workers while the body runs.
+
+        It imports all kinds meanwhile. The body must call `start_workers` before the first request.
+
+        Raises: AssaydError.
+        """
         try:
+            await self._living_parent()
             yield self
         finally:
             await asyncio.gather(*(self._end(w) for w in list(self.alive)))
             await asyncio.gather(*(parent.close() for parent in self._parents))
+
+    async def start_workers(self) -> None:
+        """Start all workers, and wait until they are ready. Raises: AssaydError."""
+        workers = await asyncio.gather(*(self._start() for _ in range(self._limits.workers)))
+        for worker in workers:
+            self._free.put_nowait(worker)
 
     async def check(
         self, validator: Kind, payload: BaseModel, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
@@ -276,7 +292,7 @@ class Analyst:
             self._free.put_nowait(worker)
 
     async def _replacement(self) -> _Worker | None:
-        """Start a worker for one that was lost: who lost it waits for that, and nobody after him."""
+        """Start a worker for a lost one: the job that lost it waits for the start, and no later job does."""
         try:
             return await self._start()
         except (AssaydError, WorkerDied) as problem:

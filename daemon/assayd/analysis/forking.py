@@ -1,7 +1,7 @@
 """The parent of analysis workers: it has imported everything, and forks a worker for each request.
 
-Runs in that process. It reads nothing that was submitted: only requests of the daemon, over one socket that
-its workers don't have. Workers share the memory of what was imported, and start in milliseconds.
+Runs in that process. It reads no submissions: only requests of the daemon, over one socket that
+its workers don't have. Workers share the memory of the imported modules, and start in milliseconds.
 
     daemon ──fork + the worker's stream──> parent
            <─{"pid"} + pidfd──

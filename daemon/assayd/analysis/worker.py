@@ -45,6 +45,7 @@ from assayd.analysis.messages import (
     remember,
 )
 from assayd.documents.misfits import message_of
+from assayd.errors import ConfigError
 from assayd.guest import frames
 from assayd.kind import Kind, OnFail
 from assayd.kinds import registry as validators
@@ -285,8 +286,13 @@ def main() -> None:
     control = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), 0)
     tables = {kind: [Path(folder) for folder in some] for kind, some in json.loads(sys.argv[3]).items()}
-    kinds = validators.load(enabled)
-    validators.use_tables(kinds, tables)
+    gc.disable()
+    try:
+        kinds = validators.load(enabled)
+        validators.use_tables(kinds, tables)
+    except ConfigError as problem:  # The daemon loads the same, and reports it too.
+        sys.exit(f"analysis worker: {problem.message}")
+    gc.enable()
     _settle()
     fork_on_request(control, partial(work, kinds, memory_bytes=memory_bytes, cpu_s=cpu_s))
 

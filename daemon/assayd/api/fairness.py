@@ -73,8 +73,8 @@ OPERATORS_SHARE = 8
 class Places:
     """The places of one server, one per connection or per request whose client has gone.
 
-    Nobody but operators may hold more than are free, so that each further user finds half of the rest,
-    however many others hold idle connections.
+    A user, except an operator, can't hold more places than are free, so that each further user finds half of
+    the rest, however many others hold idle connections.
     """
 
     def __init__(self, limit: int) -> None:

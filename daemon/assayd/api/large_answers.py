@@ -1,6 +1,6 @@
-"""Makes and sends answers that are large a few at a time, users in turn.
+"""Makes and sends a few large answers at a time, users in turn.
 
-Somebody who asks for many of them and reads none would else have the daemon hold them all.
+Otherwise, a client that requests many of them and reads none would make the daemon hold them all.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Decides about disk space: none below `limits.min_free_mb`; the largest holders are refused first.
 
-Two things fill it. Documents that wait in the database cannot be removed: a user may hold no more of them
-than there is room left, on the disk or of what the database of a cluster may hold. Bundles can: when the room
-gets short, those who hold the most are refused until `retention` has removed their oldest.
+Two things fill it. Documents that wait in the database can't be removed: a user can hold at most as many
+bytes of them as are left on the disk, or in the limit of a cluster's database. Bundles can be removed: if
+space gets short, the largest holders are refused until `retention` has removed their oldest bundles.
 """
 
 from __future__ import annotations

@@ -123,8 +123,8 @@ class EventHub:
 
         Args:
             owner: only those of this user's attempts.
-            after: a place that an earlier stream gave; what has happened since then comes first. A gap
-                event stands for what is gone: too much has happened, or the daemon was started anew.
+            after: a place from an earlier stream; the events since then come first. A gap event replaces
+                lost ones: too many have happened, or the daemon has restarted.
         """
         seen = self._published
         if after is not None:

@@ -92,8 +92,8 @@ class Elsewhere(Protocol):
 class Execution:
     """Where attempts run.
 
-    `selftest` runs samples of kinds there; None where each host does that itself. `elsewhere` is what other
-    processes carry out; None where there is no other. `driving` is who carries on what takes long.
+    `selftest` runs samples of kinds there; None if each host does that itself. `elsewhere` has the attempts
+    of other processes; None for a single process. `driving` decides which process continues long work.
     """
 
     execute: Execute

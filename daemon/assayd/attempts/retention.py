@@ -89,9 +89,9 @@ class _Over:
 class Retention:
     """Removes finished attempts with their bundles by age and by size.
 
-    What does not fit is taken from the largest holder, the oldest first, so that nobody loses anything to
-    what another sends. Bundles go also where an unfinished batch needs the verdicts, and those of approved
-    attempts after all others.
+    Excess bundles are removed from the largest holder, the oldest first, so that no user loses bundles
+    because of another's. Bundles are removed even if an unfinished batch needs their verdicts, and those of
+    approved attempts after all others.
     """
 
     def __init__(  # noqa: PLR0913  (its parts, by name)

@@ -109,7 +109,7 @@ class Receiver:
             failure = Failure(code=refusal.code, message=refusal.message)
             known = submission.input_digest if submission is not None else line.raw.digest
             return Line(number=number, input_digest=known, error=failure)
-        # Who is told is told of an attempt of its own.
+        # A webhook message is about a single attempt.
         alone = not self._batch.dedupe or submission.webhook is not None
         run_key = None if alone else await self._run_key(submission, policy)
         return Line(

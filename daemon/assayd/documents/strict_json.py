@@ -210,7 +210,7 @@ def digest(text: bytes) -> str:
 
 
 def refuse_many(text: bytes, *, most_values: int = MAX_VALUES) -> None:
-    """Reject a text with too many values before memory is allocated. Raises: RequestError ``too_large``."""
+    """Reject JSON with too many values before memory is allocated. Raises: RequestError ``too_large``."""
     try:
         refuse_large(text, replace(_LIMITS, values=most_values))
     except JsonTooLargeError as error:

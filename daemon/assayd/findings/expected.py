@@ -272,5 +272,5 @@ def _pieces(encoded: Iterable[str]) -> Iterator[str]:
 
 
 def _ends(text: str) -> str:
-    """Return the end of a text, where white space often differs."""
+    """Return the end of a string, because white space often differs there."""
     return _shown(text if len(text) <= _PLACE_CHARS else "…" + text[-_PLACE_CHARS:])

@@ -1,7 +1,7 @@
 """Words exceptions of code nodes and scripts about undefined names and failed imports.
 
-The guest controls an exception's type and text: they affect wording but decide nothing. A text that isn't the
-interpreter's own (a NameError that code raised itself) is shown unchanged.
+The guest controls an exception's type and text: they affect wording but decide nothing. Wording that isn't
+the interpreter's own (a NameError that code raised itself) is shown unchanged.
 
     total = sum(prices)               sandbox.name_undefined   'prices' is not defined
     def f(): n += 1                   sandbox.name_unbound     'n' is read before it has a value

@@ -221,7 +221,7 @@ def _objects(report: Report, name: str) -> list[Mapping[str, object]]:
 
 
 def without_layout(text: str, comment: str) -> bytes:
-    """Return the words of a text without whole-line comments and layout, for comparisons."""
+    """Return the words of a source without whole-line comments and layout, for comparisons."""
     lines = (" ".join(line.split()) for line in text.splitlines())
     kept = (line for line in lines if line and not line.startswith(comment))
     return "\n".join(kept).encode("utf-8", "surrogatepass")

@@ -23,7 +23,7 @@ _LINE_CHARS = 200
 
 
 def last_lines(text: str) -> str | None:
-    """Return the last non-empty lines of a text, truncated, or None."""
+    """Return the last non-empty lines of an output, truncated, or None."""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()][-_LINES:]
     return "\n".join(shorten(line, _LINE_CHARS) for line in lines) or None
 

@@ -1,4 +1,4 @@
-"""Positions in a text: lines as Python counts them, snippets, columns in characters.
+"""Positions in a source: lines as Python counts them, snippets, columns in characters.
 
 Only LF ends a line; to the compiler, form feeds and Unicode separators are ordinary characters.
 """

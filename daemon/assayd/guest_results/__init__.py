@@ -1,1 +1,1 @@
-"""What came out of a container, read with exact types."""
+"""The results of a container, read with exact types."""

@@ -34,7 +34,7 @@ class Note:
 class Value:
     """One value with the exact name of its type in the guest.
 
-    `complete` tells that nothing was left out of it for its size.
+    `complete` says that nothing was cut for its size.
     """
 
     value: JsonValue
@@ -67,8 +67,8 @@ class Bound:
 class Raised:
     """An exception that left the submitted code. `line` is the last one in a submitted file, `file` which.
 
-    `meant` is the attribute, key or name that is nearest to the one that is not there; `certain` when no
-    other is as near. `values` are those that names of the line had, as text.
+    `meant` is the attribute, key or name that is nearest to the missing one; `certain` if no other is as
+    near. `values` are the values of the names on the line, as text.
     """
 
     error_type: str

@@ -159,7 +159,7 @@ def _fields(paragraph: str) -> dict[str, str]:
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    """Yield the paragraphs of a text one at a time, because a list of many could fill the memory."""
+    """Yield the paragraphs of a file one at a time, because a list of many could fill the memory."""
     start = 0
     while start < len(text):
         end = text.find("\n\n", start)

@@ -14,6 +14,11 @@ from assayd.imaging.digest import digest_of
 
 LABEL_FILES = "org.assayd.files"
 _READ_BYTES = 1 << 20
+_LINKS = 2
+"""Links to a file that one image has: the image's, and that of `shared_files`."""
+
+Known = dict[tuple[int, int, int, int, int], str]
+"""Digests of files that were read before, by what the kernel changes if anyone writes to the file."""
 
 Entries = Mapping[str, tuple[str, str]]
 """Path without leading slash -> kind (folder, file, program, link) and content digest or target."""
@@ -35,12 +40,16 @@ def entries_of_layers(layers: Sequence[Path]) -> dict[str, tuple[str, str]]:
     return found
 
 
-def entries_of_folder(root: Path) -> dict[str, tuple[str, str]]:
+def entries_of_folder(root: Path, known: Known | None = None) -> dict[str, tuple[str, str]]:
     """Return the entries of a root filesystem.
+
+    Args:
+        root: its folder.
+        known: if passed, a file that several images share is read once.
 
     Raises: OSError, if it is unreadable or contains special files.
     """
-    return dict(_walk(os.fspath(root), ""))
+    return dict(_walk(os.fspath(root), "", known))
 
 
 def _entry_of(tar: tarfile.TarFile, member: tarfile.TarInfo) -> tuple[str, str]:
@@ -55,7 +64,7 @@ def _entry_of(tar: tarfile.TarFile, member: tarfile.TarInfo) -> tuple[str, str]:
         return ("program" if member.mode & 0o100 else "file", _digest(stream))
 
 
-def _walk(folder: str, name: str) -> Iterator[tuple[str, tuple[str, str]]]:
+def _walk(folder: str, name: str, known: Known | None) -> Iterator[tuple[str, tuple[str, str]]]:
     with os.scandir(folder) as found:
         for each in found:
             path = f"{name}/{each.name}" if name else each.name
@@ -63,13 +72,30 @@ def _walk(folder: str, name: str) -> Iterator[tuple[str, tuple[str, str]]]:
                 yield path, ("link", os.readlink(each.path))  # noqa: PTH115 - as quick as it gets
             elif each.is_dir(follow_symlinks=False):
                 yield path, ("folder", "")
-                yield from _walk(each.path, path)
+                yield from _walk(each.path, path, known)
             elif each.is_file(follow_symlinks=False):
-                mode = each.stat(follow_symlinks=False).st_mode
-                with open(each.path, "rb") as stream:  # noqa: PTH123 - as quick as it gets, thousands of times
-                    yield path, ("program" if mode & 0o100 else "file", _digest(stream))
+                facts = each.stat(follow_symlinks=False)
+                yield (
+                    path,
+                    ("program" if facts.st_mode & 0o100 else "file", _digest_of(each.path, facts, known)),
+                )
             else:
                 raise OSError(f"{path} isn't a file, folder or link")
+
+
+def _digest_of(path: str, facts: os.stat_result, known: Known | None) -> str:
+    """Return the digest of a file, which is read unless it is shared and known."""
+    if known is None or facts.st_nlink <= _LINKS:
+        return _read_digest(path)
+    key = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+    if key not in known:
+        known[key] = _read_digest(path)
+    return known[key]
+
+
+def _read_digest(path: str) -> str:
+    with open(path, "rb") as stream:  # noqa: PTH123 - as quick as it gets, thousands of times
+        return _digest(stream)
 
 
 def _digest(stream: IO[bytes]) -> str:

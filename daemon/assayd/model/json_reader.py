@@ -61,7 +61,7 @@ class JsonError(ValueError):
 
 
 class JsonTooLargeError(JsonError):
-    """A text that exceeds the limits. Raised before the text is parsed."""
+    """JSON that exceeds the limits. Raised before it is parsed."""
 
 
 def read_strictly(text: bytes, limits: JsonLimits) -> JsonValue:
@@ -93,7 +93,7 @@ def _number_readers(text: bytes, limits: JsonLimits) -> tuple[Callable[[str], in
     """Return the parser's functions for integers and for other numbers.
 
     With any function but `int` and `float`, the C parser calls Python for each number, which dominates the
-    time for a text full of numbers. So others are used only if the text may contain a number that is too long
+    time for JSON full of numbers. So others are used only if the JSON may contain a number that is too long
     or too large.
     """
 
@@ -108,7 +108,7 @@ def _number_readers(text: bytes, limits: JsonLimits) -> tuple[Callable[[str], in
 
 
 def refuse_large(text: bytes, limits: JsonLimits) -> None:
-    """Reject a text with too many values before memory is allocated; contents of strings don't count.
+    """Reject JSON with too many values before memory is allocated; contents of strings don't count.
 
     Raises: JsonTooLargeError.
     """
@@ -134,7 +134,7 @@ def refuse_large(text: bytes, limits: JsonLimits) -> None:
 
 
 def count_containers(text: bytes) -> int:
-    """Return an upper bound for the number of arrays and objects in a text."""
+    """Return an upper bound for the number of arrays and objects in JSON."""
     return text.count(b"[") + text.count(b"{")
 
 

@@ -68,7 +68,7 @@ def merge_stages(
 def merge_report(
     blank: Report, stages: tuple[StageReport, ...], ran: Ran | None, failure: Failure | None = None
 ) -> Report:
-    """Return a blank report (identity, digests, limits) completed with stages, cases and the verdict."""
+    """Return an empty report (identity, digests, limits) completed with stages, cases and the verdict."""
     verdict = decide_verdict(stages, ran, failure)
     failed = next((s.name for s in stages if s.status is StageStatus.FAILED), None)
     return replace(

@@ -50,7 +50,7 @@ class DrivingAlone:
         return True
 
     async def cancel(self, kind: Driven, subject: str) -> bool:
-        """Return False: there is no other process."""
+        """Return False: this is the only process."""
         return False
 
 
@@ -63,5 +63,5 @@ cleanup.
 
 
 def leads_alone() -> bool:
-    """Return True: there is no other process."""
+    """Return True: this is the only process."""
     return True

@@ -129,8 +129,7 @@ class ReadinessSupervisor:
         self.problem = "the engine answers; leftovers and isolation are being checked"
         await self.reaper.sweep(patient=self.info is not None)
         self._images.forget()
-        keys = await self._usual_keys()
-        leaks = await self._isolation_check(self.sandbox)
+        keys, leaks = await self._look_and_check()
         if leaks:
             raise EngineError("canary.leak", "isolation check failed: " + "; ".join(leaks))
         self._pool.demand.keep(keys)
@@ -139,6 +138,18 @@ class ReadinessSupervisor:
         self.sandbox.usable.set()
         self.tried.set()
         log.info("sandbox.ready", engine=info.name, version=info.version, runtime=info.runtime)
+
+    async def _look_and_check(self) -> tuple[frozenset[PoolKey], Sequence[str]]:
+        """Look up the images of the usual runs while the isolation is checked. Raises: EngineError."""
+        looking = asyncio.ensure_future(self._usual_keys())
+        try:
+            leaks = await self._isolation_check(self.sandbox)
+            return await looking, leaks
+        except EngineError:
+            await looking  # If images are missing, its message names all of them.
+            raise
+        finally:
+            looking.cancel()
 
     async def _look_again(self) -> None:
         """Add images that were missing and exist by now to the pool."""
@@ -160,7 +171,10 @@ class ReadinessSupervisor:
         Raises: EngineError, naming all images to build, if no image exists or the isolation check has none.
         """
         troubles: dict[str, EngineError] = {}
-        for name in sorted({spec.image for spec in self._usual}):
+        # The isolation check waits for its image.
+        for name in sorted(
+            {spec.image for spec in self._usual}, key=lambda name: (name != CHECKED_IMAGE, name)
+        ):
             try:
                 await self._images.get(name)
             except EngineError as trouble:

@@ -136,7 +136,7 @@ def removable(attempt: Statement, wanted: Removable) -> Statement:
 
     Args:
         attempt: selects attempts, joined with their verdicts.
-        wanted: which. Those that are old go with batches that nobody has sent to their end.
+        wanted: the condition. Old attempts are removed with batches that no client completed.
     """
     conditions: list[Condition] = [verdicts.c.attempt_id.is_not(None)]
     conditions.append(_APPROVED if wanted.approved else ~_APPROVED)

@@ -75,7 +75,7 @@ def conditions(query: Query) -> list[Condition]:
     if query.distrusted is not None:
         marked = verdicts.c.distrusted_at.is_not(None)
         conditions.append(marked if query.distrusted else ~marked)
-    # The rules are a JSON list in a text column, so this scans the newest attempts.
+    # The rules are a JSON list in one column, so this scans the newest attempts.
     if query.rule is not None:
         conditions.append(verdicts.c.rules.contains(f'"{query.rule}"', autoescape=True))
     if query.since is not None:

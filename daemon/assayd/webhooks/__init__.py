@@ -1,4 +1,4 @@
-"""Messages to webhooks: who may be told, how a message is signed, and how it gets there."""
+"""Messages to webhooks: allowed receivers, signatures, and delivery."""
 
 from assayd.webhooks.receivers import Receiver
 from assayd.webhooks.sender import Sender, WebhookLimits

@@ -38,7 +38,7 @@ class NotDeliveredError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Post:
-    """What is sent, to whom, in whose name."""
+    """A message, its receiver, and the user in whose name it is sent."""
 
     receiver: Receiver
     url: WebhookUrl

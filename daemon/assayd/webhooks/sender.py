@@ -1,7 +1,8 @@
-"""Sends messages until each is delivered or given up, over restarts; decides whose is sent next.
+"""Sends messages until each is delivered or given up, over restarts; decides which one is next.
 
-What is due is looked up in the database, a few of every user and receiver at a time, so that neither memory
-nor the turn of others depends on how many wait. Users share the connections: nobody's dead receiver has all.
+It reads due messages from the database, a few of every user and receiver at a time, so that neither memory
+nor the turn of others depends on the number of messages. Users share the connections, so one dead receiver
+can't take all.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ class Sender:
         receivers: the listed ones.
         store: messages that wait.
         courier: delivers one message.
-        clock: when a message is due.
-        metrics: what is counted.
+        clock: the time that decides whether a message is due.
+        metrics: the counters.
         added: set when a message was recorded.
         limits: how often and how long a message is sent.
         leads: whether this process sends; of several on one database, one does.
@@ -112,7 +113,7 @@ class Sender:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Send while the body runs; what is not delivered at its end is on record."""
+        """Send while the body runs; messages that aren't delivered at its end stay recorded."""
         async with task_group() as tasks:
             sending = tasks.create_task(self._keep_sending(), name="webhooks")
             try:
@@ -132,7 +133,7 @@ class Sender:
                 await pause(pause_s, unless=self._added)
 
     async def _start_due(self, tasks: asyncio.TaskGroup) -> float:
-        """Start what is due; return how long nothing else will be."""
+        """Start the due messages; return the time until the next one is due."""
         if not self.leads():
             return STORE_RETRY_S
         now = self._clock.now()
@@ -147,7 +148,7 @@ class Sender:
         return min(max((next_try - self._clock.now()).total_seconds(), 0.0), LOOK_AGAIN_S)
 
     async def _see_through(self, message: WebhookMessage) -> None:
-        """Try once, and put on record what came of it."""
+        """Try once, and record the outcome."""
         try:
             await self._try(message)
         except StoreError as trouble:  # it is sent once more, which receivers have to bear
@@ -163,7 +164,7 @@ class Sender:
             await self._send(message)
         except NotDeliveredError as failure:
             await self._on_failure(message, failure)
-        except Exception:  # a defect of ours must not end what sends, nor be tried without a pause
+        except Exception:  # an internal error must neither end the sender nor cause retries without a pause
             log.exception("webhook.broken", message_id=message.id)
             await self._on_failure(message, NotDeliveredError("internal"))
         else:
@@ -202,7 +203,7 @@ class Sender:
         tell(f"webhook.{outcome}", message_id=message.id, to=message.origin, tries=message.tries + 1, **more)
 
     async def examine(self) -> Sequence[HealthRow]:
-        """Say how the receivers are, as far as it shows without a message; nothing where none is listed."""
+        """Return the known state of the receivers, without sending a message; nothing if none is listed."""
         if not self._receivers:
             return ()
         problems = [each for each in await asyncio.gather(*map(self._problem, self._receivers)) if each]

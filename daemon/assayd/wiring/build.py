@@ -144,6 +144,7 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
         library=library,
     )
     workflows = await open_workflows(basics, stack, running)
+    await basics.analyst.start_workers()
     return Assembly(
         origin=basics.origin,
         limits=limits,
@@ -201,6 +202,11 @@ async def _basics(
     identity = identify(settings.state_dir, ids)
     # First, so that it ends last, with the spans of all other parts.
     tracing = open_tracing(settings.tracing, stack, metrics, daemon_id=identity.daemon_id)
+    # Before the imports of all kinds here, so that it imports them at the same time.
+    analyst = overrides.analyst or Analyst(
+        limits.analysis, settings.validators, tables=settings.tables, on_lost=metrics.workers_lost.inc
+    )
+    await stack.enter_async_context(analyst.opened())
     kinds = registry.load(settings.validators) if overrides.kinds is None else overrides.kinds
     policies = load_profiles(settings)
     left_out = without_policy(kinds, policies)
@@ -210,13 +216,15 @@ async def _basics(
     registry.use_tables(kinds, settings.tables)
     recorders = recorders_of(kinds)
     jobs = await stack.enter_async_context(
-        open_jobs(settings.state_dir, settings.database_url, recorders, overrides.job_rows)
+        open_jobs(
+            settings.state_dir,
+            settings.database_url,
+            recorders,
+            overrides.job_rows,
+            on_message=overrides.on_message,
+        )
     )
     artifacts = overrides.artifacts or await _open_artifacts(settings.state_dir, jobs, stack)
-    analyst = overrides.analyst or Analyst(
-        limits.analysis, settings.validators, tables=settings.tables, on_lost=metrics.workers_lost.inc
-    )
-    await stack.enter_async_context(analyst.running())
     sender = build_sender(
         receivers,
         settings.webhooks,

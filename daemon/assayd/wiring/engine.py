@@ -31,7 +31,7 @@ _ASKED_WITHIN_S = 10.0
 class ChosenEngine:
     """An engine, its kind, a short reason for the choice, and the alternative.
 
-    `challenger` creates the alternative engine; None if there is no other.
+    `challenger` creates the alternative engine; None without an alternative.
     """
 
     engine: Engine

@@ -8,8 +8,8 @@ Every segment, counted from the end, is read as what it looks like over all path
     region=eu            region: region=(.*)
     report.csv           filename; without its ending: stem
 
-A field gets the rule that gives the values which some attempt has already given for it; else the one of its
-name. A field that is computed gets a rule only by its values or its whole name.
+A field gets the rule that reproduces the values of an earlier attempt; otherwise the rule of its name. A
+computed field gets a rule only by its values or its whole name.
 """
 
 from __future__ import annotations
@@ -175,5 +175,5 @@ def _around(values: Mapping[str, object]) -> Iterator[FallbackRule]:
 
 
 def plain(text: str) -> str:
-    """Escape a text as a pattern, without a needless backslash before a hyphen."""
+    """Escape a string as a pattern, without a needless backslash before a hyphen."""
     return re.sub(r"[\\.^$*+?{}\[\]|()]", r"\\\g<0>", text)

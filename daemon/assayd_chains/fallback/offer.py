@@ -1,6 +1,6 @@
 """Decides whether rules are offered in the place of code, and words the offer. Pure.
 
-    every attempt was refused for what it may not do ─> security: rules run nothing
+    the policy refused every attempt ────────────────> security: rules run nothing
     the last attempt ran out of its time ────────────> timeout: rules take none
     fixes used up, and a field is computed ──────────> computed_fields: rules give the other fields
 

@@ -1,7 +1,7 @@
-"""Answers of APIs: what all of them have, and how one is heard while it comes.
+"""Answers of APIs: their common fields, and reading one while it arrives.
 
-What is heard is for followers: server-sent events, line by line, of which at most `MOST_HEARD_BYTES` are
-looked at, and unreadable ones are skipped. The answer that counts is read whole afterwards (`reading.py`).
+The early reading is for followers: server-sent events, line by line, at most `MOST_HEARD_BYTES` in total,
+without unreadable ones. The answer that counts is read in full afterwards (`reading.py`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ProviderAnswer:
 
 
 def tokens(value: object) -> int | None:
-    """Read a count of tokens; what is none, or none that anybody could have used, is not known."""
+    """Read a number of tokens; None if it is invalid or impossibly large."""
     return value if type(value) is int and 0 <= value <= MOST_TOKENS else None
 
 

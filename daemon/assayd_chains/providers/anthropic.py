@@ -40,7 +40,7 @@ class _Usage(BaseModel):
 
 
 class _Message(BaseModel):
-    """What is read of an answer."""
+    """The parts of an answer that are read."""
 
     content: list[_Block]
     stop_reason: str | None = None
@@ -84,7 +84,7 @@ class AnthropicApi:
                 said=str(problem),
                 reason=_type_of(problem.body),
                 again_in_s=failures.retry_after_s(problem.response.headers),
-            ) from None  # its text may repeat what was sent
+            ) from None  # its text may repeat the request
         except (anthropic.APITimeoutError, httpx2.TimeoutException) as problem:
             raise failures.late(self._account, timeout_s) from problem
         except (anthropic.APIConnectionError, httpx2.HTTPError) as problem:

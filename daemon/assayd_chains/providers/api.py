@@ -1,10 +1,10 @@
-"""What all models behind an API share: one call within its time, and an answer that is told as what it is.
+"""Shared by all models behind an API: one call with a timeout, and the classification of its answer.
 
     Request ─Api.ask─> bytes ─read─> complete: Reply
                                    ├> cut off, refused or empty: ProviderError that says so
                                    └> no JSON in it: ProviderError ``provider.reply``
 
-What differs, the library and its words, is in a module per vendor.
+A module per vendor has the library and its terms.
 """
 
 from __future__ import annotations

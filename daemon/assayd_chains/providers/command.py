@@ -104,7 +104,7 @@ async def run(
 
 
 def _log_complaints(program: str, complaints: IO[bytes]) -> None:
-    """Log the end of what a program of the operator wrote on its standard error."""
+    """Log the end of the standard error of an operator's program."""
     size = os.fstat(complaints.fileno()).st_size
     if size == 0:
         return

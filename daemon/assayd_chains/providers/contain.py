@@ -1,8 +1,8 @@
-"""Runs one program of the operator, and sees to it that nothing of it outlives the call.
+"""Runs one program of the operator, and ensures that none of its processes outlives the call.
 
-Started with `python -I -S`: standard library only, no import of ours. It adopts what the program leaves
-behind (a child that has left its session too), limits the size of every file that is written, and takes away
-the right to look into other processes, such as the daemon with its environment.
+Started with `python -I -S`: standard library only, no import from assayd. It adopts processes that the
+program leaves behind (also a child that has left its session), limits the size of every written file, and
+removes the right to inspect other processes, such as the daemon with its environment.
 
     contain.py REPORT_FD FILE_BYTES PROGRAM [ARGUMENT…]
 

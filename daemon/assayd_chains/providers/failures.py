@@ -75,7 +75,7 @@ def late(account: Account, timeout_s: float) -> ProviderError:
 
 
 def unreachable(account: Account, problem: Exception) -> ProviderError:
-    """Word that there is no connection, or that it broke."""
+    """Return the error for a connection that failed or broke."""
     kind = type(problem.__cause__ or problem).__name__
     return ProviderError("provider.unreachable", f"{account.type} can't be reached: {kind}", retryable=True)
 
@@ -109,5 +109,5 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 def _word(reason: str) -> str:
-    """Keep of a stranger's name for a failure what is a name."""
+    """Return the valid part of an API's name for a failure."""
     return "".join(c for c in reason if c.isalnum() or c in "_-.")[:64]

@@ -55,7 +55,7 @@ class _Usage(BaseModel):
 
 
 class _Response(BaseModel):
-    """What is read of an answer."""
+    """The parts of an answer that are read."""
 
     candidates: list[_Candidate] | None = None
     promptFeedback: _Feedback | None = None  # noqa: N815 - the API's name
@@ -72,7 +72,7 @@ class GeminiApi:
         from google.genai import types
 
         self._account = account
-        # A connection pool of our own: the library would else choose one by what else is installed.
+        # A separate connection pool: otherwise the library chooses one by the installed packages.
         self._http = bounded_client()
         self._client = genai.Client(
             vertexai=False,
@@ -95,20 +95,20 @@ class GeminiApi:
                     system_instruction=request.system,
                     response_mime_type="application/json",
                     max_output_tokens=self._account.max_tokens,
-                    should_return_http_response=True,  # as it came: it is read elsewhere
+                    should_return_http_response=True,  # unchanged: it is read elsewhere
                     http_options=types.HttpOptions(timeout=max(int(timeout_s * 1000), 1)),
                 ),
             )
             sent = response.sdk_http_response
             return (sent.body or "").encode() if sent is not None else b""
         except errors.APIError as problem:
-            raise self._refused(problem) from None  # its text may repeat what was sent
+            raise self._refused(problem) from None  # its text may repeat the request
         except httpx2.TimeoutException as problem:
             raise failures.late(self._account, timeout_s) from problem
         except httpx2.HTTPError as problem:
             raise failures.unreachable(self._account, problem) from problem
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as problem:
-            # What is not its protocol, the library trips over.
+            # The library fails on answers outside its protocol.
             raise failures.garbled(self._account) from problem
 
     def _refused(self, problem: errors.APIError) -> ProviderError:

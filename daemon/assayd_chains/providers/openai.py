@@ -41,7 +41,7 @@ class _Usage(BaseModel):
 
 
 class _Completion(BaseModel):
-    """What is read of an answer; servers that only resemble the original leave much else out."""
+    """The parts of an answer that are read; compatible servers omit many others."""
 
     choices: list[_Choice]
     usage: _Usage | None = None
@@ -79,7 +79,7 @@ class OpenAIApi:
                 # Newer models of the vendor know the first alone, many other servers the second alone.
                 max_completion_tokens=most if own else openai.omit,
                 max_tokens=openai.omit if own else most,
-                # Not every server that resembles it takes this; some tell tokens all the same.
+                # Not every compatible server accepts this; some report tokens anyway.
                 stream_options={"include_usage": True} if own else openai.omit,
                 stream=True,
                 timeout=timeout_s,
@@ -92,7 +92,7 @@ class OpenAIApi:
                 said=str(problem),
                 reason=problem.code or problem.type,
                 again_in_s=failures.retry_after_s(problem.response.headers),
-            ) from None  # its text may repeat what was sent
+            ) from None  # its text may repeat the request
         except (openai.APITimeoutError, httpx2.TimeoutException) as problem:
             raise failures.late(self._account, timeout_s) from problem
         except (openai.APIConnectionError, httpx2.HTTPError) as problem:

@@ -223,7 +223,7 @@ def follow(client: PlainClient, batch: Document) -> Document:
 
 
 def told(counts: Document, rate: Rate) -> str:
-    """Word what is known beside the bar."""
+    """Return the text next to the progress bar."""
     failed = counts["failed"] + counts["error"] + counts["cancelled"]
     return f"{failed} failed · {rate.per_second:.1f}/s · {rate.remaining(counts['waiting'])} left"
 
@@ -345,6 +345,8 @@ def _next_step(batch: Document) -> Iterator[StyledLine]:
         yield line(
             f"Lines that aren't validated: assay batch results {plain(batch['name'])} --failed", hang=None
         )
+        again = f"assay batch results {plain(batch['name'])} --failed --lines | assay batch run -"
+        yield line(f"Run them again: {again}", hang=None)
     if counts["error"] > counts["malformed"]:
         yield line(f"Run the internal errors again: assay batch retry {plain(batch['name'])}", hang=None)
 
@@ -548,15 +550,29 @@ def print_results(
     context: typer.Context,
     name: Name,
     failed: Annotated[bool, typer.Option("--failed", help="Print only lines that aren't validated.")] = False,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="Print the submitted lines instead, for `assay batch run -`.")
+    ] = False,
 ) -> None:
     """Print one JSON object per line of the file: its attempt and report."""
-    import json
-
     with _client(context) as client:
         for result in client.batch_results(find_batch(client, name)):
             if failed and result["verdict"] == "validated":
                 continue
-            sys.stdout.write(json.dumps(result, ensure_ascii=sys.stdout.isatty()) + "\n")
+            shown = _submitted(client, result) if lines else result
+            if shown is not None:
+                sys.stdout.write(json.dumps(shown, ensure_ascii=sys.stdout.isatty()) + "\n")
+
+
+def _submitted(client: PlainClient, result: Document) -> Document | None:
+    """Return the submission of a line; None, with a remark, if it was malformed or its bundle is gone."""
+    attempt = result["attempt"] or {"artifacts": ()}
+    names = [each["name"] for each in attempt["artifacts"] if each["name"].startswith("submission_")]
+    if not names:
+        print(f"assay: line {result['line']} can't be printed: its submission isn't stored", file=sys.stderr)
+        return None
+    found: Document = json.loads(client.artifact(attempt["id"], names[0]))
+    return found
 
 
 @batch_app.command("attestation")

@@ -101,7 +101,7 @@ def read_project(path: Path) -> Project:
 
 
 def _require_trusted(path: Path) -> None:
-    """See that nobody else can have written the file: it says what is submitted, and with which options."""
+    """Check that no other user can have written the file, which names the submissions and their options."""
     for each in (path, path.parent):
         found = each.stat()
         if found.st_uid not in {0, os.geteuid()} or found.st_mode & stat.S_IWOTH:

@@ -29,7 +29,7 @@ _SCHEMA_SUFFIX = ".sql"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What the command line gives beside the words."""
+    """The options of the command line, without the words."""
 
     sample_paths: Sequence[str]
     files: Sequence[Path]
@@ -207,9 +207,9 @@ def leave(wizard: Wizard, out: Path | None = None) -> int:
 
 
 def read_context(kind: str, given: Given) -> dict[str, object]:
-    """Return what comes with the words; which kind takes what, the daemon says.
+    """Return the context of the request; the daemon says which context a kind accepts.
 
-    Files are put where `assay validate` puts them.
+    Files go where `assay validate` puts them.
 
     Raises: RequestError, naming the option or file at fault.
     """
@@ -245,7 +245,7 @@ def read_context(kind: str, given: Given) -> dict[str, object]:
 
 @contextmanager
 def _about(part: str) -> Iterator[None]:
-    """Have what is refused within name that part of the context."""
+    """Name this part of the context in errors that the body raises."""
     try:
         yield
     except RequestError as problem:
@@ -300,7 +300,7 @@ def write_texts(texts: Mapping[str, str], out: Path) -> None:
 
 
 def described(generation: Document, submission: Document | None) -> Iterator[str]:
-    """Return the lines that tell of a generation; with what was written, where that is not in a file."""
+    """Return the lines that describe a generation, with its code unless a file has it."""
     from assayd_client.cli.terminal import plain
 
     if submission is not None and generation["outcome"] == "validated":
@@ -373,7 +373,7 @@ def _texts_document(submission: Document | None) -> Document:
 
 
 def _submitted(client: PlainClient, generation: Document) -> Document | None:
-    """Return the submission that a generation came to; None where there is none."""
+    """Return the submission that a generation produced; None if it has none."""
     if generation["attempt_id"] is None or generation["outcome"] != "validated":
         return None
     import json
@@ -391,7 +391,7 @@ def _step_texts(steps: Sequence[Document]) -> Iterator[tuple[str, str]]:
 
 
 def _name_of(name: str | None, out: Path | None) -> str:
-    """Return the name that it is to be approved under, before anything is asked.
+    """Return the name to approve under, before the daemon receives a request.
 
     Raises: RequestError ``library.name``.
     """

@@ -55,7 +55,7 @@ def batch_name(client: PlainClient, said: str) -> str:
 
 
 def record_id(client: PlainClient, route: str, noun: str, said: str) -> str:
-    """Return the id of what a kind keeps under a route of its own. Raises: as `attempt_id`."""
+    """Return the id of an item that a kind keeps under its own route. Raises: as `attempt_id`."""
     return _among(noun, said, lambda cursor: client.records(route, cursor=cursor, limit=100), route)
 
 
@@ -73,7 +73,7 @@ def _among(noun: str, said: str, page: Callable[[str | None], Document], key: st
 
 
 def _as_it_is(said: str) -> str:
-    """Return a whole id in capitals; what is none, the daemon refuses."""
+    """Return a complete id in capitals; the daemon refuses anything that isn't an id."""
     return said.upper() if _WHOLE.fullmatch(said.upper()) else said
 
 

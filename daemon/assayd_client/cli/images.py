@@ -73,7 +73,7 @@ async def plain_engine() -> Engine:
 
 @contextmanager
 def noted(name: str, where: str, tag: str | None, cache: Path) -> Iterator[str]:
-    """Write the recipe of an adopted image, unless it is there, and its lock; a failure undoes that.
+    """Write the recipe of an adopted image, unless it exists, and its lock; a failure undoes that.
 
     Yields the image's digest.
 
@@ -163,7 +163,7 @@ def build_images(
 def adopt_image(name: str, where: str, tag: str | None = None, cache: Path | None = None) -> None:
     """Adopt a foreign image for runs under a name; write its recipe and lock.
 
-    A recipe that is there already is kept, with what was added to it; its lock is written anew.
+    An existing recipe is kept with its additions; its lock is written again.
     """
     folder = cache or _cache()
     with noted(name, where, tag, folder) as digest:
@@ -226,7 +226,7 @@ async def _file(image: str, path: str, most_bytes: int) -> bytes:
 
 
 def remove_unused(*, dry_run: bool) -> list[list[str]]:
-    """Remove images that neither a kind nor a profile names; return name, size and what was done of each."""
+    """Remove images that neither a kind nor a profile names; return name, size and action of each."""
     unused = [one for one in asyncio.run(_listed()) if not _names_of_users(one.name.removeprefix(PREFIX))]
     if dry_run:
         would = "would be removed, unless a daemon or a container uses it"
@@ -304,7 +304,7 @@ def recipes_of_settings(shipped: Path | None = None) -> Recipes:
 
 
 def _build(recipe: Recipe, recipes: Recipes, cache: Path, library: Path | None) -> ImageFacts:
-    """Build an image and load it; one whose baseline nobody has stated is measured once."""
+    """Build an image and load it; an image without a stated baseline is measured once."""
     from assayd.imaging import build
     from assayd.imaging.baselines import UNMEASURED, keep_baseline
     from assayd.imaging.tree import LABEL_FILES

@@ -1,7 +1,7 @@
-"""The kinds as the command line has them: what each shows and offers, and how one is described.
+"""The kinds on the command line: the report forms and options of each, and its description.
 
-Kinds of this package are imported one by one. Others are those that the settings name, which are read only
-when the line speaks of a kind that is not one of our own.
+Kinds of this package are imported one by one. The settings name others, and are read only if the command
+names a kind that isn't one of these.
 """
 
 from __future__ import annotations

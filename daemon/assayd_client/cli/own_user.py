@@ -1,7 +1,7 @@
 """Serves HTTP on loopback to processes of one user: any other connection is cut before a byte of it is read.
 
-TCP does not tell who connects, but the kernel lists whose socket each end of a connection is. Where it
-names nobody, or another user, there is no service.
+TCP doesn't identify the caller, but the kernel lists the user of each end of a connection. If it lists no
+user, or another one, the connection is closed.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ MAPPED = bytes(10) + b"\xff\xff"
 
 
 class OwnUserH11(H11Protocol):
-    """uvicorn's protocol that bounds headers itself, for connections of our own user alone.
+    """uvicorn's protocol that bounds headers itself, for connections of the same user alone.
 
-    The other one of uvicorn is a package that the client's distribution does not need. Headers that do not
-    come within `headers_s` end their connection: each of those holds one of the few that there are.
+    uvicorn's other protocol is a package that the client doesn't need. A connection whose headers don't
+    arrive within `headers_s` is closed, because connections are few.
     """
 
     headers_s = 30.0

@@ -23,7 +23,7 @@ CODE = "policy.file"
 
 
 def check(client: PlainClient, file: Path | None) -> Sequence[Document]:
-    """Return what a file comes to beside the daemon's profiles, or what those themselves come to.
+    """Return the effective profiles of a file together with the daemon's, or of the daemon's alone.
 
     Raises: FileError with every problem.
     """
@@ -57,7 +57,7 @@ def check_here(file: Path | None) -> Sequence[Document]:
 
 
 def remarks(policy: Document) -> Iterator[str]:
-    """Return what a profile's author should know: what is clamped, what is refused, what a list allows."""
+    """Return notes for a profile's author: clamped values, refused values, and what a list allows."""
     for clamp in policy["clamped"]:
         asked, given = clamp["requested"], clamp["effective"]
         yield f"{policy['name']}: {clamp['field']} = {asked:g} is clamped to {given:g} by the bounds"

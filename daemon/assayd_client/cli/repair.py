@@ -61,7 +61,7 @@ class _StartByDefault(TyperGroup):
     """`assay repair ID` is `assay repair start ID`."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command; what is none of them is an attempt to start with."""
+        """Find the command; any other word is the attempt to repair."""
         known = not args or args[0] in self.commands or args[0].startswith("-")
         return super().resolve_command(ctx, args if known else ["start", *args])
 
@@ -102,7 +102,7 @@ def start(  # noqa: PLR0913, PLR0917  (one parameter per option)
     fresh: Annotated[bool, typer.Option("--fresh", help="Start again from the first submission.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Repair a failed attempt, wait, and show what was tried."""
+    """Repair a failed attempt, wait, and show the tried fixes."""
     with _client(context) as client:
         attempt_id = find_attempt(client, attempt_id)
         code = edited(client, attempt_id) if edit else None
@@ -273,7 +273,7 @@ def _cell(value: object) -> str:
 def show_chain(client: PlainClient, attempt: Document) -> None:
     """Show the repairs that an attempt began or belongs to, attempt by attempt."""
     if attempt["verdict"] != "failed" and attempt["parent_id"] is None:
-        return  # nobody repairs what did not fail
+        return  # an attempt that didn't fail has no repair
     for repair in client.repairs_of(attempt["id"])["repairs"]:
         print()
         _show(client.repair_state(repair["id"]), as_json=False)
@@ -282,7 +282,7 @@ def show_chain(client: PlainClient, attempt: Document) -> None:
 def follow_repairs(
     client: PlainClient, attempt: Document, *, show: bool, file: str | None = None
 ) -> Document:
-    """Wait for the repair that an attempt asked for; return its newest attempt. `file` is what was sent."""
+    """Wait for the repair that an attempt requested; return its newest attempt. `file` was submitted."""
     for repair in client.repairs_of(attempt["id"])["repairs"]:
         ended = wait(client, repair)
         if show:
@@ -307,9 +307,9 @@ def wait(client: PlainClient, repair: Document) -> Document:
 
 
 def edited(client: PlainClient, attempt_id: str) -> str:
-    """Have the submitted code corrected in the person's editor.
+    """Open the submitted code in the user's editor, and return the correction.
 
-    Raises: RequestError, when the submission has no code of its own or nothing was changed.
+    Raises: RequestError, if the submission has no code or nothing was changed.
     """
     from assayd_client.cli.generate import texts_of
 

@@ -34,7 +34,7 @@ class Origin:
     texts: Mapping[str, bytes] = field(default_factory=dict)
 
     def place(self, finding: Document) -> tuple[str | None, int | None]:
-        """Return ``FILE:LINE:COLUMN`` of a finding, as far as it is known, and its first line's number."""
+        """Return ``FILE:LINE:COLUMN`` of a finding without unknown parts, and its first line's number."""
         shown, number = self.found(finding)
         if shown is None or number is None:
             return shown, finding["line"]
@@ -64,7 +64,7 @@ class Origin:
         if file in self.paths:
             return str(file)
         alike = [name for name in self.paths if file in {PurePath(name).name, PurePath(name).stem}]
-        if len(alike) > 1:  # sales.sql beside sales.csv
+        if len(alike) > 1:  # sales.sql next to sales.csv
             alike = [name for name in alike if _has(self.texts[name], finding["line"], finding["snippet"])]
         return alike[0] if len(alike) == 1 else None
 
@@ -86,7 +86,7 @@ def _found(text: bytes, number: int | None, snippet: str | None) -> int | None:
 
 
 def _lines(text: bytes) -> list[str]:
-    """Return the lines of a text as findings count them: a form feed, for one, ends none."""
+    """Return the lines of a source as findings count them: a form feed, for example, ends none."""
     return text.decode("utf-8", "replace").split("\n")
 
 
@@ -116,10 +116,10 @@ def name_end(source: str, begin: int) -> int:
 
 
 def excerpt(source: str, column: int | None, room: int) -> tuple[str, str]:
-    """Return a line as it is shown in so many columns, and the marks for the line below it.
+    """Return the part of a line that fits the columns, and the marks for the line below it.
 
-    There are no marks without a column, or with one that is beyond the line's end; the place right after
-    the last character counts, since that is where something may be missing.
+    There aren't any marks without a column, or with one beyond the line's end; the place directly after the
+    last character counts, because text may be missing there.
 
     Args:
         source: one line, without its end.
@@ -249,9 +249,9 @@ def _gone(attempt: Document) -> str:
 
 
 def where_files_are(attempt: Document) -> str:
-    """Return the folder of an attempt's files where this user can look into it, else how they are fetched."""
+    """Return the folder of an attempt's files if this user can read it, otherwise how to fetch them."""
     folder = attempt.get("bundle_path")
-    # Not Path.is_dir(), which raises for a folder below one that this user may not enter, as the daemon's is.
+    # Not Path.is_dir(), which raises for a folder below one that this user can't enter, as the daemon's is.
     if folder is not None and os.path.isdir(folder) and os.access(folder, os.R_OK | os.X_OK):  # noqa: PTH112
         return plain(folder)
     return f"assay artifacts {attempt['id']} --extract DIR"
@@ -341,7 +341,7 @@ def _grouped(findings: Sequence[Document]) -> list[list[Document]]:
 
 
 def _others(group: Sequence[Document], origin: Origin) -> str:
-    """Name the other places of a group by their lines, or count what has none."""
+    """Name the other places of a group by their lines, or count those without a line."""
     first, *others = group
     numbers = {origin.place(one)[1] for one in others} - {origin.place(first)[1]}
     lines = sorted(number for number in numbers if number is not None)

@@ -113,7 +113,7 @@ class ResultsFile:
             while done < len(content):
                 done += os.write(self._descriptor, content[done:])
         except BaseException as problem:
-            # Half a line would end the file: what is whole of it is kept.
+            # If the file ends with half a line, keep the complete lines.
             os.ftruncate(self._descriptor, began + content.rfind(b"\n", 0, done) + 1)
             if isinstance(problem, OSError):
                 raise RequestError("file.unwritable", f"{self._path}: {problem.strerror}") from problem

@@ -87,7 +87,7 @@ class Span:
 
     @staticmethod
     def _grown(now: float, before: float) -> float:
-        """Return the growth of a counter; one that became smaller began anew."""
+        """Return the growth of a counter; a counter that became smaller started again at 0."""
         return now - before if now >= before else now
 
 

@@ -96,7 +96,7 @@ def read_list(file: Path) -> list[str]:
 
 
 def grouped_tree(tree: Path) -> dict[str, Group]:
-    """Group the files below a folder by shape, the largest group first. Symbolic links are left out.
+    """Group the files below a folder by shape, the largest group first. Symbolic links are ignored.
 
     Raises: RequestError ``usage``, if the folder has no file whose path can be submitted.
     """

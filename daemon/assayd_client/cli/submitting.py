@@ -37,7 +37,7 @@ MOST_CHARS = 1000
 
 
 class ProgressView:
-    """What is known so far; `apply` takes an event, `lines` shows the whole."""
+    """The known state; `apply` adds an event, `lines` shows everything."""
 
     def __init__(self, kind: str) -> None:
         self._noun = command_line_of(kind).case
@@ -68,7 +68,7 @@ class ProgressView:
             self._printed.extend(each[:MOST_CHARS] for each in others)
 
     def lines(self) -> Iterator[StyledLine]:
-        """Return the lines to show: stages, what is being done, and the last that the code printed."""
+        """Return the lines to show: stages, the current action, and the last output of the code."""
         yield from render_stages(self._stages)
         yield line(("▸ ", "cyan"), self._doing())
         printed = [each for each in self._printed if each][-MOST_PRINTED:]
@@ -82,7 +82,7 @@ class ProgressView:
 
 
 def follow(client: PlainClient, attempt: Document, screen: Screen) -> None:
-    """Show an attempt's progress until it is finished; leaves the screen as it was."""
+    """Show an attempt's progress until it is finished, then restore the screen."""
     progress = ProgressView(attempt["kind"])
     drawn = screen.redraw(progress.lines(), 0)
     try:

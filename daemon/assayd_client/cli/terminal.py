@@ -131,17 +131,17 @@ def in_ascii(text: str) -> str:
 def shows_letters(environ: Mapping[str, str] = os.environ, encoding: str | None = "utf-8") -> bool:
     """Return whether more than ASCII can be shown: the locale is none that says otherwise."""
     said = next((environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if environ.get(name)), "")
-    # Python writes UTF-8 in the locale C; a terminal that was told LC_ALL=C need not read it.
+    # Python writes UTF-8 in the locale C; a terminal with LC_ALL=C may be unable to read it.
     return said not in {"C", "POSIX"} and (encoding or "").lower().replace("-", "").startswith("utf")
 
 
 def cells(text: str) -> int:
-    """Return how many columns a text takes."""
+    """Return the width of a string in columns."""
     return len(text) if text.isascii() else sum(map(_cells_of, text))
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Return the rows of a text that is wrapped to a width."""
+    """Return the rows of a string that is wrapped to a width."""
     return [row.plain.rstrip() for row in _rows(line(text), width)]
 
 
@@ -175,10 +175,10 @@ def _cells_of(character: str) -> int:
 
 
 def _rows(shown: StyledLine, width: int | None) -> Iterator[StyledLine]:
-    """Cut a line at its newlines and, where it may be wrapped, to the width.
+    """Cut a line at its newlines and, if wrapping is allowed, to the width.
 
-    In a line that hangs, what follows a newline is marked as part of it: foreign text could else pass for a
-    line of ours.
+    In a hanging line, text after a newline is marked as part of the line: otherwise untrusted text could look
+    like one of the client's own lines.
     """
     letters = [(letter, style) for text, style in shown.parts for letter in text]
     while True:
@@ -212,7 +212,7 @@ def _wrapped(letters: list[tuple[str, str]], width: int, hang: int) -> Iterator[
 
 
 def _cut(letters: list[tuple[str, str]], room: int) -> int | None:
-    """Return where to cut for so many columns: after a space where there is one in the latter half."""
+    """Return the index to cut at for so many columns: after a space if the latter half has one."""
     taken, space = 0, 0
     for place, (letter, _) in enumerate(letters):
         taken += _cells_of(letter)
@@ -237,8 +237,8 @@ def _joined(letters: list[tuple[str, str]]) -> StyledLine:
 
 __all__ = ["err", "out", "plain", "print_json", "shorten"]
 
-# Control characters but tab and newline, the marks that reorder text, and those that nobody sees: a guest
-# could else rewrite the screen, show a source line as another, or hide words for a model in what a person
+# Control characters but tab and newline, marks that reorder text, and invisible ones: otherwise, a guest
+# could rewrite the screen, show a source line as another, or hide words for a model in what a person
 # copies.
 UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"

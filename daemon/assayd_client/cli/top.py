@@ -43,7 +43,7 @@ class Frame:
 
 
 class Watch:
-    """Looks at a daemon again and again; what is shown covers the time since the look before."""
+    """Reads a daemon's metrics repeatedly; each display covers the time since the previous reading."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ def _wait_for_q(descriptor: int, seconds: float) -> bool:
 
 
 def render(frame: Frame) -> RenderableType:
-    """Return what is shown of one look."""
+    """Return the display of one reading."""
     return Group(*_lines(frame), Text(), _table(frame))
 
 

@@ -66,7 +66,7 @@ def back_up(target: Path, source: Path) -> int:
 
 
 def _copy_database(source: Path, target: Path) -> None:
-    """Copy by SQLite's own means, so that what is being written is in it whole or not at all."""
+    """Copy by SQLite's backup, so that a concurrent write is in the copy completely or not at all."""
     fresh = target.with_name(target.name + PARTIAL)
     fresh.unlink(missing_ok=True)
     os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -103,7 +103,7 @@ def _copy_bundles(source: Path, target: Path, names: Iterable[str] | None) -> in
         try:
             shutil.copytree(bundle, partial)
         except (FileNotFoundError, shutil.Error) as problem:
-            # Removed meanwhile, being old, or missing for longer: the other bundles are copied all the same.
+            # Removed meanwhile because of age, or missing for longer: the other bundles are copied anyway.
             if bundle.exists():
                 raise RequestError(
                     "backup.failed", f"the bundle {name} can't be copied: {problem}"

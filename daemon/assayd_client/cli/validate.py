@@ -25,11 +25,11 @@ from assayd_client.cli.terminal import out as screen_of_results
 
 
 def select(document: Document, fields: str) -> Document:
-    """Return a document with the named fields alone: dotted paths, with commas between.
+    """Return a document with only the named fields: dotted paths, separated by commas.
 
-    A path goes on into each element of a list. What is null above a field stays null.
+    A path continues into each element of a list. A null above a field stays null.
 
-    Raises: RequestError ``usage``, naming the field that there is not.
+    Raises: RequestError ``usage``, naming the unknown field.
     """
     found: Document = {}
     for field in fields.split(","):
@@ -85,9 +85,9 @@ class Written:
     def write(
         self, client: PlainClient, attempt: Document, submission: Mapping[str, Any], origin: Origin
     ) -> None:
-        """Write the code of a validated attempt; nothing of another one.
+        """Write the code of a validated attempt; write nothing for another verdict.
 
-        Raises: RequestError ``file.unwritable``, or ``usage`` if a text is of none of the files.
+        Raises: RequestError ``file.unwritable``, or ``usage`` if no file contains the code.
         """
         if attempt["verdict"] != "validated" or (self.out is None and not self.in_place):
             return
@@ -113,7 +113,7 @@ def code_of(client: PlainClient, attempt: Document) -> dict[str, str]:
 
 
 def print_code(client: PlainClient, attempt: Document) -> None:
-    """Print the texts of an attempt, one alone as it is; control characters as codes on a terminal."""
+    """Print the texts of an attempt, a single one unchanged; control characters as codes on a terminal."""
     texts = code_of(client, attempt)
     if not texts:
         raise RequestError(
@@ -177,7 +177,7 @@ def watch_files(
 
 
 def signature(paths: Sequence[Path]) -> Signature:
-    """Return what tells one state of the files from another; nothing when one of them is not there."""
+    """Return a fingerprint of the files; nothing if one of them doesn't exist."""
     try:
         return tuple(sorted(_states(paths)))
     except FileNotFoundError:
@@ -210,7 +210,7 @@ STDOUT = Path("-")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportFiles:
-    """Where reports go; None for those that nobody wants."""
+    """The destinations of reports; None for reports that weren't requested."""
 
     sarif: Path | None = None
     junit: Path | None = None
@@ -221,7 +221,7 @@ class ReportFiles:
         return STDOUT in {self.sarif, self.junit}
 
     def require_one_on_stdout(self) -> None:
-        """Raise RequestError ``usage`` when both are to be written to standard output."""
+        """Raise RequestError ``usage`` if both go to standard output."""
         if self.sarif == self.junit == STDOUT:
             raise RequestError(
                 "usage", "--sarif - and --junit - both write to standard output; name a file for one of them"

@@ -14,7 +14,7 @@ from assayd.store.folders import parts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:
-    """One file of a bundle, as it was written."""
+    """One file of a bundle: name, size and digest at the time of writing."""
 
     name: str
     bytes: int
@@ -23,13 +23,13 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBundle:
-    """What a bundle is to be: its files by name, the manifest among them."""
+    """The expected content of a bundle: its files by name, including the manifest."""
 
     location: str
     files: dict[str, StoredFile]
 
     def file(self, name: str) -> StoredFile:
-        """Return what a file is to be. Raises: StoreError ``artifact.missing``."""
+        """Return the expected state of a file. Raises: StoreError ``artifact.missing``."""
         if name not in self.files:
             raise missing(self.location, name)
         return self.files[name]
@@ -54,7 +54,7 @@ def read_manifest(location: str, content: bytes) -> StoredBundle:
 async def checked_pieces(
     location: str, file: StoredFile, pieces: AsyncIterator[bytes]
 ) -> AsyncIterator[bytes]:
-    """Return the pieces of a file; the last only when all of them are what was written.
+    """Yield the pieces of a file; the last one only if the whole file is as written.
 
     Raises: StoreError ``artifact.damaged``.
     """
@@ -73,7 +73,7 @@ async def checked_pieces(
 
 
 def damaged(location: str, name: str) -> StoreError:
-    """Return the error for a file that is not what was written."""
+    """Return the error for a file that differs from its manifest."""
     message = (
         f"{location}/{name} was changed: its SHA-256 differs; restore it from a backup of the "
         "bundles, or remove the attempt"

@@ -45,7 +45,7 @@ _CODE = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
 
 
 class ObjectArtifactStore:
-    """Implements `ports.artifacts.ArtifactStore` on a bucket; `VerifiedArtifactStore` checks what is read."""
+    """Implements `ports.artifacts.ArtifactStore` on a bucket; `VerifiedArtifactStore` checks the files."""
 
     def __init__(self, store: obstore.store.ObjectStore) -> None:
         self._store = store
@@ -70,7 +70,7 @@ class ObjectArtifactStore:
         return Written(location=location, artifacts=artifacts)
 
     def path(self, location: str) -> Path | None:
-        """Return None: there is no folder."""
+        """Return None: a bucket has no folders."""
         return None
 
     async def read(self, location: str, name: str) -> bytes:
@@ -98,7 +98,7 @@ class ObjectArtifactStore:
         return read_manifest(location, await self.read(location, MANIFEST))
 
     async def tar(self, location: str) -> AsyncIterator[bytes]:
-        """Return nothing by itself: a stream of unchecked files is nobody's. Raises: StoreError."""
+        """Always raise: unchecked files aren't streamed. Raises: StoreError."""
         raise StoreError("artifact.unchecked", f"{location}: read it through VerifiedArtifactStore")
         yield b""
 
@@ -165,7 +165,7 @@ def _translated(what: str) -> Iterator[None]:
         yield
     except (BaseError, OSError) as problem:
         failed = f"{what} failed: {_reason(problem)}"
-        # A listing that is refused has no class of its own.
+        # A refused listing has no separate class.
         if isinstance(problem, _REFUSALS) or any(each in failed for each in _REFUSED):
             message = (
                 f"{failed}; check that the keys are correct and have read, write, list and delete "

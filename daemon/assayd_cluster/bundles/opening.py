@@ -53,7 +53,7 @@ def _object_storage(settings: BundleSettings) -> SharedBundles:
         secret_access_key=read_secret(settings.secret_key_file, "cluster.bundles.secret_key_file"),
         virtual_hosted_style_request=False,
         client_options=client,  # type: ignore[arg-type]
-        # By number alone it would give up in less than a second, where nobody listens.
+        # A number alone would end the retries in less than a second if the port is closed.
         retry_config={
             "max_retries": 1000,
             "retry_timeout": timedelta(seconds=RETRY_S),

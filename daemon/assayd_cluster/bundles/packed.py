@@ -2,9 +2,9 @@
 
     <root>/<category>/<platform>/<created>_<attempt id>-<digest of the manifest>[.run2].tar
 
-Made durable under a temporary name, then renamed, read-only. What is written twice is the same, and nobody's
-takes the place of another's. Seven small files would cost eight flushes of the disk, one costs two. Small
-bundles that come while others are written go together, by one thread, with one flush of each folder.
+Made durable under a temporary name, then renamed, read-only. A bundle that is written twice is the same, and
+none replaces another. Seven small files would cost eight flushes of the disk, one costs two. One thread
+writes small bundles that arrive during a write together, with one flush of each folder.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _Writing:
 
 
 class PackedArtifactStore:
-    """Implements `ports.artifacts.ArtifactStore`; `VerifiedArtifactStore` checks what is read."""
+    """Implements `ports.artifacts.ArtifactStore`; `VerifiedArtifactStore` checks the read files."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -97,7 +97,7 @@ class PackedArtifactStore:
             writing.group, writing.place = self._working, place
 
     def path(self, location: str) -> Path | None:
-        """Return None: there is no folder."""
+        """Return None: a bundle has no folder."""
         return None
 
     async def read(self, location: str, name: str) -> bytes:
@@ -112,7 +112,7 @@ class PackedArtifactStore:
             start += len(piece)
 
     async def tar(self, location: str) -> AsyncIterator[bytes]:
-        """Return nothing by itself: a stream of unchecked files is nobody's. Raises: StoreError."""
+        """Always raise: unchecked files aren't streamed. Raises: StoreError."""
         raise StoreError("artifact.unchecked", f"{location}: read it through VerifiedArtifactStore")
         yield b""
 
@@ -159,7 +159,7 @@ class PackedArtifactStore:
 
     @contextmanager
     def _made(self, category: str, platform: str) -> Iterator[int]:
-        """Open a folder for bundles, which is made where it is missing."""
+        """Open a folder for bundles, and create it if it is missing."""
         with ExitStack() as stack:
             try:
                 parent = stack.enter_context(folders.opened(self._root, category, platform))
@@ -310,7 +310,7 @@ def _joined(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _packed(files: Mapping[str, bytes]) -> Iterator[bytes]:
-    """Return a tar file, whose bytes are decided by what is in it."""
+    """Return a tar file whose bytes depend only on its content."""
     for name, content in files.items():
         yield tar_header(name, len(content))
         yield content

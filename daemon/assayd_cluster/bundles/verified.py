@@ -48,7 +48,7 @@ class VerifiedArtifactStore:
         return await self._inner.write(bundle)
 
     def path(self, location: str) -> Path | None:
-        """Return the folder of a bundle; None where bundles are no folders."""
+        """Return the folder of a bundle; None if bundles aren't folders."""
         return self._inner.path(location)
 
     async def read(self, location: str, name: str) -> bytes:
@@ -121,7 +121,7 @@ _COUNTING = select(verdicts.c.bundle).where(verdicts.c.attempt_id.in_(bindparam(
 
 @asynccontextmanager
 async def sweeping(bundles: VerifiedArtifactStore, access: DatabaseAccess) -> AsyncIterator[None]:
-    """Sweep again and again while the body runs. Several gateways may: what is gone is fine."""
+    """Sweep repeatedly while the body runs. Several gateways may do so: a missing file is fine."""
     async with task_group() as tasks:
         keeping = tasks.create_task(_keep_sweeping(bundles, access), name="sweep-bundles")
         try:

@@ -1,4 +1,4 @@
-"""`assayd-gateway`: run the gateway until it is told to stop."""
+"""`assayd-gateway`: run the gateway until a signal stops it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from assayd.program import exit_code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the gateway until it is told to stop; return the exit code."""
+    """Run the gateway until a signal stops it; return the exit code."""
     chosen = _parser().parse_args(arguments)
     return exit_code("assayd-gateway", lambda: _run(chosen))
 

@@ -22,10 +22,10 @@ _RUN = tables.runs.c
 
 
 def first_claim(claimed: Select[Any]) -> StatementText:
-    """Return what assigns a node the first run of an attempt, where nothing speaks against that.
+    """Return the statement that assigns a node the first run of an attempt, if nothing prevents that.
 
-    `claimed` finds all that is to be known, and locks the attempt. With it comes `added`: 0 where it takes
-    more to decide.
+    Its part `claimed` reads the needed facts and locks the attempt. The result has `added`: 0 if the
+    decision needs more facts.
     """
     found = claimed.cte("found")
     values = {
@@ -105,9 +105,9 @@ def decide_claim(
     """Return the number of the run that a node gets, or why it gets none.
 
     Args:
-        node: who asks.
-        last: the latest run, None where there was none.
-        cancelled: whether the attempt is to end.
+        node: the node that claims.
+        last: the latest run; None: there wasn't one.
+        cancelled: whether the attempt must end.
         others: whether another node takes work.
         standing: whether this one does; a run that it holds stays its own in any case.
     """

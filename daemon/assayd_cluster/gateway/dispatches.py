@@ -34,7 +34,7 @@ def new_ticket() -> str:
 
 
 def ticket_digest(ticket: str) -> str:
-    """Return what is kept of a ticket."""
+    """Return the digest of a ticket, which is stored."""
     return hashlib.sha256(ticket.encode()).hexdigest()
 
 
@@ -60,7 +60,7 @@ class Dispatches:
         self._notices = notices
 
     async def message(self, attempt_id: str) -> Message | None:
-        """Return what is to be published of an attempt; None where it has its verdict, or is another's."""
+        """Return the message of an attempt; None if it has its verdict, or belongs to another gateway."""
         message = self._messages.pop(attempt_id, None)
         if message is not None:
             return message
@@ -84,7 +84,7 @@ class Dispatches:
         await self._access.write(lambda connection: connection.execute(statement).close(), durable=False)
 
     async def cancel(self, attempt_id: str) -> bool:
-        """Note, for good, that an attempt is to end; False when it has ended."""
+        """Record permanently that an attempt must end; False if it has ended."""
 
         def apply(connection: Connection) -> bool:
             wanted = {"attempt": attempt_id}

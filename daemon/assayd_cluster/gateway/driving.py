@@ -39,7 +39,7 @@ class GatewayDriving:
         self._notices = notices
 
     async def take(self, kind: Driven, subject: str) -> bool:
-        """Return whether this gateway is to carry it on; else the one that does is told to look at it."""
+        """Return whether this gateway drives it; otherwise notify the gateway that does."""
         values = {"kind": kind.value, "subject": subject, "gateway": self._gateway_id}
 
         def apply(connection: Connection) -> bool:

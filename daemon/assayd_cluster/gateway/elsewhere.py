@@ -37,7 +37,7 @@ class OtherGateways:
 
     async def ended(self, attempt_id: str, timeout_s: float) -> None:
         """Wait for the verdict of an attempt, no longer than a time."""
-        changed = self._changed[attempt_id].next  # before it is looked up: what comes then is not missed
+        changed = self._changed[attempt_id].next  # before the lookup, so that later events aren't missed
         attempt = await self._jobs.get(attempt_id)
         if attempt is not None and attempt.state is not State.FINISHED:
             try:
@@ -51,11 +51,11 @@ class OtherGateways:
         return await self._dispatches.cancel(attempt_id)
 
     def is_attended(self, attempt_id: str) -> bool:
-        """Return whether somebody follows an attempt of another gateway here."""
+        """Return whether a client follows an attempt of another gateway here."""
         return attempt_id in self._attended
 
     def show(self, event: Event) -> None:
-        """Show an event of an attempt that somebody follows here."""
+        """Show an event of an attempt that a client follows here."""
         if event.attempt_id in self._attended and self._hub.knows(event.attempt_id):
             self._hub.show(event)
 
@@ -77,7 +77,7 @@ class OtherGateways:
             await self._catch_up(attempt_id)
 
     async def _catch_up(self, attempt_id: str) -> None:
-        """Show what is on record and not shown yet; end the log where there is a verdict."""
+        """Show the recorded events that weren't shown yet; end the log if a verdict exists."""
         try:
             attempt = await self._jobs.get(attempt_id)
             events = await self._jobs.events(attempt_id)

@@ -1,6 +1,6 @@
-"""The runs that nodes have claimed at this gateway, as they were then: their verdicts need not be read for.
+"""The runs that nodes have claimed at this gateway, as of the claim: verdicts need no lookup.
 
-What is kept does not decide: that a run is its node's still is seen in the verdict's own transaction.
+This cache doesn't decide: the verdict's own transaction checks that the run still belongs to the node.
 """
 
 from __future__ import annotations

@@ -99,12 +99,10 @@ class Membership:
     def __init__(self, access: DatabaseAccess, gateway_id: str) -> None:
         self._access = access
         self._gateway_id = gateway_id
-        self.superseded: Callable[[], None] = lambda: None
-        """Called when this gateway was taken for dead."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Membership]:
-        """Belong to the gateways while the body runs; what is unfinished at its end is the others'."""
+        """Belong to the gateways while the body runs; the others take over unfinished work at its end."""
         own = {"gateway": self._gateway_id}
         unlisted = {"ticket": ticket_digest(new_ticket())}
         await self._access.write(lambda connection: connection.execute(_JOIN, own).close())
@@ -123,7 +121,7 @@ class Membership:
             log.warning("gateway.not_left", code=trouble.code)
 
     async def keep(self, inherit: Inherit) -> None:
-        """Beat, and take over what the dead have left, until this one is taken for dead itself."""
+        """Beat, and take over what the dead have left; return when this one was taken for dead itself."""
         beats = 0
         while True:
             try:
@@ -131,7 +129,6 @@ class Membership:
                     await self.tidy()
                 if not await self.beat():
                     log.critical("gateway.superseded", gateway_id=self._gateway_id)
-                    self.superseded()
                     return
                 estate = await self.take_over()
                 if estate.attempts or estate.driven:
@@ -150,7 +147,7 @@ class Membership:
         )
 
     async def tidy(self) -> None:
-        """Forget who carried on what has ended, and have what nobody carries on taken over."""
+        """Forget the drivers of ended work, and take over work without a driver."""
 
         def apply(connection: Connection) -> None:
             connection.execute(_FORGET_UPLOADS)

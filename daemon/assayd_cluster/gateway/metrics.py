@@ -1,7 +1,7 @@
-"""What a gateway counts and measures beside what a daemon does, in the same registry.
+"""A gateway's metrics in addition to a daemon's, in the same registry.
 
-Every gateway shows what is of all of them (nodes, outbox) as the database has it: take the maximum of these,
-and the sum of what each counts.
+Every gateway reports the shared values (nodes, outbox) from the database: take their maximum, and the sum of
+the other metrics.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What gateways tell each other, by the database's LISTEN and NOTIFY.
+"""Notices between gateways, by the database's LISTEN and NOTIFY.
 
-A notice says that something on record has changed; who missed one finds the change on record. So after a lost
-connection everybody who waits looks again.
+A notice says that a record has changed; a gateway that missed it finds the change in the record. So after a
+lost connection, every waiting part reads again.
 """
 
 from __future__ import annotations
@@ -38,19 +38,22 @@ class Notices:
         self._address = url.render_as_string(hide_password=False)
         self._gateway_id = gateway_id
         self._hear: dict[str, Hear] = {}
-        self.missed: Callable[[], None] = lambda: None
-        """Called when notices may have been missed."""
+        self._missed: Callable[[], None] = lambda: None
 
     def on(self, kind: str, hear: Hear) -> None:
         """Have notices of a kind heard."""
         self._hear[kind] = hear
+
+    def on_missed(self, missed: Callable[[], None]) -> None:
+        """Have this called when notices may have been missed."""
+        self._missed = missed
 
     def off(self, kind: str) -> None:
         """Have notices of a kind heard no more: who hears them ends."""
         del self._hear[kind]
 
     def tell(self, connection: Connection, kind: str, **content: object) -> bool:
-        """Tell the others once the transaction is committed; False for what is too much for a notice."""
+        """Notify the others at the transaction's commit; False if the content is too long for a notice."""
         notice = self.write(kind, **content)
         if len(notice) > MOST_BYTES:
             return False
@@ -80,7 +83,7 @@ class Notices:
                 ) as connection:
                     await connection.execute(f"LISTEN {CHANNEL}")
                     failures = 0
-                    self.missed()
+                    self._missed()
                     async for notice in connection.notifies():
                         self._heard(notice.payload)
             except psycopg.Error as trouble:
@@ -89,7 +92,7 @@ class Notices:
                 await asyncio.sleep(back_off_s(failures))
 
     def _heard(self, payload: str) -> None:
-        """Hand a notice to who hears it. What is wrong with one is logged, and ends nothing else."""
+        """Pass a notice to its listeners. A listener's error is logged and affects nothing else."""
         try:
             notice = json.loads(payload)
             hear = self._hear.get(notice["kind"])

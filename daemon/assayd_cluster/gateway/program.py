@@ -1,4 +1,4 @@
-"""The gateway from start to stop: as the daemon, but that what is under way is left to the other gateways."""
+"""The gateway from start to stop: like the daemon, except that other gateways take over running work."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ log = structlog.get_logger()
 
 
 def run(settings: GatewaySettings) -> int:
-    """Run the gateway until it is told to stop, or was taken for dead; return the exit code.
+    """Run the gateway until a signal stops it, or others declare it dead; return the exit code.
 
     Raises: ConfigError, StoreError when it can't start.
     """
@@ -68,7 +68,7 @@ async def _main(settings: GatewaySettings) -> int:
 def _listen_securely(
     settings: GatewaySettings, stack: AsyncExitStack
 ) -> tuple[socket.socket, CertificateFiles] | None:
-    """Return the socket for other hosts, with its certificate; None where there is to be none."""
+    """Return the socket for other hosts, with its certificate; None if none is configured."""
     chosen = settings.cluster
     if chosen.listen is None:
         return None
@@ -129,13 +129,13 @@ async def _serve(
     program = Daemon(gateway.parts, notifier, recovers=False, drain_s=0)
     superseded = asyncio.Event()
 
-    def stop() -> None:
+    async def keep_membership() -> None:
+        await gateway.cluster.membership.keep(gateway.inherit)
         superseded.set()
         program.stop()
 
-    gateway.cluster.membership.superseded = stop
     async with task_group() as tasks:
-        keeping = tasks.create_task(gateway.cluster.membership.keep(gateway.inherit), name="membership")
+        keeping = tasks.create_task(keep_membership(), name="membership")
         await program.serve(*served)
         keeping.cancel()
     return 3 if superseded.is_set() else 0

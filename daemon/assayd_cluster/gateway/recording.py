@@ -94,7 +94,7 @@ _ACCEPT = StatementText(
     )
 )
 
-# Of a run that is its node's still: nobody takes it away until the verdict is in.
+# For a run that still belongs to its node: it stays so until the verdict is recorded.
 _HELD = (
     select(tables.runs.c.run_number)
     .where(
@@ -130,7 +130,7 @@ def _finish(verdict: Insert, *held: CTE) -> StatementText:
     )
     told = (
         select(func.pg_notify(bindparam("channel"), bindparam("notice")))
-        # Where there is no other gateway, nobody is told.
+        # A single gateway sends no notice.
         .where(exists(select(literal_column("1")).select_from(gone)))
         .where(select(func.count()).select_from(gateways).scalar_subquery() > 1)
         .scalar_subquery()
@@ -153,7 +153,7 @@ class GatewayJobRows:
         """Those of attempts that were accepted here and are not published yet."""
 
     def accept(self, connection: Connection, attempt: Attempt, row: Values, document: bytes) -> bool:
-        """Write a new attempt, its submission and its row in the outbox; False where it is on record.
+        """Write a new attempt, its submission and its row in the outbox; False if it is already recorded.
 
         Raises: StoreError ``gateway.superseded``.
         """

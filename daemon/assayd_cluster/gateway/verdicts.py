@@ -1,7 +1,7 @@
-"""Takes in what a node brings of its run: checked, written as a bundle, then put on record.
+"""Accepts a node's results of its run: checked, written as a bundle, then recorded.
 
-All of it is a stranger's word until it is compared with what is on record: whose attempt it is, what was
-submitted, which run. Names of files are made here; digests are computed.
+The results are untrusted until they are compared with the records: the attempt's owner, the submission, the
+run. This module makes the file names and computes the digests.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class RunVerdicts:
     """Records the verdicts that nodes bring.
 
     Args:
-        runs: which runs live, and their uploaded files.
-        jobs: what is on record of attempts.
+        runs: the live runs, and their uploaded files.
+        jobs: records of attempts.
         artifacts: the bundles.
         attachments: returns further files of an attempt of a chain.
         clock: the time of verdicts.
@@ -127,9 +127,9 @@ class RunVerdicts:
         self._attester = attester
 
     async def take(self, held: HeldRun, brought: RunVerdict) -> bool:
-        """Put the verdict of a run on record; False when another run's was first.
+        """Record the verdict of a run; False if another run's was first.
 
-        Raises: RequestError ``invalid``, for what is not the attempt's; StoreError.
+        Raises: RequestError ``invalid``, for results of another attempt; StoreError.
         """
         attempt = held.attempt
         if attempt.state is State.FINISHED:
@@ -179,9 +179,9 @@ class RunVerdicts:
         return replace(attempt, bundle=written.location, artifacts=written.artifacts)
 
     async def _finish(self, held: HeldRun, attempt: Attempt, events: Sequence[Event], ran: _Ran) -> bool:
-        """Put a verdict on record whose bundle is written; remove what does not count.
+        """Record a verdict whose bundle is written; remove the bundle if the verdict doesn't count.
 
-        What is known here of the run may be old: that it is the node's still is seen in the transaction.
+        The run that is known here may be old: the transaction checks that it still belongs to the node.
         """
         try:
             first = await self._jobs.finish(attempt, events, ran.cases, ran.refusals, held_by=held.node)
@@ -193,7 +193,7 @@ class RunVerdicts:
         return first
 
     async def _own_files(self, attempt: Attempt, document: bytes) -> Mapping[str, bytes]:
-        """Return what the bundle has from here: the submission as it was accepted, and what was before."""
+        """Return the bundle's files from the gateway: the accepted submission, and the earlier chain."""
         files = {f"submission_{stamp(attempt.created_at)}.json": document}
         if attempt.verdict is None:
             return files
@@ -223,7 +223,7 @@ class RunVerdicts:
         return [*(known or [queued]), *middle, *ends]
 
     def _show(self, durable: Sequence[Event], told: Sequence[Event]) -> None:
-        """Show what was not shown on the way; a short run brings its output with the verdict alone."""
+        """Show the remaining events; a short run sends its output only with the verdict."""
         hub, attempt_id = self._hub, durable[0].attempt_id
         newest, shown = hub.newest(attempt_id), {event.seq for event in hub.durable(attempt_id)}
         output = (event for event in told if event.kind in OUTPUT and event.seq > newest)
@@ -261,11 +261,11 @@ def read_events(held: HeldRun, brought: Sequence[LiveEvent]) -> list[Event]:
 def _checked(
     attempt: Attempt, brought: RunVerdict, uploaded: Mapping[str, bytes], *, signs: bool = False
 ) -> _Checked:
-    """Return the files by their names here, each checked against its digest, and what was run.
+    """Return the files by their names here, each checked against its digest, and the prepared payload.
 
     `signs`: read the facts to sign, too.
 
-    Report and execution are pasted into answers as they are: so they are written anew, as one line of JSON.
+    Answers contain report and execution unchanged, so both are written again as one line of JSON.
     """
     theirs, ours = stamp(brought.attempt.created_at.astimezone(UTC)), stamp(attempt.created_at)
     # A node signs its own bundle, whose files have other names: a gateway with a key signs this one.
@@ -316,7 +316,7 @@ def _content(file: BundleFile, uploaded: Mapping[str, bytes]) -> bytes:
 
 
 def _report(attempt: Attempt, brought: RunVerdict, text: bytes) -> JsonObject:
-    """Return the report, seen to be this attempt's and to say what the verdict says."""
+    """Return the report, after checking that it belongs to this attempt and agrees with the verdict."""
     report = _object(text, "report")
     said = {
         "attempt_id": attempt.id,
@@ -373,7 +373,7 @@ def _with_verdict(attempt: Attempt, held: HeldRun, brought: RunVerdict, clock: C
 
 
 def _text(text: str, most: int) -> str:
-    """Return the beginning of a text, without what a column of PostgreSQL does not take."""
+    """Return the beginning of a string, without characters that PostgreSQL doesn't accept."""
     return text[:most].replace("\0", "\ufffd")
 
 
@@ -415,7 +415,7 @@ def _refusals(report: JsonObject) -> Sequence[str]:
 
 
 def _cases(report: JsonObject) -> Sequence[Case]:
-    """Return what was run, for kinds that keep records of it."""
+    """Return the payload that was run, for kinds that record it."""
     results = report.get("runtime_results")
     found = results.get("cases") if isinstance(results, dict) else None
     if not isinstance(found, list):

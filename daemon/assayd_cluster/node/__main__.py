@@ -1,4 +1,4 @@
-"""`assayd-node`: run the node until it is told to stop."""
+"""`assayd-node`: run the node until a signal stops it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from assayd.program import exit_code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the node until it is told to stop; return the exit code."""
+    """Run the node until a signal stops it; return the exit code."""
     chosen = _parser().parse_args(arguments)
     return exit_code("assayd-node", lambda: _run(chosen))
 

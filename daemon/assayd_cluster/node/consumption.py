@@ -1,7 +1,7 @@
-"""Takes messages or takes none: what the heartbeat has found is told to Celery's own thread.
+"""Starts and stops the consumption of messages: passes the heartbeat's decision to Celery's own thread.
 
-Decides nothing itself. A consumer that is cancelled keeps its connection, on which what is in hand is
-acknowledged; a connection that is made anew begins as the last one was left.
+A cancelled consumer keeps its connection, on which it acknowledges the messages that it has; a new connection
+begins in the state of the last one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Consumption:
                 self._consumer.hub.call_soon(self._apply)
 
     def _apply(self) -> None:
-        """Do it, in Celery's thread, which makes a connection that breaks here anew."""
+        """Apply the decision in Celery's thread, which reconnects if the connection breaks here."""
         consumer, queues = self._consumer, self._consumer.app.amqp.queues
         if consumer.connection is None or consumer.task_consumer is None:
             select = queues.select_add if self._wanted else queues.deselect

@@ -53,7 +53,7 @@ class DaemonLink:
     def submit(
         self, attempt_id: str, document: str, *, wait_s: float, trace: TraceContext | None = None
     ) -> Document:
-        """Submit what a gateway has accepted, under its own id; return it, as it is within `wait_s`."""
+        """Submit a gateway's accepted attempt under its id; return its state within `wait_s`."""
         asked = requests.submit(json.loads(document), attempt_id=attempt_id, wait_s=wait_s)
         headers = {} if trace is None else trace.headers
         once = (*asked.query, ("max_runs", "1"))  # the gateway counts over all nodes

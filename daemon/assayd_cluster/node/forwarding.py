@@ -50,7 +50,7 @@ class Forwarder:
                 self._waiting.pop(run, None)
 
     def send(self) -> None:
-        """Send what has come since the last time."""
+        """Send the events since the last call."""
         with self._lock:
             batches = [(run, events) for run, events in self._waiting.items() if events]
             self._waiting.update((run, []) for run, _ in batches)

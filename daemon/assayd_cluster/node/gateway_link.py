@@ -38,7 +38,7 @@ class RunOver(AssaydError):
 
 
 class NodeRefused(AssaydError):
-    """The gateway refuses what was sent; sending it again changes nothing."""
+    """The gateway refuses the request; a retry changes nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class GatewayLink:
         return self._read(Claimed, self._ask("POST", f"{self._node}/runs", json=asked))
 
     def cancelled(self, wait_s: float) -> Sequence[str]:
-        """Return the attempts held here that are to be cancelled; waits so long for one."""
+        """Return the attempts here that must be cancelled; waits at most this long for one."""
         path, query = f"{self._node}/cancelled", {"wait_s": f"{wait_s:g}"}
         answer = self._ask("GET", path, params=query, timeout=wait_s + ANSWERS_S)
         return self._read(CancelledRuns, answer).attempts

@@ -1,7 +1,8 @@
-"""The program of a node: a Celery worker with threads of its own for the beat, for events and for cancels.
+"""The program of a node: a Celery worker with separate threads for heartbeats, events and cancellations.
 
-Ends in order on SIGTERM or SIGINT: takes no more, gives back what it has not begun, finishes the rest. A
-second signal ends it at once: what it held the broker gives to others, what the daemon runs the daemon ends.
+On SIGTERM or SIGINT, it claims nothing more, returns the attempts that it hasn't begun, and finishes the
+rest. A second signal ends it at once: the broker delivers its messages to others, and the daemon ends its
+runs.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class ReadingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
 
 
 def run(settings: NodeSettings) -> int:
-    """Run the node until it is told to stop; return the exit code. Raises: ConfigError."""
+    """Run the node until a signal stops it; return the exit code. Raises: ConfigError."""
     logs.configure(settings.log.level, settings.log.format)
     # Root matters for pickles, which are not accepted; that work goes on without a connection is meant.
     warnings.filterwarnings("ignore", category=SecurityWarning)
@@ -172,7 +173,7 @@ class Node:
 
 
 def _repeat(turn: Callable[[], None]) -> None:
-    """Take turns without end. A defect of ours ends the node in order: without this thread it is no use."""
+    """Repeat without end. An internal error stops the node in order, because it needs this thread."""
     try:
         while True:
             turn()

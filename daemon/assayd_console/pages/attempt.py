@@ -205,7 +205,7 @@ async def _details(daemon: ConsoleDaemon, attempt: Document) -> dict[str, Any]:
     # The sort is stable, so texts without findings stay in order.
     texts.sort(key=lambda text: not text.has_findings)
     return {
-        "sent": _sent(attempt),
+        "sent": sent_file(attempt),
         "cases": shown_cases(((attempt["report"] or {}).get("runtime_results") or {}).get("cases") or []),
         "first": first_error(texts, findings),
         "errors": sum(finding["severity"] == "error" for finding in findings),
@@ -224,14 +224,14 @@ def shown_cases(cases: list[Document]) -> list[Document]:
     return sorted(cases, key=lambda case: bool(case["status"] == "passed"))[:MOST_CASES]
 
 
-def _sent(attempt: Document) -> Document | None:
+def sent_file(attempt: Document) -> Document | None:
     """Return the bundle's file with the submission; None if the bundle was removed."""
     return next((each for each in attempt["artifacts"] if each["name"].startswith("submission_")), None)
 
 
 async def submission_of(daemon: ConsoleDaemon, attempt: Document) -> Mapping[str, Document]:
     """Return the submission from the bundle; empty if it was removed or is too large for a page."""
-    sent = _sent(attempt)
+    sent = sent_file(attempt)
     if sent is None or sent["bytes"] > SOURCE_BYTES:
         return {}
     try:

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -26,6 +26,7 @@ from assayd_client.cli.reports import JunitWriter, SarifWriter
 from assayd_console import charts
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.live import LivePage, Tell, follow
+from assayd_console.pages.attempt import sent_file
 from assayd_console.pages.now import count_bars
 from assayd_console.rendering import fragment, page, picture_file
 
@@ -36,6 +37,8 @@ MOST_PAGES = 50
 CELLS = 1000
 """Maximum items of one grid."""
 MOST_BARS = 12
+NAME_CHARS = 40
+"""Of a batch's name that the name of its failed lines begins with."""
 LOOKED_AT = 5
 """Items of each type of failure to compare."""
 
@@ -147,7 +150,7 @@ def _pictures(batch: Document, summary: Document, items: list[Document]) -> dict
 
 def _cell(item: Document) -> tuple[str, str, str]:
     verdict = item["verdict"] or "waiting"
-    said = f"item {item['line']}: {verdict}" + (f", {item['rules'][0]}" if item["rules"] else "")
+    said = f"line {item['line']}: {verdict}" + (f", {item['rules'][0]}" if item["rules"] else "")
     return verdict, said, f"/attempts/{item['attempt_id']}" if item["attempt_id"] and item["verdict"] else ""
 
 
@@ -239,6 +242,26 @@ async def resume(request: Request) -> Response:
         )
     await daemon.ask(requests.send_batch(request.stream(), name=batch["name"]))
     return Response(status_code=204, headers={"Location": f"/batches/{batch['id']}"})
+
+
+async def run_again(request: Request) -> Response:
+    """Submit the lines that failed as a new batch, and redirect to its page."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    batch = await daemon.ask(requests.batch(request.path_params["name"]))
+    name = f"{batch['name'][:NAME_CHARS]}-{datetime.now(UTC):%Y%m%dT%H%M%S}"
+    begun = await daemon.ask(
+        requests.send_batch(_failed_lines(daemon, batch), name=name, concurrency=batch["concurrency"])
+    )
+    return RedirectResponse(f"/batches/{begun['id']}", status_code=303)
+
+
+async def _failed_lines(daemon: ConsoleDaemon, batch: Document) -> AsyncIterator[bytes]:
+    """Yield the submissions of items without a pass, as lines; those that aren't stored are omitted."""
+    async for item in daemon.lines(requests.batch_results(batch["id"])):
+        attempt = item["attempt"] or {"artifacts": ()}
+        sent = sent_file(attempt)
+        if item["verdict"] in {"failed", "error"} and sent is not None:
+            yield (await daemon.fetch(requests.artifact(attempt["id"], sent["name"]))).strip() + b"\n"
 
 
 class ResultWriter(Protocol):
@@ -338,5 +361,6 @@ ROUTES = [
     Route("/batches/{name}/live", follow_batch),
     Route("/batches/{name}/cancel", cancel, methods=["POST"]),
     Route("/batches/{name}/resume", resume, methods=["POST"]),
+    Route("/batches/{name}/run-again", run_again, methods=["POST"]),
     Route("/batches/{name}/results.{form}", download),
 ]

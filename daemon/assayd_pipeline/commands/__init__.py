@@ -179,7 +179,7 @@ def history(
 
 
 def _meant(client: PlainClient, said: str) -> tuple[str, str | None]:
-    """Return the attempt that is meant, and the name that it was approved under where it was said by that.
+    """Return the attempt, and its approved name if the caller named it by that.
 
     Raises: NotFound; RequestError.
     """

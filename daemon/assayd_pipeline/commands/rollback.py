@@ -123,7 +123,7 @@ def _failing(database: Path) -> Iterator[None]:
 def _planned(reference: str, database: Path, directory: Path | None, *, force: bool) -> Iterator[_Plan]:
     """Lock the database, and return the steps to do.
 
-    Raises: RequestError ``commit.refused``, if there is no such commit, or if something changed since.
+    Raises: RequestError ``commit.refused``, if the commit doesn't exist, or if something changed since.
     """
     records = read_journal(database)
     commit = _committed(records, reference, database)
@@ -172,7 +172,7 @@ def _later(records: Sequence[Record], commit: Record) -> str | None:
     return next(reversed(standing), None)
 
 
-def _of_database(  # noqa: PLR0913 - what is known of one database
+def _of_database(  # noqa: PLR0913 - the facts about one database
     commit: Record,
     replaced: Replaced,
     database: Path,

@@ -1,6 +1,6 @@
 """Static rules for the SQL of pipelines, in SQLite's dialect.
 
-tokens (as SQLite splits a text) -> statements (classified by their first word) -> tree (sqlglot) -> rules.
+tokens (as SQLite splits SQL) -> statements (classified by their first word) -> tree (sqlglot) -> rules.
 SQLite itself decides at run time; these rules report earlier and explain more.
 """
 

@@ -1,4 +1,4 @@
-"""Makes a CREATE TABLE plainer before sqlglot reads it: what no rule needs is left out of its columns.
+"""Simplifies a CREATE TABLE before sqlglot reads it: removes the parts of columns that no rule needs.
 
 a UNSIGNED BIG INT              a TEXT              SQLite takes any words for a type
 a GENERATED ALWAYS AS (b)       a TEXT GENERATED …  and none
@@ -29,7 +29,7 @@ def plain_create(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
 
 
 def _columns_from(tokens: Sequence[SqlToken]) -> int:
-    """Return the index of the parenthesis after a table's name, or the end if there are no columns."""
+    """Return the index of the parenthesis after a table's name, or the end if it has no columns."""
     if not any(token.says("TABLE") for token in tokens[1:3]):
         return len(tokens)
     for place, token in enumerate(tokens):

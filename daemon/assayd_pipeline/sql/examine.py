@@ -7,7 +7,7 @@ PRAGMA journal_mode = WAL            sql.pragma
 CREATE TRIGGER x AFTER INSERT ON …   sql.trigger
 SELECT * FROM t WHERE id = ?         sql.parameter
 CREATE TABLE … UNIQUE ON CONFLICT REPLACE    sql.replace
-SELECT '; DROP TABLE t' -- DROP      nothing: strings and comments are no statements
+SELECT '; DROP TABLE t' -- DROP      nothing: strings and comments aren't statements
 BEGIN; …; COMMIT                     nothing
 """
 

@@ -6,8 +6,8 @@
     GRUOP BY region                           sql.syntax    edit: GROUP BY region
     ```sql … ```                              sql.syntax    edit: …
 
-A keyword is spelled anew only when it is one letter off, or two letters have changed places, and no other
-word of the statement could be meant.
+A keyword is corrected only if one letter is wrong, or two letters have changed places, and no other word of
+the statement could be meant.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Reads = Callable[[str], bool]
 
 
 def mended(content: str, statement: SqlStatement | None, reads: Reads) -> Edit | None:
-    """Return the edit for a text of which a statement cannot be read; None when more than one would do."""
+    """Return the edit for SQL with an unreadable statement; None if several edits would work."""
     inside = inside_fences(content)
     if inside is not None:
         return edit_between(content, inside) if reads(inside) else None
@@ -47,7 +47,7 @@ def mended(content: str, statement: SqlStatement | None, reads: Reads) -> Edit |
 
 
 def respelled_word(content: str, edit: Edit) -> str | None:
-    """Return the keyword that an edit of one line spells anew; None when it does something else."""
+    """Return the keyword that an edit of one line corrects; None if the edit does something else."""
     if edit.start_line != edit.end_line:
         return None
     before = content.split("\n")[edit.start_line - 1].split()

@@ -13,9 +13,9 @@ from assayd_pipeline.sql.tokens import NotSql, tokenize
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlText:
-    """A text with its statements.
+    """SQL with its statements.
 
-    `broken` is the place without a valid token; there are no statements then.
+    `broken` is the place without a valid token; then it has no statements.
     """
 
     content: str
@@ -54,7 +54,7 @@ class SqlText:
 
 
 def read_sql(content: str) -> SqlText:
-    """Split a text into statements."""
+    """Split SQL into statements."""
     try:
         return SqlText(content=content, statements=tuple(split(tokenize(content))))
     except NotSql as problem:

@@ -1,4 +1,4 @@
-"""Splits a text into tokens as SQLite does, without comments and white space.
+"""Splits SQL into tokens as SQLite does, without comments and white space.
 
 It follows SQLite's own tokenizer (https://sqlite.org/src/file/src/tokenize.c): comments don't nest, only five
 characters are white space, and every character beyond ASCII belongs to a name.
@@ -84,7 +84,7 @@ _KINDS = {kind.value: kind for kind in SqlTokenKind}
 
 
 def tokenize(text: str) -> Iterator[SqlToken]:
-    """Yield the tokens of a text.
+    """Yield the tokens of SQL.
 
     Raises: NotSql, at an invalid token.
     """

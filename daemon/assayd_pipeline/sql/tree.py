@@ -1,8 +1,8 @@
 """Makes the syntax tree of one statement, from sqlglot, and refuses a tree that holds something unknown.
 
-sqlglot knows many dialects and is more lenient than SQLite: it takes what it does not know for a name or for
-an opaque command. So it gets SQLite's own tokens (no comments, no odd blanks), and of its tree only kinds of
-nodes are accepted that are listed here.
+sqlglot knows many dialects and is more lenient than SQLite: it treats unknown words as names or as an opaque
+command. So it gets SQLite's own tokens (no comments, no unusual spaces), and its tree may contain only the
+node types that are listed here.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ def _words(name: str) -> str:
 
 
 def _write(statement: SqlStatement) -> _Written:
-    """Write the tokens anew, one blank between them, without what sqlglot does not know and no rule needs."""
+    """Write the tokens, separated by a space, without parts that sqlglot can't read and no rule needs."""
     pieces: list[str] = []
     places: list[tuple[int, SqlToken]] = []
     place = 0
@@ -237,10 +237,10 @@ def _write(statement: SqlStatement) -> _Written:
 
 
 def _neutral(token: SqlToken) -> str:
-    """Write a token so that sqlglot takes it for the same thing.
+    """Write a token so that sqlglot reads it as SQLite does.
 
-    Names are the point: it knows no doubled quotes in them, and would cut one at a blank that SQLite does not
-    see as one.
+    This matters for names: sqlglot doesn't support doubled quotes in them, and would cut one at a space that
+    SQLite doesn't treat as a space.
     """
     if token.kind is SqlTokenKind.NAME:
         return '"' + token.text[1:-1].replace('"', "_") + '"'
@@ -262,7 +262,7 @@ def _plain(statement: SqlStatement) -> Iterator[SqlToken]:
 
 
 def _without_alike_rows(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
-    """Leave out rows after VALUES that hold literals alone, as many as the one before: nobody asks for them.
+    """Remove rows after VALUES that have only literals, as many as the row before: no rule needs them.
 
     VALUES (1, 'a'), (2, 'b'), (3)    ->    VALUES (1, 'a'), (3)
     """

@@ -142,6 +142,23 @@ def test_batch_says_why_its_items_fail_and_leads_to_them(
     expect(window.locator(".verdict .badge")).to_have_text("failed")
 
 
+def test_failed_lines_of_a_batch_run_again_as_a_new_batch(
+    window: Page, console: Console, daemon: Served
+) -> None:
+    lines = [json.dumps(submission(code)).encode() + b"\n" for code in ("x = 5", "bad = 5", "y = bad")]
+    with PlainClient(daemon.path) as client:
+        batch = client.send_batch([*lines, b"{}\n"], name="lossy")
+        for _ in client.batch_events(batch["id"]):
+            pass
+        window.goto(f"{console.url}/batches/{batch['id']}")
+        window.get_by_role("button", name="Run failed lines again").click()
+        expect(window.get_by_role("heading", name="Batch lossy-20")).to_be_visible()
+        expect(window.locator(".badge.finished")).to_be_visible()
+        again = client.batch(window.url.rpartition("/")[2])
+
+    assert (again["counts"]["total"], again["counts"]["failed"]) == (2, 2)
+
+
 def test_batch_that_was_cancelled_goes_on_with_its_file(
     window: Page, console: Console, daemon: Served, tmp_path: Path
 ) -> None:
@@ -167,10 +184,10 @@ def test_picture_is_kept_as_pixels(window: Page, console: Console) -> None:
     window.goto(f"{console.url}/trends")
 
     with window.expect_download() as download:
-        window.get_by_text("Export Failures by rule").click()
-        window.get_by_role("button", name="PNG of Failures by rule").click()
+        window.get_by_text("Export Verdicts").click()
+        window.get_by_role("button", name="PNG of Verdicts").click()
 
-    assert download.value.suggested_filename == "rules.png"
+    assert download.value.suggested_filename == "verdicts.png"
     content = download.value.path().read_bytes()
     assert content[:8] == b"\x89PNG\r\n\x1a\n"
     assert int.from_bytes(content[16:20]) == 2 * 480

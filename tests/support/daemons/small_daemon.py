@@ -129,8 +129,11 @@ class SmallAnalyst:
         self._gate = gate
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def opened(self) -> AsyncIterator[None]:
         yield
+
+    async def start_workers(self) -> None:
+        return
 
     async def check(
         self, validator: Any, payload: Payload, policy: ExecutionPolicy, *, flow: tuple[int, str]

@@ -10,16 +10,16 @@ from typing import Any
 HEAD = """\
 # Under load
 
-What the daemon did with long batches on one machine. `make day` measures it again, and writes this page.
-The times are from that machine, which is small and may have been busy with other work. On every machine,
-nothing may be lost, doubled, wrong or left behind.
+This page shows how the daemon handled long batches on one machine. `make day` repeats the measurements and
+writes this page. The times come from that machine, which is small and may have been busy with other work.
+On every machine, no result may be lost, duplicated, wrong or left behind.
 """
 DAY = """
 ## A day in a minute
 
-A batch of {items:,} lines of all kinds, {with_container} of which need a container; meanwhile the daemon is
-killed twice (`kill -9`), the container engine is restarted once, and a second client submits an attempt every
-second, each after the answer to the previous one ({attempts} in all).
+A batch of {items:,} lines of all kinds runs; {with_container} of them need a container. Meanwhile, the daemon
+is killed twice (`kill -9`), the container engine is restarted once, and a second client submits an attempt
+every second, each after the previous result ({attempts} in total).
 
 | | |
 | --- | --- |
@@ -27,8 +27,9 @@ second, each after the answer to the previous one ({attempts} in all).
 LINES = """
 ## {items:,} lines
 
-Static rejections and validations of all kinds, {with_container} runs in containers, malformed lines in
-between; `assay batch run` with all its outputs. Most memory that either process has had resident so far:
+`assay batch run` with all its outputs runs static rejections and validations of all kinds, {with_container}
+runs in containers, and malformed lines in between. The table shows the peak resident memory of each process
+so far:
 
 | lines done | daemon | client |
 | --- | --- | --- |
@@ -51,19 +52,19 @@ def _day(found: Mapping[str, Any]) -> str:
 
 
 def _day_rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    yield "took", f"{found['took_s']:g} s"
+    yield "total time", f"{found['took_s']:g} s"
     yield "verdicts of the batch", _counts(found["verdicts"])
     yield "errors among them, by code", _counts(found["errors"])
     yield "verdicts of the second client's attempts", _counts(found["interactive_verdicts"])
     yield "lost runs that ran again", str(found["run_again"])
-    yield "lost, doubled, wrong or left behind", str(found["problems"])
+    yield "lost, duplicated, wrong or left behind", str(found["problems"])
     for outage in found["outages"]:
-        yield f"{outage['what']}, until it served again", f"{outage['took_s']:g} s"
+        yield f"{outage['what']}, until the daemon accepted work again", f"{outage['took_s']:g} s"
     calm, whole = found["interactive_without_outages"], found["interactive"]
-    for name, spread in (("all of them", whole), *((("those without an outage", calm),) if calm else ())):
+    for name, spread in (("all", whole), *((("without an outage", calm),) if calm else ())):
         shown = f"{spread['p50_ms'] / 1000:.2f} s / {spread['p95_ms'] / 1000:.2f} s"
-        yield f"attempts of the second client, p50 / p95, {name} ({spread['count']})", shown
-    yield "most memory of daemon / client", f"{found['daemon_peak_mb']:g} MB / {found['client_peak_mb']:g} MB"
+        yield f"second client's attempts, p50 / p95, {name} ({spread['count']})", shown
+    yield "peak memory of daemon / client", f"{found['daemon_peak_mb']:g} MB / {found['client_peak_mb']:g} MB"
 
 
 def _lines(found: Mapping[str, Any]) -> str:
@@ -73,7 +74,7 @@ def _lines(found: Mapping[str, Any]) -> str:
         for seen in found["memory"]
     )
     end = f"\nVerdicts: {_counts(found['verdicts'])}."
-    end += f" Lost, doubled, wrong or left behind: {found['problems']}.\n"
+    end += f" Lost, duplicated, wrong or left behind: {found['problems']}.\n"
     return LINES.format(**found) + rows + end + _machine(found)
 
 
@@ -83,7 +84,8 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 def _machine(found: Mapping[str, Any]) -> str:
     machine = found["machine"]
-    load = f"; load average {found['load_average']:g}, our own included" if "load_average" in found else ""
+    average = found.get("load_average")
+    load = "" if average is None else f"; load average {average:g}, including our own load"
     return (
         f"\nMeasured {found['measured_at']}: {machine['cpu']}, {machine['cores']} cores, "
         f"{machine['memory_gib']:g} GiB, kernel {machine['kernel']}, Python {machine['python']}{load}.\n"

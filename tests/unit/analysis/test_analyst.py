@@ -71,6 +71,15 @@ async def test_a_large_source_travels_in_parts(analyst: Analyst, policy: Executi
     assert all(s.status is StageStatus.PASSED for s in stages)
 
 
+async def test_workers_can_be_started_later_than_their_parent(policy: ExecutionPolicy):
+    async with Analyst(AnalysisLimits(workers=1)).opened() as analyst:
+        assert not analyst.alive
+        await analyst.start_workers()
+        stages = await static(analyst, payload(GOOD), policy)
+    assert all(s.status is StageStatus.PASSED for s in stages)
+    assert not analyst.alive
+
+
 async def test_a_worker_that_takes_too_long_takes_only_its_own_job(policy: ExecutionPolicy):
     lost: list[bool] = []
     slow = Analyst(AnalysisLimits(workers=1, wall_s=0.0), on_lost=lambda: lost.append(True))

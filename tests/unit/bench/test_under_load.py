@@ -35,5 +35,5 @@ def test_short_day_without_a_quiet_moment_is_written_down(tmp_path: Path) -> Non
     write_page(tmp_path, tmp_path / "page.md")
 
     page = (tmp_path / "page.md").read_text()
-    assert "all of them (1)" in page
+    assert "all (1)" in page
     assert "without an outage" not in page

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assayd.imaging.archive import pack_layer
-from assayd.imaging.tree import entries_of_folder, entries_of_layers, tree_digest
+from assayd.imaging.tree import Known, entries_of_folder, entries_of_layers, tree_digest
 
 
 def files(root: Path) -> Path:
@@ -67,3 +67,35 @@ def test_what_no_image_holds_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="pipe isn't a file"):
         entries_of_folder(tmp_path)
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """Return a folder with a file that has three links, as one that two images share."""
+    root = files(tmp_path / "root")
+    for name in ("kept", "other"):
+        os.link(root / "usr/data", tmp_path / name)
+    return root
+
+
+def test_shared_file_that_is_known_is_not_read_again(shared: Path) -> None:
+    known: Known = {}
+    before = entries_of_folder(shared, known)
+    assert len(known) == 1
+    known.update(dict.fromkeys(known, "the known digest"))
+    assert entries_of_folder(shared, known) == {**before, "usr/data": ("file", "the known digest")}
+
+
+@pytest.mark.parametrize("text", ["tex", "next"])
+def test_shared_file_that_was_written_to_is_read_again(shared: Path, text: str) -> None:
+    known: Known = {}
+    before = entries_of_folder(shared, known)
+    (shared / "usr/data").write_text(text)
+    os.utime(shared / "usr/data", (0, 0))
+    assert entries_of_folder(shared, known) == entries_of_folder(shared) != before
+
+
+def test_file_of_one_image_is_not_remembered(tmp_path: Path) -> None:
+    known: Known = {}
+    entries_of_folder(files(tmp_path / "root"), known)
+    assert not known

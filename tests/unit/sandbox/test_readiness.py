@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -180,6 +181,33 @@ async def test_nothing_runs_without_the_image_of_the_isolation_check() -> None:
         await until(house.tried.is_set)
         preparing.cancel()
         assert not house.ready()[0]
+
+
+async def test_all_missing_images_are_named_if_the_isolation_check_fails_for_one() -> None:
+    async def lacks_its_image(_: Sandbox) -> Sequence[str]:
+        raise EngineError("image.missing", "no image python")
+
+    engine = FakeEngine(polite_guest, images=[built("forth")])
+    async with running(engine) as pool:
+        house = supervisor(engine, pool, "python", "adapter", isolation_check=lacks_its_image)
+        preparing = asyncio.create_task(house.prepare())
+        await until(house.tried.is_set)
+        preparing.cancel()
+    assert house.problem.endswith("run: assay images build python adapter")
+
+
+async def test_images_are_looked_up_while_the_isolation_is_checked() -> None:
+    engine = FakeEngine(polite_guest, images=[built("python"), built("forth")])
+    async with running(engine) as pool:
+        house = supervisor(engine, pool, "python", "forth", isolation_check=lambda _: looked_up(house))
+        await asyncio.wait_for(house.prepare(), 5)
+        assert house.ready()[0]
+
+
+async def looked_up(house: ReadinessSupervisor) -> Sequence[str]:
+    """Wait until the last image is known; find no fault."""
+    await until(lambda: "forth" in house.sandbox.images._known)
+    return []
 
 
 async def test_image_that_only_a_profile_needs_is_no_fault_and_has_its_command() -> None:

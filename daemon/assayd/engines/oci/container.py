@@ -80,7 +80,7 @@ def differences_running(
     Args:
         process: its first process.
         container: the requested container.
-        beside: returns the containers with which it must share no namespace: its template, and siblings.
+        beside: returns the containers whose namespaces it must not share: its template, and siblings.
             Called after its own namespaces are known, so that of two concurrent checks, one sees the other.
     """
     try:

@@ -18,6 +18,7 @@ import re
 import shutil
 import tarfile
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -28,7 +29,7 @@ from urllib.parse import quote, unquote
 
 from assayd.engines.oci.shared_files import SharedFiles
 from assayd.errors import EngineError
-from assayd.imaging.tree import LABEL_FILES, entries_of_folder, tree_digest
+from assayd.imaging.tree import LABEL_FILES, Known, entries_of_folder, tree_digest
 from assayd.ports.engine import ImageFacts, ListedImage, file_missing
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
@@ -68,6 +69,8 @@ class ImageStore:
         self._folder = folder
         self._shared = SharedFiles(folder / "files")
         self._verified: dict[str, StoredImage] = {}
+        self._known: Known = {}
+        self._verifying = threading.Lock()
         self._locks: dict[str, int] = {}
 
     @property
@@ -134,14 +137,15 @@ class ImageStore:
 
         Raises: EngineError ``image.missing``, ``image.damaged``.
         """
-        image = self.verified(digest)
-        if image is None:
-            found = _DIGEST.fullmatch(digest)
-            if found is None:
-                raise _missing(digest)
-            folder = self.roots / found[1]
-            self._hold(found[1])
-            image = self._verified[digest] = _verify(digest, folder)
+        with self._verifying:
+            return self.verified(digest) or self._verify(digest)
+
+    def _verify(self, digest: str) -> StoredImage:
+        found = _DIGEST.fullmatch(digest)
+        if found is None:
+            raise _missing(digest)
+        self._hold(found[1])
+        image = self._verified[digest] = _verify(digest, self.roots / found[1], self._known)
         return image
 
     def load(self, archive: Path) -> ImageFacts:
@@ -284,8 +288,8 @@ class ImageStore:
             self._locks[digest] = lock
 
 
-def _verify(digest: str, folder: Path) -> StoredImage:
-    """Read an image and verify its files against its digest."""
+def _verify(digest: str, folder: Path, known: Known | None = None) -> StoredImage:
+    """Read an image and verify its files against its digest. Args: known: see `entries_of_folder`."""
     try:
         config = (folder / _CONFIG).read_bytes()
     except FileNotFoundError:
@@ -294,7 +298,7 @@ def _verify(digest: str, folder: Path) -> StoredImage:
     taken = said.get("config") or {}
     labels = taken.get("Labels") or {}
     try:
-        held = tree_digest(entries_of_folder(folder / _ROOTFS))
+        held = tree_digest(entries_of_folder(folder / _ROOTFS, known))
     except OSError:
         held = ""
     if not held or labels.get(LABEL_FILES) != held:
@@ -307,8 +311,20 @@ def _verify(digest: str, folder: Path) -> StoredImage:
         arguments=tuple(taken.get("Entrypoint") or ()) + tuple(taken.get("Cmd") or ()),
         environment=tuple(taken.get("Env") or ()),
         labels=labels,
-        size_bytes=sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file()),
+        size_bytes=_size_of(folder),
     )
+
+
+def _size_of(folder: Path | str) -> int:
+    """Return the bytes of all files below a folder."""
+    with os.scandir(folder) as found:
+        return sum(
+            _size_of(each.path)
+            if each.is_dir(follow_symlinks=False)
+            else each.stat(follow_symlinks=False).st_size
+            for each in found
+            if each.is_dir(follow_symlinks=False) or each.is_file()
+        )
 
 
 def _unpack_layer(tar: tarfile.TarFile, name: str, expected: str, root: Path, shared: SharedFiles) -> None:

@@ -278,7 +278,7 @@ def _enter_root(plan: Json, request: Json, trees: Sequence[int]) -> None:
     for path in plan["masked"]:
         _mask(root + path)
     _show_groups(f"{root}/sys/fs/cgroup", request["groups"], trees)
-    _mount("shm", f"{root}/dev/shm", "tmpfs", _HIDDEN, plan["shm"])  # noqa: S108 - as it is called
+    _mount("shm", f"{root}/dev/shm", "tmpfs", _HIDDEN, plan["shm"])  # noqa: S108 - the fixed path
     owner = f"uid={request['uid']},gid={request['uid']},mode=0700"
     flags = _HIDDEN & ~_NOEXEC if request["exec"] else _HIDDEN
     _mount("work", root + BASE, "tmpfs", flags, f"{request['work']},{owner}")

@@ -19,22 +19,25 @@ class CodeCase(ExpectedCase):
 
 
 class CodePayload(BaseModel):
-    """`code` is Python, or an answer that contains it.
-
-    `inputs` are the values of its declared names, as JSON.
-
-    Values without a JSON form are tagged objects. `timeout_s` tightens the policy's `unit_timeout_s`;
-    `requires` lists the modules that the code needs. Each of `cases` is a separate run with its own inputs;
-    without `inputs`, only the cases run.
-    """
+    """A code node: Python with typed inputs and one typed result."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, cache_strings="none")
 
-    code: str
-    inputs: dict[str, object] = Field(default_factory=dict, max_length=100)
-    timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    requires: Annotated[tuple[Module, ...], Field(max_length=50)] = ()
-    cases: Annotated[tuple[CodeCase, ...], Field(max_length=CASES)] = ()
+    code: str = Field(description="Python, or a model's answer with it.")
+    inputs: dict[str, object] = Field(
+        default_factory=dict,
+        max_length=100,
+        description="Values of its declared names; values without a JSON form are tagged objects.",
+    )
+    timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        None, description="Tightens the policy's `unit_timeout_s`."
+    )
+    requires: tuple[Module, ...] = Field((), max_length=50, description="Modules that the code needs.")
+    cases: tuple[CodeCase, ...] = Field(
+        (),
+        max_length=CASES,
+        description="Runs with their own inputs and expected results; without `inputs`, the only ones.",
+    )
 
     @field_validator("cases")
     @classmethod

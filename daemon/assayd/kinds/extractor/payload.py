@@ -20,20 +20,27 @@ class ExtractorCase(ExpectedCase):
 
 
 class ExtractorPayload(BaseModel):
-    """`code` is a model's answer, plain Python or YAML rules; it is tried on `sample_paths`.
-
-    `cases` are expected results for some paths, which run in addition to the sample paths. `paths`, in place
-    of both, are what approved code is applied to, many in one process.
-    """
+    """A function `extract(path)`, and the paths that it is tried on or applied to."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, cache_strings="none")
 
-    code: str
-    paths: Annotated[tuple[SamplePath, ...], Field(max_length=APPLIED_PATHS)] = ()
-    sample_paths: Annotated[
-        tuple[SamplePath, ...], Field(max_length=SAMPLE_PATHS, validate_default=True)
-    ] = ()
-    cases: Annotated[tuple[ExtractorCase, ...], Field(max_length=CASES)] = ()
+    code: str = Field(description="Plain Python, YAML rules, or a model's answer with either.")
+    paths: tuple[SamplePath, ...] = Field(
+        (),
+        max_length=APPLIED_PATHS,
+        description="Paths that approved code is applied to, many in one process; instead of the next two.",
+    )
+    sample_paths: tuple[SamplePath, ...] = Field(
+        (),
+        max_length=SAMPLE_PATHS,
+        validate_default=True,
+        description="Paths that the code is tried on; no such files need to exist.",
+    )
+    cases: tuple[ExtractorCase, ...] = Field(
+        (),
+        max_length=CASES,
+        description="Paths with expected results, tried in addition to the sample paths.",
+    )
 
     @field_validator("sample_paths")
     @classmethod

@@ -201,7 +201,7 @@ class _Reader:
             return
         match statement:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                return  # Counted where it is called.
+                return  # Counted at its call.
             case ast.Assert() | ast.Raise():
                 test = statement.test if isinstance(statement, ast.Assert) else None
                 yield _Assertion(node=statement, test=test, swallowed=self.swallowed)

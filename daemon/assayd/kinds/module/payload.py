@@ -9,12 +9,12 @@ from assayd.kinds.module.mutants import Mutant
 
 
 class ModulePayload(BaseModel):
-    """`manifest` describes the module; `files` are its texts by name."""
+    """An adapter with its manifest and its tests."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, cache_strings="none")
 
-    manifest: dict[str, object]
-    files: dict[str, str] = Field(min_length=1)
+    manifest: dict[str, object] = Field(description="The manifest of the adapter.")
+    files: dict[str, str] = Field(min_length=1, description="The adapter and its tests, by file name.")
 
 
 class PreparedModule(ModulePayload):

@@ -81,7 +81,7 @@ class ModuleFiles(Mapping[str, str]):
         return self._advised_left >= 0
 
     def lines(self, text: str) -> Sequence[str]:
-        """Return the first lines of a text; lines that are too long are empty."""
+        """Return the first lines of a source; lines that are too long are empty."""
         if text not in self._short:
             lines = text[:MOST_CHARS].split("\n", _MOST_LINES)[:_MOST_LINES]
             self._short[text] = [line if len(line) <= _LINE_CHARS else "" for line in lines]

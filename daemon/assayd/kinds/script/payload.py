@@ -29,24 +29,26 @@ class ScriptCase(ExpectedCase):
 
 
 class ScriptPayload(BaseModel):
-    """`code` is Python, or an answer with it.
-
-    Otherwise `argv` is a program of the image with its arguments.
-
-    `files` are staged in the start directory; each path of `collect` must exist at the end. Each of `cases`
-    is a separate run after the one with `stdin`; without `stdin`, only the cases run.
-    """
+    """A program, its files and its input: either `code`, or a program of the image in `argv`."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, cache_strings="none")
 
-    code: str | None = None
-    files: Mapping[str, FileContent] = Field(default_factory=dict)
-    argv: Annotated[
-        tuple[Annotated[str, AfterValidator(_argument)], ...], Field(max_length=_MOST_ARGUMENTS)
-    ] = ()
-    stdin: str = ""
-    collect: tuple[str, ...] = ()
-    cases: Annotated[tuple[ScriptCase, ...], Field(max_length=CASES)] = ()
+    code: str | None = Field(None, description="Python, or a model's answer with it.")
+    files: Mapping[str, FileContent] = Field(
+        default_factory=dict, description="Files of the start directory, by path."
+    )
+    argv: tuple[Annotated[str, AfterValidator(_argument)], ...] = Field(
+        (),
+        max_length=_MOST_ARGUMENTS,
+        description="A program of the image and its arguments, instead of `code`.",
+    )
+    stdin: str = Field("", description="Standard input of the first run.")
+    collect: tuple[str, ...] = Field((), description="Paths that must exist at the end.")
+    cases: tuple[ScriptCase, ...] = Field(
+        (),
+        max_length=CASES,
+        description="Runs with their own input and expected output; without `stdin`, the only ones.",
+    )
 
     @field_validator("cases")
     @classmethod

@@ -33,7 +33,7 @@ _LOADED_FIRST = (
 
 
 def collect(payload: SolutionPayload, tree: ast.Module | None) -> tuple[HiddenTest, ...]:
-    """Return the tests of a payload, in order. `tree` is that of a text; cases and lists need none."""
+    """Return the tests of a payload, in order. `tree`: of the tests' source; cases and lists have none."""
     if payload.cases:
         return tuple(
             HiddenTest(name=case.name, do="case", details={"args": case.args, "kwargs": case.kwargs})

@@ -1,7 +1,7 @@
-"""Judges the tests of a solution: which passed, the score, and what of the others may be shown.
+"""Judges the tests of a solution: which passed, the score, and which details of the others to show.
 
 A record comes from the tests' process, which runs the tests' code and no line of the solution's. It counts
-only beside an end that the runner has seen.
+only if the runner has seen the process end.
 """
 
 from __future__ import annotations

@@ -41,22 +41,26 @@ class SolutionCase(ExpectedCase):
 
 
 class SolutionPayload(BaseModel):
-    """`code` is Python, or an answer that holds it; `tests` or `cases` call its `entry_point`.
-
-    `tests` is Python: a function `check(candidate)`, `unittest` classes, pytest functions, or assertions,
-    which may also be a list. `context` is run before both, e.g. imports and helpers of the prompt. `reveal`
-    says how much of the tests is shown; with `trust_objects`, objects of the solution may compare themselves.
-    """
+    """A function or class, and the hidden tests or cases that call it."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, cache_strings="none")
 
-    code: str
-    entry_point: EntryPoint
-    tests: str | Annotated[tuple[str, ...], Field(max_length=MOST_TESTS)] | None = None
-    cases: Annotated[tuple[SolutionCase, ...], Field(max_length=CASES)] = ()
-    context: str = ""
-    reveal: Annotated[Reveal, Field(strict=False)] = Reveal.NONE
-    trust_objects: bool = False
+    code: str = Field(description="Python, or a model's answer with it.")
+    entry_point: EntryPoint = Field(description="Name of the function or class that the tests call.")
+    tests: str | Annotated[tuple[str, ...], Field(max_length=MOST_TESTS)] | None = Field(
+        None,
+        description="Python: `check(candidate)`, unittest classes, pytest functions, or assertions.",
+    )
+    cases: tuple[SolutionCase, ...] = Field(
+        (), max_length=CASES, description="Calls with expected results, instead of `tests`."
+    )
+    context: str = Field("", description="Python that runs first: imports and helpers of the prompt.")
+    reveal: Annotated[Reveal, Field(strict=False)] = Field(
+        Reveal.NONE, description="How much of the tests the report shows."
+    )
+    trust_objects: bool = Field(
+        False, description="Let objects of the solution compare themselves with expected values."
+    )
 
     @field_validator("cases")
     @classmethod

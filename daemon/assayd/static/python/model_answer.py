@@ -136,12 +136,12 @@ def _head_of_cut_answer(text: str, fence: re.Match[str]) -> _Block | None:
 
 
 def _in_string(before: str) -> bool:
-    """Return whether a triple-quoted string is open at the end of a text."""
+    """Return whether a triple-quoted string is open at the end of an answer."""
     return before.count('"""') % 2 == 1 or before.count("'''") % 2 == 1
 
 
 def _unindent(text: str) -> str:
-    """Remove the indentation of a text whose first code line is indented (never valid Python)."""
+    """Remove the indentation of code whose first line is indented (never valid Python)."""
     if _is_indented(text):
         for candidate in (textwrap.dedent(text).lstrip(_MARK), text.lstrip(string.whitespace + _MARK)):
             if not _is_indented(candidate):

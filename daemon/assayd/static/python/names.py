@@ -161,7 +161,7 @@ _FILE_METHODS = """
     write_text
 """
 STREAM_PARTS = frozenset({"buffer", "detach", "raw"})
-"""Attributes that lead from a text stream (``StreamHandler().stream``) to its open file."""
+"""Attributes that lead from a stream (``StreamHandler().stream``) to its open file."""
 STREAM_MODULES = frozenset({"contextlib", "io", "logging"})
 
 FILE_METHODS = frozenset(_FILE_METHODS.split())

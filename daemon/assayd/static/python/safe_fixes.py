@@ -35,7 +35,7 @@ Proposal = Callable[[SyntaxError, str], Iterator[str]]
 """Yields candidates for the whole corrected text."""
 
 TRIED_CHARS = 500_000
-"""Total characters of tried candidates, e.g. 250 places in 2,000 characters; beyond it, there is no edit."""
+"""Total characters of tried candidates, e.g. 250 places in 2,000 characters; beyond it, no edit is made."""
 MOST_LINES = 50
 """Maximum lines with the same mistake."""
 
@@ -272,7 +272,7 @@ def _indentation_of(line: str) -> tuple[str, str]:
 
 
 def without_fences(_: SyntaxError, text: str) -> Iterator[str]:
-    """Remove the fences if they are the first and the last line, and there are no others."""
+    """Remove the fences if they are the first and the last line, and the only ones."""
     inside = inside_fences(text)
     if inside is not None:
         yield inside

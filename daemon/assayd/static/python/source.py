@@ -1,9 +1,9 @@
 r"""Parses submitted Python once, within limits. Every check of Python starts here.
 
-It decides whether a text is Python at all. `syntax` explains syntax errors; `security` decides what code may
-do.
+It decides whether a submission is Python at all. `syntax` explains syntax errors; `security` decides what
+code may do.
 
-    a text of 1.2 MiB          source.too_large
+    1.2 MiB of source          source.too_large
     "x = 1\0"                   source.nul_byte
     half a surrogate pair      source.not_text
     "" or comments only        source.empty
@@ -114,7 +114,7 @@ def _compiled(text: str) -> ast.Module | Finding:
 
 
 def _refuse(text: str) -> Finding | None:
-    """Return the finding for a text that the compiler must not receive, or None."""
+    """Return the finding for source that the compiler must not receive, or None."""
     try:
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError as error:
@@ -168,7 +168,7 @@ _SUGGESTIONS = {
 
 
 def normal_form(text: str) -> bytes:
-    """Return the syntax tree without positions; for a text that isn't Python, its words."""
+    """Return the syntax tree without positions; for source that isn't Python, its words."""
     try:
         tree = ast.dump(ast.parse(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -180,6 +180,6 @@ _NO_WORD = re.compile(r"\W+")
 
 
 def mentioned(modules: Iterable[str], text: str) -> tuple[str, ...]:
-    """Return the modules of which all parts of the dotted name occur as words in a text."""
+    """Return the modules of which all parts of the dotted name occur as words in the source."""
     words = frozenset(_NO_WORD.split(text))
     return tuple(module for module in modules if words.issuperset(module.split(".")))

@@ -2,7 +2,7 @@
 
     parts = path.split("/"); prats[1]     name.undefined    did you mean 'parts'?
 
-There are no findings after a star import, if the source accesses its namespace dynamically, if it catches
+It reports nothing after a star import, if the source accesses its namespace dynamically, if it catches
 NameError, or under a condition on the Python version. Names in annotations that are never evaluated are
 ignored. Decision: docs/decisions/0038.
 """

@@ -19,7 +19,7 @@ TITLE_CHARS = 60
 
 
 class Moved:
-    """Where lines of a text are in a later one: those before the first change, and those after the last."""
+    """Maps lines to a later version of the file: those before the first change, and those after the last."""
 
     def __init__(self, before: str, now: str) -> None:
         old, new = before.split("\n"), now.split("\n")
@@ -44,7 +44,7 @@ class Moved:
         return by if by is None else types.TextEdit(whole_lines(first + by, after + by), edit.new_text)
 
     def line(self, number: int) -> int:
-        """Return where a line is; one that was changed stays where it was."""
+        """Return the new number of a line; a changed line keeps its number."""
         return number + self._shift if number >= self._old - self._tail else number
 
 
@@ -54,7 +54,7 @@ def whole_lines(first: int, after: int) -> Any:
 
 
 def title(edits: Sequence[Any], now: str) -> str:
-    """Say what edits of a text do, as far as one line can."""
+    """Describe edits in one line."""
     if len(edits) > 1:
         return f"Change {len(edits)} places"
     (edit,) = edits
@@ -71,7 +71,7 @@ def title(edits: Sequence[Any], now: str) -> str:
 
 
 def _change(old: str, new: str, number: int) -> str:
-    """Say what becomes of one line: what is added or removed in it, or all that it becomes."""
+    """Describe the change of one line: its added or removed part, or the whole new line."""
     head = _alike(old, new, min(len(old), len(new)))
     tail = _alike(old[::-1], new[::-1], min(len(old), len(new)) - head)
     added, removed = new[head : len(new) - tail], old[head : len(old) - tail]
@@ -203,7 +203,7 @@ def _range(finding: Document, number: int | None, lines: Sequence[str]) -> Any:
     if finding["column"]:
         begin = max(
             min(finding["column"] - 1, len(text) - 1), 0
-        )  # what is missing at the end: its last letter
+        )  # text is missing at the end: its last letter
         return _within(first, text, begin, first, min(name_end(text, begin), len(text)))
     last = min(first + max(0, (finding["end_line"] or finding["line"]) - finding["line"]), len(lines) - 1)
     return _within(first, text, len(text) - len(text.lstrip()), last, len(lines[last]), lines[last])
@@ -217,7 +217,7 @@ def _within(first: int, text: str, begin: int, last: int, end: int, ending: str 
 
 
 def utf16(text: str) -> int:
-    """Return the length of a text as editors count: in units of UTF-16."""
+    """Return the length of a string as editors count: in units of UTF-16."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 

@@ -47,7 +47,7 @@ def build(daemon: Target, pages: Path) -> Any:
     server = LanguageServer("assayd", __version__)
     editor = Editor(server, AsyncClient(daemon), pages)
 
-    # Functions of their own: pygls notes attributes on what it is given, which methods do not take.
+    # Plain functions: pygls sets attributes on its handlers, which methods don't allow.
     async def validate(params: Any) -> None:
         await editor.validate(params.text_document.uri)
 
@@ -102,7 +102,7 @@ class Editor:
         self._publish(uri, [])
 
     def fixes(self, uri: str, wanted: Any) -> list[Any]:
-        """Return the certain edits for what was found at a place, if the text there is the same."""
+        """Return the certain edits for the findings at a place, if its text is unchanged."""
         document = self._server.workspace.text_documents.get(uri)
         found = [each for each in self._found.get(uri, ()) if each.edits]
         if document is None or not found:
@@ -118,7 +118,7 @@ class Editor:
         return actions
 
     def _change(self, uri: str, version: int | None, edits: list[Any]) -> Any:
-        """Return edits for the version of a text that they are right for, where the editor can tell it."""
+        """Return edits for the version of the document that they fit, if the editor supports versions."""
         workspace = self._server.client_capabilities.workspace
         supported = workspace and workspace.workspace_edit and workspace.workspace_edit.document_changes
         if not supported:
@@ -128,7 +128,7 @@ class Editor:
         return types.WorkspaceEdit(document_changes=[change])
 
     async def validate(self, uri: str) -> None:
-        """Validate what a file is part of, and publish what was found; again and again without a daemon."""
+        """Validate the submission that contains a file, and publish the findings; retry without a daemon."""
         self._asked[uri] += 1
         self._typed[uri] += 1
         asked = self._asked[uri]
@@ -187,7 +187,7 @@ class Editor:
                 return
             checked = await self._ask(requests.check(work.submission))
             pages = await self._pages_of(checked["kind"])
-        except AssaydError as error:  # What was found before stays; the next save shows the trouble.
+        except AssaydError as error:  # The previous findings stay; the next save shows the problem.
             self._checks = error.code not in UNCHECKED
             return
         if typed == self._typed[uri]:
@@ -240,7 +240,7 @@ class Editor:
         return document
 
     def _show(self, subject: Path, found: list[Found], versions: Mapping[str, int | None] = NONE) -> None:
-        """Publish what was found, file by file; files that have nothing more are cleared."""
+        """Publish the findings file by file; clear files without findings."""
         by_file: defaultdict[str, list[Found]] = defaultdict(list)
         for each in found:
             by_file[uris.from_fs_path(str(each.path)) or ""].append(each)

@@ -2,7 +2,7 @@
 
 An answer is a model; its JSON Schema is the tool's. Everything that submitted code or its output may have
 worded passes `shown`, which makes it harmless and cuts it. Where an answer is still larger than
-`ANSWER_CHARS`, its lists and texts are halved until it fits; `more` says how the rest is asked for.
+`ANSWER_CHARS`, its lists and texts are halved until it fits; `more` says how to request the rest.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """Limits: entries of a list, and characters of a text."""
+    """Limits: entries of a list, and characters of a string."""
 
     items: int = 12
     chars: int = 600
@@ -266,7 +266,7 @@ def _finding(finding: Document, room: Room) -> FoundAnswer:
 
 
 def _edits(hints: Sequence[Document], room: Room) -> Iterator[EditAnswer]:
-    """Give the certain edits; one that is too long to be whole is left out."""
+    """Return the certain edits, without those that are too long to show in full."""
     whole = [each for each in hints if each["edit"] and len(each["edit"]["replacement"]) <= room.chars]
     for hint in whole[: room.items]:
         edit = hint["edit"]

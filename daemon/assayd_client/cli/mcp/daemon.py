@@ -1,4 +1,4 @@
-"""Asks the daemon, and follows what takes a while: with progress, up to a time, ended when nobody waits."""
+"""Sends requests to the daemon and follows long operations: with progress, a timeout, and cancellation."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Daemon:
         return document
 
     async def fetch(self, request: ClientRequest[Any]) -> bytes:
-        """Return the answer to a request as it is."""
+        """Return the answer to a request unchanged."""
         return await self._client.send_for_content(request)
 
     async def begin(self, request: ClientRequest[Any]) -> Document:
-        """Start something. Not even a caller who goes away can leave behind what nobody knows of."""
+        """Start an operation. If the caller goes away, the operation isn't left running unnoticed."""
         begun: list[Document] = []
         with anyio.CancelScope(shield=True):
             begun.append(await self.ask(request))
@@ -54,14 +54,14 @@ class Daemon:
     async def follow(self, course: Course, *, tell: Tell, wait_s: float) -> Document:
         """Follow up to the end, or until the time is over; return the state then.
 
-        When the call is cancelled, or the peer has gone, what was followed is cancelled too.
+        If the call is cancelled, or the peer has gone, the followed operation is cancelled too.
         """
         try:
             with anyio.move_on_after(wait_s):
                 await self._tell_all(course, tell)
         except anyio.get_cancelled_exc_class():
             with anyio.move_on_after(CANCEL_S, shield=True), suppress(ClientError):
-                await self.ask(course.cancel)  # refused where it was finished meanwhile
+                await self.ask(course.cancel)  # refused if it has finished meanwhile
             raise
         return await self.ask(course.state)
 
@@ -77,7 +77,7 @@ class Daemon:
 
 
 def described(event: StreamEvent) -> str:
-    """Return an event in a few words of ours; empty for one that says nothing of progress."""
+    """Return a short description of an event; empty for one without progress."""
     body = event.body
     match event.kind:
         case "state":

@@ -72,7 +72,7 @@ def read_address(text: str) -> tuple[str, int]:
 
 
 def read_token(path: Path) -> str:
-    """Return the token of a file; a new one is written where there is no such file.
+    """Return the token of a file; if the file doesn't exist, write a new token to it.
 
     Raises: RequestError ``usage``, for a file that others can read or a token that can be guessed.
     """

@@ -48,7 +48,7 @@ FIX = Prompt(
 
 
 async def fix(daemon: Daemon, attempt_id: str) -> GetPromptResult:
-    """Word the request to fix an attempt; what strangers may have written is quoted."""
+    """Return the request to fix an attempt, with untrusted text quoted."""
     attempt = await daemon.ask(requests.attempt(attempt_id))
     report = attempt["report"] or {}
     payload = json.dumps(await submitted(daemon, attempt), ensure_ascii=False, indent=1)
@@ -114,7 +114,7 @@ async def listed(daemon: Daemon) -> AsyncIterator[Resource]:
 
 
 async def read(daemon: Daemon, uri: str) -> TextResourceContents | BlobResourceContents:
-    """Return what stands at an address. Raises: MCPError, for one that there is not; ClientError."""
+    """Return the resource of an address. Raises: MCPError, for an unknown address; ClientError."""
     parts = [unquote(part) for part in uri.removeprefix(SCHEME).split("/")] if uri.startswith(SCHEME) else []
     try:
         match parts:

@@ -14,7 +14,7 @@ from assayd_client.cli.mcp import acts, answers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTool:
-    """One tool. Where it may give one of two answers, `gives` has both."""
+    """One tool. If it can return two types of answers, `gives` has both."""
 
     name: str
     title: str
@@ -28,7 +28,7 @@ class AgentTool:
     """Whether it may reach a model outside of this machine."""
 
     def described(self) -> Tool:
-        """Return what an agent is told of it."""
+        """Return its description for an agent."""
         return Tool(
             name=self.name,
             title=self.title,

@@ -100,7 +100,7 @@ class Asking(Screen[Entered | None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Say what was wrong before, and go on with what is typed already."""
+        """Show the previous error, and keep the typed text."""
         if self._trouble is not None:
             self.tell(self._trouble)
         self.type("")
@@ -118,7 +118,7 @@ class Asking(Screen[Entered | None]):
         self.action_go()
 
     def action_go(self) -> None:
-        """Give what was asked for; what cannot be read is said and stays."""
+        """Return the request; if a field can't be read, show the error and stay."""
         try:
             self.dismiss(self._read())
         except AssaydError as problem:
@@ -129,7 +129,7 @@ class Asking(Screen[Entered | None]):
         self.dismiss(None)
 
     def tell(self, trouble: AssaydError) -> None:
-        """Say at the top what is wrong, and lead to the field that it is about."""
+        """Show an error at the top, and focus its field."""
         self.query_one("#trouble", Static).update(plain(trouble.message))
         shown = [*self.query("TextArea, Select").results(Widget)]
         wrong = field_of(trouble.field)
@@ -142,7 +142,7 @@ class Asking(Screen[Entered | None]):
                 field.focus()
 
     def on_key(self, event: events.Key) -> None:
-        """Give the words what was typed before they had the focus: no field has taken it."""
+        """Pass text that was typed before the first focus to the field of the words."""
         early = self.focused is None or self.focused.id == INTENT
         if early and event.is_printable and event.character:
             event.stop()

@@ -13,14 +13,14 @@ from textual.widgets import Input, Label
 
 
 class Line(ModalScreen[str | None]):
-    """Ask for one line; None when the person thinks better of it.
+    """Ask for one line; None if the person cancels.
 
     Args:
-        question: what is asked.
-        does: what `enter` does, in a word.
-        value: what the field is filled with.
+        question: the question.
+        does: the action of `enter`, in a word.
+        value: the initial text of the field.
         most: characters at most.
-        check: returns why a line cannot be taken, or nothing; such a line stays.
+        check: returns why a line is invalid, or nothing; the dialog keeps an invalid line.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Back")]
@@ -39,7 +39,7 @@ class Line(ModalScreen[str | None]):
         self._most, self._check = most, check
 
     def compose(self) -> ComposeResult:
-        """Make the question, its field, a line for what is wrong, and the keys."""
+        """Make the question, its field, a line for errors, and the keys."""
         with Vertical(classes="dialog"):
             yield Label(self._question, markup=False)
             yield Input(self._value, max_length=self._most)
@@ -47,7 +47,7 @@ class Line(ModalScreen[str | None]):
             yield Label(f"enter {self._does}   esc Back", markup=False)
 
     def on_input_submitted(self, submitted: Input.Submitted) -> None:
-        """Take what was written, unless it is nothing or cannot be taken."""
+        """Accept the line, unless it is empty or invalid."""
         text = submitted.value.strip()
         wrong = self._check(text)
         self.query_one("#wrong", Label).update(wrong)

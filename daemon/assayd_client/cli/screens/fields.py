@@ -1,4 +1,4 @@
-"""The fields of the first screen: what each asks for, what is in it, and which one an error names."""
+"""The fields of the first screen: the question and content of each, and the field of an error."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ FIELDS = (
 
 
 def others(takes: frozenset[str]) -> list[str]:
-    """Return what a kind takes with the words and no field of its own asks for."""
+    """Return the context of a kind that has no separate field."""
     return sorted(takes - {DATABASE} - {field.key for field in FIELDS})
 
 
@@ -67,7 +67,7 @@ def field_of(name: str | None) -> str | None:
 
 
 def entered(given: Given) -> dict[str, list[str]]:
-    """Return what is known of each field, as lines."""
+    """Return the content of each field, as lines."""
     return {
         "sample_path": list(given.sample_paths),
         "example": list(given.examples),

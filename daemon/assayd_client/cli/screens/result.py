@@ -40,13 +40,13 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What a person wants after a result.
+    """The person's choice after a result.
 
     Attributes:
-        begin: what is watched next; None when the person is done.
-        approved: name and version of what was approved.
-        rules: the rules that were taken in the place of code.
-        back: whether the person wants the validated result from before.
+        begin: the chain to watch next; None if the person is done.
+        approved: name and version of the approved entry.
+        rules: the rules that were accepted instead of code.
+        back: whether the person wants the previous validated result.
     """
 
     begin: Begin | None = None

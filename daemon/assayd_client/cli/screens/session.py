@@ -77,7 +77,7 @@ class Outcome:
 
     @property
     def intent(self) -> str:
-        """Return what was asked for, in words; empty where nothing was."""
+        """Return the words of the request; empty without a request."""
         return str((self.submission or {}).get("intent") or "")
 
     @property
@@ -87,11 +87,11 @@ class Outcome:
 
 
 class Session:
-    """One person's way from words, or from an attempt, to something approved.
+    """One person's session from words, or from an attempt, to an approved entry.
 
     Args:
-        daemon: where it is asked; None for the usual one.
-        provider: who writes, where a hint begins a repair.
+        daemon: the daemon's address; None: the default one.
+        provider: the provider of a repair that a hint starts.
     """
 
     def __init__(self, daemon: Target, *, provider: str | None = None) -> None:
@@ -155,7 +155,7 @@ class Session:
         return self.follow(Chain(id=attempt_id, form="attempt"))
 
     def failure_of(self, attempt_id: str) -> str:
-        """Return the first error of a finished attempt, in a line; empty where none is kept.
+        """Return the first error of a finished attempt, in a line; empty if its report has none.
 
         Raises: ClientError.
         """
@@ -323,5 +323,5 @@ def read_steps(text: str) -> list[Document]:
 
 
 def sources(outcome: Outcome) -> dict[str, str]:
-    """Return the texts of what was submitted, by name; a single one has no name."""
+    """Return the submitted texts by name; a single one has no name."""
     return texts_of(outcome.submission) if outcome.submission is not None else {}

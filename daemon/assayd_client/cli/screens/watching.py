@@ -75,7 +75,7 @@ class Watching(Screen[Outcome | AssaydError]):
 
     @work(thread=True)
     def look(self, attempt_id: str) -> None:
-        """Follow one attempt of the chain in a thread of its own; its display alone is lost with it."""
+        """Follow one attempt of the chain in a separate thread; a failure there only affects the display."""
         try:
             for event in self._session.events(attempt_id):
                 self.app.call_from_thread(self.apply_to, attempt_id, event)
@@ -152,7 +152,7 @@ class Watching(Screen[Outcome | AssaydError]):
             yield from (line(f"  {each}") for each in streamed(self._heard))
 
     def _answered(self, one: Document) -> Iterator[StyledLine]:
-        """Tell what became of an answer, and what its writer said of it."""
+        """Show the outcome of an answer, and its writer's reason."""
         verdict = one["verdict"] or ("tried before" if one["duplicate"] else "no submission")
         unfit = one["original_error"] if one["attempt_id"] is None and not one["duplicate"] else ""
         failure = self._failures.get(one["attempt_id"] or "", unfit)

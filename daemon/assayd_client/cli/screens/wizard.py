@@ -22,13 +22,13 @@ from assayd_client.cli.screens.watching import Begin, Watching
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How it came out.
+    """The result of a session.
 
     Attributes:
         code: exit code.
-        approved: name and version, where something was approved.
-        rules: what was accepted in the place of code.
-        outcome: what was shown last.
+        approved: name and version of an approved entry.
+        rules: the rules that were accepted instead of code.
+        outcome: the last shown outcome.
     """
 
     code: int
@@ -41,11 +41,11 @@ class Wizard(App[Ended]):
     """The screens of `assay generate` and `assay review`.
 
     Args:
-        asked: what is known of the request; None to look at an attempt.
-        given: what the command line gave with it.
+        asked: the known part of the request; None to look at an attempt.
+        given: the options of the command line.
         reviewed: an attempt to begin with.
-        name: what it is to be approved under; empty to propose one.
-        out: where it is to be written.
+        name: the name to approve under; empty to propose one.
+        out: the file or folder to write to.
     """
 
     CSS = """
@@ -130,7 +130,7 @@ class Wizard(App[Ended]):
         return partial(self._session.begin, self._asked)
 
     async def _offered(self, kind: str) -> Offered:
-        """Return what a kind takes with the words; what is wrong with that, the screen says."""
+        """Return the context of a kind; the screen shows errors in it."""
         try:
             return await asyncio.to_thread(self._session.offered, kind)
         except AssaydError as problem:
@@ -138,7 +138,7 @@ class Wizard(App[Ended]):
             return Offered()
 
     def on_key(self, event: events.Key) -> None:
-        """Keep what is typed while there is no screen yet: it is meant for the first field."""
+        """Keep text that is typed before the first screen: it is meant for the first field."""
         if isinstance(self.screen, Asking):
             self.screen.on_key(event)  # it was on its way to the screen before this one
         elif len(self.screen_stack) == 1 and event.is_printable and event.character:

@@ -35,7 +35,7 @@ def install(reader: Reader) -> None:
 
 
 def read(text: str) -> Reading:
-    """Parse a text.
+    """Parse a script.
 
     Raises: AssaydError ``analysis.no_reader``, if no function is installed.
     """

@@ -269,7 +269,7 @@ class _Runners:
         return [each for each in passed if not self.is_called_from(each[0])]
 
     def _note(self, words: Sequence[Node]) -> None:
-        """Record that the function around a call runs one of its own arguments."""
+        """Record that the function around a call runs one of its arguments."""
         name = literal(words[0])
         places = [0] if name is None else [place + 1 for place in self._runs.get(name, ())]
         for word in [words[place] for place in places if place < len(words)]:

@@ -1,12 +1,12 @@
 r"""Parses a script once, within limits. Every check of bash starts here.
 
-a text of 1.2 MiB           source.too_large
+1.2 MiB of source           source.too_large
 "ls\0"                      source.nul_byte
 half a surrogate pair       source.not_text
 "ls\r\n"                    source.control_character
 echo $(( a $op b ))         shell.undecided       a warning; an error as let x=( a + b )
 if true; then               shell.syntax          edit, where one word is missing in one place
-```bash … ```               shell.syntax          edit: what stands between the fences
+```bash … ```               shell.syntax          edit: the text between the fences
 $( $( $( … ) ) )            shell.too_deep
 200,001 syntax nodes        source.too_complex
 # nothing but this          shell.empty
@@ -62,7 +62,7 @@ RULES = (
     Rule(id="shell.empty", title="The script has no command", help="Bad: a script of comments only."),
 )
 
-# Line feeds and tabs are white space in the shell. Bidirectional marks display a text as a different one.
+# Line feeds and tabs are white space in the shell. Bidirectional marks display text as different text.
 _CONTROL = re.compile(r"[\x01-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _NAMES = {"\r": "a carriage return", "\x1b": "an escape", "\x08": "a backspace"}
 _WARNING = re.compile(r"[`]([^`]*)[`]")
@@ -70,7 +70,7 @@ _WARNING = re.compile(r"[`]([^`]*)[`]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellSource:
-    """A text with its tree and all nodes, or with the findings that explain why it has none."""
+    """A script with its tree and all nodes, or with the findings that explain why it has none."""
 
     text: str
     root: Node | None = None
@@ -93,7 +93,7 @@ class ShellSource:
 
 @lru_cache(maxsize=4)
 def parse(text: str) -> ShellSource:
-    """Parse a text with LF line ends, without running any of it."""
+    """Parse a script with LF line ends, without running any of it."""
     refused = _refuse(text)
     if refused is not None:
         return ShellSource(text=text, findings=(refused,))
@@ -121,7 +121,7 @@ MOST_UNDECIDED = 20
 
 
 def _read(text: str) -> tuple[reader.Reading, tuple[Finding, ...]]:
-    """Parse a text, with a warning for each arithmetic expression that only bash can parse.
+    """Parse a script, with a warning for each arithmetic expression that only bash can parse.
 
     The rules treat such an expression as 0. It contains only numbers, variables and operators, and so runs no
     command; the run decides.
@@ -162,7 +162,7 @@ def clean(text: str) -> str:
 
 
 def _refuse(text: str) -> Finding | None:
-    """Return the finding for a text that the parsers must not receive, or None."""
+    """Return the finding for a script that the parsers must not receive, or None."""
     try:
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError as error:

@@ -332,7 +332,7 @@ def _elements(word: Node, known: Known) -> tuple[str, ...] | None:
 
 
 def _printed(part: Node) -> str | None:
-    """Return the output of ``$(mktemp)`` and ``$(pwd)`` as far as it is known."""
+    """Return the known part of the output of ``$(mktemp)`` and ``$(pwd)``."""
     statements = part.nodes("Stmts")
     call = statements[0].node("Cmd") if len(statements) == 1 else None
     texts = [literal(word) for word in call.nodes("Args")] if call is not None else []

@@ -50,7 +50,7 @@ def check(script: ParsedScript, call: Invocation, arguments: Sequence[ArgumentVa
 
 
 def _refuse(script: ParsedScript, call: Invocation) -> None:
-    """Report that there is no network: a warning if the script says what it does then."""
+    """Report that the network is unavailable: a warning if the script handles that."""
     message = "curl can't reach any host: the policy allows none."
     if _is_guarded(script, call):
         words = f"{message} The fallback command runs instead."

@@ -1,8 +1,8 @@
 """The options and operands of tools, as data: which options take a value, and which arguments are paths.
 
 Only what matters for reading and writing. The policy says which options are refused; awk, sed, curl, find
-and jq have rules of their own. Each operand of a command that is not listed counts as a path that is read;
-the 5 of `head -n 5` is one without effect.
+and jq have separate rules. Each operand of an unlisted command counts as a path that it reads; the 5 of
+`head -n 5` is a path without effect.
 """
 
 from __future__ import annotations

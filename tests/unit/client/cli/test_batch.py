@@ -79,6 +79,7 @@ def test_summary_counts_by_verdict_rule_and_cause(assay, write, capsys) -> None:
         "           line 5: Expecting property name enclosed in double quotes at line 1, column 2",
         "",
         "Lines that aren't validated: assay batch results summed --failed",
+        "Run them again: assay batch results summed --failed --lines | assay batch run -",
     ]
     assert shown.err == ""
 
@@ -90,6 +91,19 @@ def test_lines_that_are_not_validated_can_be_had_alone(assay, write, capsys) -> 
     assert assay("results", "some", "--failed") == 0
     results = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(each["line"], each["verdict"]) for each in results] == [(2, "failed"), (3, "error")]
+
+
+def test_lines_that_are_not_validated_can_be_run_again(assay, write, tmp_path: Path, capsys) -> None:
+    assay("run", write("one", "bad", "{", "bad again"), "--name", "lossy")
+    capsys.readouterr()
+
+    assert assay("results", "lossy", "--failed", "--lines") == 0
+    shown = capsys.readouterr()
+    assert [json.loads(line)["payload"]["code"] for line in shown.out.splitlines()] == ["bad", "bad again"]
+    assert shown.err == "assay: line 3 can't be printed: its submission isn't stored\n"
+    (tmp_path / "again.jsonl").write_text(shown.out)
+    assert assay("run", tmp_path / "again.jsonl", "--name", "again") == 1
+    assert "2 failed" in capsys.readouterr().out
 
 
 def test_causes_are_those_of_failures() -> None:
