@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import IntEnum
 
 from sqlalchemy import (
     ColumnElement,
@@ -29,7 +30,24 @@ from assayd_cluster.documents import LIVE_S
 from assayd_cluster.tables import dispatches, gateways, nodes, tokens
 
 DRAINED = "drained by an operator"
+FAILING = "drained by a gateway, because its runs brought no verdicts; check its host, then resume it"
 STOPPED = "stopped in order"
+
+
+class Drained(IntEnum):
+    """Whether a node is drained, and by whom."""
+
+    NO = 0
+    """It isn't."""
+    BY_OPERATOR = 1
+    """By an operator."""
+    BY_GATEWAY = 2
+    """By a gateway, because its runs brought no verdicts."""
+
+    @property
+    def why(self) -> str:
+        """Return why the node takes no work; empty if it isn't drained."""
+        return ("", DRAINED, FAILING)[self]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,5 +208,5 @@ def _state(row: RowMapping, silent_s: float) -> tuple[NodeState, str]:
     if silent_s > LIVE_S:
         return "lost", f"silent for {silent_s:.0f} s; check that its host and assayd-node run"
     if row["drained"]:
-        return "draining", DRAINED
+        return "draining", Drained(row["drained"]).why
     return ("ready", "") if row["consumes"] else ("not_ready", row["why"])

@@ -74,7 +74,7 @@ nodes = Table(
     Column("runs", Text, nullable=False),
     Column("drained", Integer, nullable=False, server_default="0"),
 )
-"""Nodes as they last said they were; `images` and `runs` are JSON; `drained` is an operator's word."""
+"""Nodes as they last said they were; `images` and `runs` are JSON; `drained`: see `nodes.Drained`."""
 
 uploads = Table(
     "uploads",

@@ -16,7 +16,7 @@ import pytest
 
 from assayd_client import AsyncClient, Client, ClientError, Document, PlainClient
 from support.daemons.ask import ask_as_nobody
-from support.daemons.chosen import new_daemon
+from support.daemons.chosen import BEHIND_GATEWAY, new_daemon
 from support.daemons.daemon_process import ROOT, DaemonProcess
 from support.texts.workflows import SLOW, diamond, node, workflow
 
@@ -105,8 +105,9 @@ def test_killed_daemon_goes_on_and_repeats_no_verdict(daemon: DaemonProcess) -> 
         "WHERE labels.name = 'workflow' AND labels.value = ? GROUP BY attempt_id",
         found["id"],
     )
+    cut_off = 1 if BEHIND_GATEWAY else 2  # a gateway's node goes on with it
     assert {row["attempt_id"]: row["runs"] for row in runs} == {
-        each: 2 if each == ids["branch0"] else 1 for each in ids.values()
+        each: cut_off if each == ids["branch0"] else 1 for each in ids.values()
     }
 
 
@@ -283,14 +284,14 @@ def test_bundle_refers_to_the_attempts(client: PlainClient) -> None:
 def test_bad_request_is_refused_and_leaves_nothing(
     daemon: DaemonProcess, method: str, path: str, body: object, status: int, message: str
 ) -> None:
-    before = daemon.rows("SELECT count(*) FROM workflows")[0][0]
+    before = daemon.rows("SELECT id FROM workflows")
 
     with daemon.http() as http:
         content = None if body is None else json.dumps(body)
         answer = http.request(method, f"/v1/workflows{path}", content=content)
 
     assert (answer.status_code, message in answer.json()["error"]["message"]) == (status, True), answer.text
-    assert daemon.rows("SELECT count(*) FROM workflows")[0][0] == before
+    assert daemon.rows("SELECT id FROM workflows") == before
 
 
 def test_another_user_knows_nothing_of_a_workflow(daemon: DaemonProcess, client: PlainClient) -> None:

@@ -48,8 +48,8 @@ REMOVED_S = 1.0
 LARGE_AT_ONCE = 2
 LEFT = "attempt.left"
 """The error of a span whose attempt the next run of the daemon goes on with."""
-OTHERS_SHARE = 8
-"""An eighth of the places is for users without an attempt under way."""
+MOST_PER_FREE = 7
+"""Attempts that a user may have under way for each place that stays free: alone, it leaves an eighth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +120,7 @@ class Scheduler:
         self._limits = limits
         self._queue: FairQueue[Order] = FairQueue()
         self._active: dict[str, Job] = {}
+        self._active_of: Counter[int] = Counter()
         self._permits: Counter[int] = Counter()
         self.budget = ByteBudget(limits.bytes, pace=pace)
         self._large = FairSemaphore(LARGE_AT_ONCE)
@@ -223,18 +224,22 @@ class Scheduler:
         self._metrics.queue_bytes.set(self.budget.held)
 
     def _next(self) -> Order | None:
-        """Take the next attempts to start. The last eighth is for users without a running attempt."""
+        """Take the next attempt to start, users in turn.
+
+        A user's first needs one free place. Each further one must leave a free place for every
+        `MOST_PER_FREE` of the user's, and at least one.
+        """
         free = self._limits.active - len(self._active)
         if free <= 0:
             return None
-        if free > self._limits.active // OTHERS_SHARE:
-            return self._queue.pop() if self._queue else None
-        busy = {job.attempt.peer.uid for job in self._active.values()}
-        return self._queue.pop_of_another(busy)
+        most = MOST_PER_FREE * (free - 1)
+        full = {uid for uid, count in self._active_of.items() if count >= most}
+        return self._queue.pop_of_another(full)
 
     def _begin(self, order: Order) -> Job:
         job = self._job(order)
         self._active[order.attempt.id] = job
+        self._active_of[order.attempt.peer.uid] += 1
         self._tasks.create_task(self._run(job, order), name=f"attempt-{order.attempt.id}")
         return job
 
@@ -252,7 +257,7 @@ class Scheduler:
             span=order.span,
         )
         order.waiting.end()
-        job.timings_s["queued"] = (started - attempt.created_at).total_seconds()
+        job.timings_s["queued"] = max(0.0, (started - attempt.created_at).total_seconds())
         return job
 
     def _emitter(self, attempt_id: str) -> Emit:
@@ -290,7 +295,11 @@ class Scheduler:
                 job.span.end(error.code if error else None, **traced_facts(finished))
                 waiting.set_result(finished)
         del self._active[attempt_id], self._finished[attempt_id]
-        self.release(job.attempt.peer.uid, order.size)
+        uid = job.attempt.peer.uid
+        self._active_of[uid] -= 1
+        if not self._active_of[uid]:
+            del self._active_of[uid]
+        self.release(uid, order.size)
         self._hub.close(attempt_id)
         self._advance()
         if order.read_bytes > LARGE_BYTES:

@@ -21,12 +21,13 @@ from assayd.store.writer import Change, Writer
 
 T = TypeVar("T")
 InsertList = Callable[[Connection, Sequence[Values]], None]
+OnMessage = Callable[[Connection], object]
 
 
 class DatabaseAccess:
     """Runs changes and queries in the threads of a database. Concurrent changes share a transaction."""
 
-    def __init__(self, database: OpenDatabase) -> None:
+    def __init__(self, database: OpenDatabase, on_message: OnMessage | None = None) -> None:
         self._database = database
         self._dialect = database.writing.dialect.name
         self._patience = ServerPatience()
@@ -35,7 +36,7 @@ class DatabaseAccess:
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
         self.messages_added = asyncio.Event()
         """Set when a webhook message was committed; the webhook sender clears it."""
-        self.on_message: Callable[[Connection], object] = lambda _: None
+        self.on_message = on_message or (lambda _: None)
         """Called in the transaction that writes a webhook message, because another process may send it."""
 
     async def write(self, apply: Change[T], *, durable: bool = True) -> T:
@@ -104,14 +105,16 @@ class DatabaseAccess:
 
 
 @asynccontextmanager
-async def open_access(state_dir: Path, database_url: str | None = None) -> AsyncIterator[DatabaseAccess]:
+async def open_access(
+    state_dir: Path, database_url: str | None = None, on_message: OnMessage | None = None
+) -> AsyncIterator[DatabaseAccess]:
     """Open the database, migrate its schema, and close the database on exit.
 
     Raises:
         ConfigError: ``store.url``.
         StoreError: the database is damaged, newer than this program, or not writable.
     """
-    access = DatabaseAccess(await asyncio.to_thread(open_database, state_dir, database_url))
+    access = DatabaseAccess(await asyncio.to_thread(open_database, state_dir, database_url), on_message)
     try:
         yield access
     finally:

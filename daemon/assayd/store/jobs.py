@@ -21,7 +21,7 @@ from assayd.model.attempt import Attempt
 from assayd.model.records import Accepted, Event, Page, Query, Run, Summary
 from assayd.model.report import Case
 from assayd.store import expiry, rows, tables
-from assayd.store.access import DatabaseAccess, open_access
+from assayd.store.access import DatabaseAccess, OnMessage, open_access
 from assayd.store.expiry import Removable, StoredUsage
 from assayd.store.listing import Statement, listing, page, summary
 from assayd.store.outbox import Outbox, message_of_attempt
@@ -332,6 +332,8 @@ async def open_jobs(
     database_url: str | None = None,
     recorders: Sequence[Recorder] = (),
     job_rows: JobRows | None = None,
+    *,
+    on_message: OnMessage | None = None,
 ) -> AsyncIterator[DatabaseJobStore]:
     """Open the database, migrate its schema, and close the database on exit.
 
@@ -339,7 +341,7 @@ async def open_jobs(
         ConfigError: ``store.url``.
         StoreError: the database is damaged, newer than this program, or not writable.
     """
-    async with open_access(state_dir, database_url) as access:
+    async with open_access(state_dir, database_url, on_message) as access:
         await access.make([UNSYNCED, *(table for recorder in recorders for table in recorder.tables)])
         unsynced = UnsyncedBundles(access, state_dir / BUNDLES)
         yield DatabaseJobStore(access, recorders, unsynced, job_rows)

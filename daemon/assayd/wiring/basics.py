@@ -23,7 +23,7 @@ from assayd.ports.driving import ALONE, Driving, Leads, leads_alone
 from assayd.ports.tracing import Tracing
 from assayd.sandbox.container import ContainerOrigin
 from assayd.settings import Settings
-from assayd.store.access import DatabaseAccess
+from assayd.store.access import DatabaseAccess, OnMessage
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.recorder import JobRows
@@ -55,6 +55,7 @@ class PartOverrides:
     the waiting submissions in an external database. `wrap` receives the job store, the artifact store, the
     analyst and the sandbox. `loop_share` is the share of the event loop's time for a user who isn't alone.
     `leads` returns whether this process cleans up and sends webhooks; of several on one database, one does.
+    `on_message` is called in the transaction that writes a webhook message, for those other processes.
     """
 
     limits: DaemonLimits | None = None
@@ -69,6 +70,7 @@ class PartOverrides:
     wrap: Wrap = unwrapped
     loop_share: float = SHARE
     leads: Leads = leads_alone
+    on_message: OnMessage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

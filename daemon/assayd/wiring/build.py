@@ -216,7 +216,13 @@ async def _basics(
     registry.use_tables(kinds, settings.tables)
     recorders = recorders_of(kinds)
     jobs = await stack.enter_async_context(
-        open_jobs(settings.state_dir, settings.database_url, recorders, overrides.job_rows)
+        open_jobs(
+            settings.state_dir,
+            settings.database_url,
+            recorders,
+            overrides.job_rows,
+            on_message=overrides.on_message,
+        )
     )
     artifacts = overrides.artifacts or await _open_artifacts(settings.state_dir, jobs, stack)
     sender = build_sender(

@@ -24,6 +24,7 @@ from assayd.errors import RequestError
 ANSWERS_S = 10.0
 _OURS = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}-([0-7][0-9A-HJKMNP-TV-Z]{25})")
 """A node's name and the id of the token that the account came with."""
+_NOTHING = "^$"
 
 
 class BrokerAccounts(Protocol):
@@ -38,6 +39,14 @@ class BrokerAccounts(Protocol):
 
     async def remove(self, node: str, token_id: str) -> None:
         """End an account and its connections; one that is gone is fine."""
+        ...
+
+    async def suspend(self, node: str) -> None:
+        """Take the right to read the queue from a node's accounts, and end their connections."""
+        ...
+
+    async def restore(self, node: str) -> None:
+        """Let a node's accounts read the queue again."""
         ...
 
     async def readers(self) -> Readers | None:
@@ -63,6 +72,12 @@ class SharedAccount:
     async def remove(self, node: str, token_id: str) -> None:
         """Leave the shared account alone."""
 
+    async def suspend(self, node: str) -> None:
+        """Leave the shared account alone."""
+
+    async def restore(self, node: str) -> None:
+        """Leave the shared account alone."""
+
     async def readers(self) -> Readers | None:
         """Return that it isn't known."""
         return None
@@ -85,14 +100,14 @@ class ManagedAccounts:
         self._brokers = [urlsplit(url) for url in broker_url.split(";")]
         self._vhost = unquote(self._brokers[0].path.removeprefix("/")) or "/"
         self._queue = queue
+        self._may_read = f"^{re.escape(queue)}$"
         self._verify = create_default_context(cafile=ca_file) if parts.scheme == "https" else False
 
     async def create(self, node: str, token_id: str) -> str | None:
         """Return the URL of a new account. Raises: RequestError ``broker.accounts``."""
         name, password = account_name(node, token_id), secrets.token_urlsafe(32)
-        rights = {"configure": "^$", "write": "^$", "read": f"^{re.escape(self._queue)}$"}
         await self._ask("PUT", "users", name, json={**_hashed(password), "tags": ""})
-        await self._ask("PUT", "permissions", self._vhost, name, json=rights)
+        await self._set_right(name, self._may_read)
         login = f"{quote(name)}:{password}"
         urls = [(broker, broker.netloc.rpartition("@")[2]) for broker in self._brokers]
         return ";".join(urlunsplit(broker._replace(netloc=f"{login}@{where}")) for broker, where in urls)
@@ -100,6 +115,29 @@ class ManagedAccounts:
     async def remove(self, node: str, token_id: str) -> None:
         """End an account; the broker closes its connections. Raises: RequestError ``broker.accounts``."""
         await self._ask("DELETE", "users", account_name(node, token_id))
+
+    async def suspend(self, node: str) -> None:
+        """Take the right to read from a node's accounts, and end their connections, which still have it.
+
+        Raises: RequestError ``broker.accounts``.
+        """
+        for account in await self._accounts_of(node):
+            await self._set_right(account, _NOTHING)
+            await self._ask("DELETE", "connections", "username", account)
+
+    async def restore(self, node: str) -> None:
+        """Let a node's accounts read again. Raises: RequestError ``broker.accounts``."""
+        for account in await self._accounts_of(node):
+            await self._set_right(account, self._may_read)
+
+    async def _accounts_of(self, node: str) -> Sequence[str]:
+        rights = await self._ask("GET", "vhosts", self._vhost, "permissions")
+        found = [_OURS.fullmatch(right["user"]) for right in rights]
+        return [each[0] for each in found if each is not None and each[0] == account_name(node, each[1])]
+
+    async def _set_right(self, account: str, read: str) -> None:
+        rights = {"configure": _NOTHING, "write": _NOTHING, "read": read}
+        await self._ask("PUT", "permissions", self._vhost, account, json=rights)
 
     async def readers(self) -> Readers | None:
         """Return who can read the queue, but for administrators. Raises: RequestError ``broker.accounts``."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from assayd.aio import pause, task_group
+from assayd.aio import Signal, pause, task_group
 from assayd.attempts.attempt_run import Abandoned, Finished, Job
 from assayd.attempts.conclusion import Conclusion
 from assayd.attempts.events import EventHub
@@ -26,8 +26,10 @@ from assayd.ports.tracing import Span
 from assayd.store.jobs import DatabaseJobStore
 from assayd_cluster.documents import LIVE_S
 from assayd_cluster.gateway.dispatches import Dispatches
+from assayd_cluster.gateway.failing_nodes import FailingNodes, longest_run_s
 from assayd_cluster.gateway.publisher import Publishing
-from assayd_cluster.gateway.watching import RunWatch
+from assayd_cluster.gateway.runs import Runs
+from assayd_cluster.gateway.watching import KeptRun, RunWatch
 
 log = structlog.get_logger()
 
@@ -58,11 +60,15 @@ class RemoteExecution:
         dispatches: the outbox of messages.
         publisher: sends them to the broker.
         watch: knows the live runs.
+        runs: the runs, of which those kept for too long are taken back.
+        failing: nodes that keep runs for too long.
         jobs: records of attempts.
         conclusion: ends an attempt for which no node sends a verdict.
         verdicts: records those ends.
         hub: events of attempts.
         stopping: set when nothing more is started.
+        cancels: given when an attempt that a node may have in hand was cancelled.
+        on_republished: called when an attempt is published again that no node claimed, or whose node is gone.
     """
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
@@ -71,25 +77,29 @@ class RemoteExecution:
         dispatches: Dispatches,
         publisher: Publishing,
         watch: RunWatch,
+        runs: Runs,
+        failing: FailingNodes,
         jobs: DatabaseJobStore,
         conclusion: Conclusion,
         verdicts: Verdicts,
         hub: EventHub,
         stopping: asyncio.Event,
+        cancels: Signal,
+        on_republished: Callable[[], None],
     ) -> None:
         self._dispatches = dispatches
         self._publisher = publisher
         self._watch = watch
+        self._runs = runs
+        self._failing = failing
         self._jobs = jobs
         self._conclusion = conclusion
         self._verdicts = verdicts
         self._hub = hub
         self._stopping = stopping
         self._flights: dict[str, _Flight] = {}
-        self.on_cancelled: Callable[[], None] = lambda: None
-        """Called when an attempt that a node may have in hand was cancelled here."""
-        self.on_republished: Callable[[], None] = lambda: None
-        """Called when an attempt is published again that no node has claimed, or whose node is gone."""
+        self._cancels = cancels
+        self._on_republished = on_republished
         self._tasks: asyncio.TaskGroup
 
     @asynccontextmanager
@@ -161,7 +171,7 @@ class RemoteExecution:
         """Have a node end a cancelled attempt; return the failure of one that no node has in hand."""
         attempt_id = flight.job.attempt.id
         await self._dispatches.cancel(attempt_id)
-        self.on_cancelled()
+        self._cancels.give()
         if await self._watch.is_alive(attempt_id):
             await asyncio.wait({flight.ended}, timeout=CANCEL_S)
         if flight.ended.done():
@@ -236,18 +246,32 @@ class RemoteExecution:
         flight.end(Finished(attempt=attempt, report=None, execution=None))
 
     async def _keep_watching(self) -> None:
-        """Publish again what no live node has in hand although the broker took it; tell verdicts missed."""
         while True:
             await pause(WATCHED_EVERY_S, unless=self._stopping)
             if self._stopping.is_set():
                 return
             try:
-                stray = await self._watch.stray()
+                await self.watch()
             except StoreError as trouble:
                 log.error("runs.not_watched", code=trouble.code)
-                continue
-            for attempt_id in stray:
-                if attempt_id in self._flights:
-                    log.warning("attempt.published_again", attempt_id=attempt_id)
-                    self.on_republished()
-                    self.publish_again(attempt_id)
+
+    async def watch(self) -> None:
+        """Publish again what no live node has in hand although the broker took it, or has for too long."""
+        seen = await self._watch.look()
+        for attempt_id in seen.stray:
+            if attempt_id in self._flights:
+                log.warning("attempt.published_again", attempt_id=attempt_id)
+                self._on_republished()
+                self.publish_again(attempt_id)
+        for kept in seen.kept:
+            await self._take_back_overdue(kept)
+
+    async def _take_back_overdue(self, kept: KeptRun) -> None:
+        """Have another node run what its node has kept longer than an honest one needs."""
+        flight = self._flights.get(kept.attempt_id)
+        if flight is None or kept.kept_s <= longest_run_s(flight.job.limits):
+            return
+        if await self._runs.take_back(kept.attempt_id, kept.node, kept.number):
+            log.warning("run.overdue", attempt_id=kept.attempt_id, node=kept.node, run_number=kept.number)
+            self.publish_again(kept.attempt_id)
+            await self._failing.note_overdue(kept.node)

@@ -19,6 +19,7 @@ from assayd.store.access import DatabaseAccess
 from assayd_cluster.documents import MOST_EVENTS, MOST_SEQ, Claim, Claimed, LiveEvent, RunLost, RunVerdict
 from assayd_cluster.gateway.elsewhere import OtherGateways
 from assayd_cluster.gateway.execution import RemoteExecution
+from assayd_cluster.gateway.failing_nodes import FailingNodes
 from assayd_cluster.gateway.held_runs import HeldRun
 from assayd_cluster.gateway.notices import Notices
 from assayd_cluster.gateway.runs import Exhausted, Held, Idle, Runs
@@ -38,9 +39,13 @@ _SHOWN = select(func.count(), func.coalesce(func.max(tables.events.c.seq), 0)).w
 
 
 class LiveRuns:
-    """What nodes bring, put where it belongs: on record, and before those who wait and follow."""
+    """What nodes bring, put where it belongs: on record, and before those who wait and follow.
 
-    def __init__(
+    Args: `cancels` is given when an attempt was cancelled, here or elsewhere. `on_passed_on` is called when a
+    node that takes no work claimed an attempt, which is published again.
+    """
+
+    def __init__(  # noqa: PLR0913  (its parts, by name)
         self,
         access: DatabaseAccess,
         runs: Runs,
@@ -49,6 +54,9 @@ class LiveRuns:
         execution: RemoteExecution,
         others: OtherGateways,
         notices: Notices,
+        failing: FailingNodes,
+        cancels: Signal,
+        on_passed_on: Callable[[], None],
     ) -> None:
         self._access = access
         self._runs = runs
@@ -57,10 +65,9 @@ class LiveRuns:
         self._others = others
         self._notices = notices
         self._add_events = access.insert_list_or_nothing(tables.events)
-        self.cancels = Signal()
-        """Given when an attempt was cancelled, here or elsewhere."""
-        self.on_passed_on: Callable[[], None] = lambda: None
-        """Called when an attempt is published again that a node claimed which takes no work."""
+        self._failing = failing
+        self._cancels = cancels
+        self._on_passed_on = on_passed_on
 
     async def claim(self, node: str, claim: Claim) -> Claimed:
         """Assign a node the run that its message is of. Raises: as `Runs.claim`."""
@@ -69,9 +76,9 @@ class LiveRuns:
         except Exhausted:
             await self._exhaust(claim.attempt)
             raise
-        except Idle:
-            log.warning("claim.refused", node=node, attempt_id=claim.attempt, why="the node takes no work")
-            self.on_passed_on()
+        except Idle as idle:
+            log.warning("claim.refused", node=node, attempt_id=claim.attempt, why=idle.message)
+            self._on_passed_on()
             await asyncio.sleep(ELSEWHERE_S)
             self.publish_again(claim.attempt)
             await self._runs.pass_on(claim.attempt)
@@ -145,6 +152,8 @@ class LiveRuns:
             counted = await self._verdicts.take(held, brought)
         finally:
             self._runs.forget(attempt_id)
+        if counted:
+            self._failing.note_verdict(node)
         await self._others.finish(attempt_id)
         return counted
 
@@ -157,6 +166,7 @@ class LiveRuns:
             await self._exhaust(attempt_id)
         else:
             self.publish_again(attempt_id)
+        await self._failing.note_lost(node)
 
     async def distrust(self, node: str, since: int) -> tuple[int, int]:
         """Mark a node's verdicts of runs since a time (microseconds), and have others run what it holds.
@@ -187,7 +197,7 @@ class LiveRuns:
         try:
             async with asyncio.timeout(wait_s):
                 while True:
-                    changed = self.cancels.next
+                    changed = self._cancels.next
                     found = await self._runs.cancelled(node)
                     if found:
                         return found

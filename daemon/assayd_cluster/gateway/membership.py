@@ -99,8 +99,6 @@ class Membership:
     def __init__(self, access: DatabaseAccess, gateway_id: str) -> None:
         self._access = access
         self._gateway_id = gateway_id
-        self.superseded: Callable[[], None] = lambda: None
-        """Called when this gateway was taken for dead."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Membership]:
@@ -123,7 +121,7 @@ class Membership:
             log.warning("gateway.not_left", code=trouble.code)
 
     async def keep(self, inherit: Inherit) -> None:
-        """Beat, and take over what the dead have left, until this one is taken for dead itself."""
+        """Beat, and take over what the dead have left; return when this one was taken for dead itself."""
         beats = 0
         while True:
             try:
@@ -131,7 +129,6 @@ class Membership:
                     await self.tidy()
                 if not await self.beat():
                     log.critical("gateway.superseded", gateway_id=self._gateway_id)
-                    self.superseded()
                     return
                 estate = await self.take_over()
                 if estate.attempts or estate.driven:

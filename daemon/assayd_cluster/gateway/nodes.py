@@ -6,18 +6,24 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, FromClause, and_, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from assayd import __version__
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.clock import LIVE_SINCE, NOW
 from assayd_cluster.documents import BeatAnswer, NodeBeat
-from assayd_cluster.nodes import DRAINED, STOPPED
+from assayd_cluster.nodes import STOPPED, Drained
 from assayd_cluster.tables import gateways, nodes
 
 _LIVE = select(nodes, NOW.label("now")).where(nodes.c.beat_at > LIVE_SINCE).order_by(nodes.c.name)
 _GATEWAYS = select(func.count(), func.min(gateways.c.id)).where(gateways.c.beat_at > LIVE_SINCE)
+
+
+def takes_work(table: FromClause = nodes) -> ColumnElement[bool]:
+    """Return the condition that a node lives, and that no one has told it to take no work."""
+    return and_(table.c.beat_at > LIVE_SINCE, table.c.consumes == 1, table.c.drained == Drained.NO)
+
 
 Profiles = Callable[[], Mapping[str, str]]
 """Returns the digests of the profiles in use, by name."""
@@ -52,6 +58,15 @@ class Census:
     def capacity(self) -> int:
         """Return how many attempts all nodes that take work have in hand at most."""
         return sum(node.capacity for node in self.nodes if node.consumes)
+
+    @property
+    def share(self) -> int:
+        """Return how many attempts each gateway may have under way.
+
+        All gateways together have as many as the nodes run at once: the broker's queue knows no tenants, so
+        none must wait in it.
+        """
+        return -(-self.capacity // self.gateways)
 
 
 def objection(beat: NodeBeat, profiles: Mapping[str, str]) -> str:
@@ -115,7 +130,7 @@ class Nodes:
         drained = await self._access.write(
             lambda connection: connection.execute(statement).scalar_one(), durable=False
         )
-        why = DRAINED if drained else why
+        why = Drained(drained).why or why
         return BeatAnswer(consume=not why, why=why)
 
     async def census(self) -> Census:
@@ -127,7 +142,7 @@ class Nodes:
                 LiveNode(
                     name=row["name"],
                     capacity=row["capacity"],
-                    why=DRAINED if row["drained"] else row["why"],
+                    why=Drained(row["drained"]).why or row["why"],
                     version=row["version"],
                     engine=row["engine"],
                     images=json.loads(row["images"]),

@@ -38,12 +38,15 @@ class Notices:
         self._address = url.render_as_string(hide_password=False)
         self._gateway_id = gateway_id
         self._hear: dict[str, Hear] = {}
-        self.missed: Callable[[], None] = lambda: None
-        """Called when notices may have been missed."""
+        self._missed: Callable[[], None] = lambda: None
 
     def on(self, kind: str, hear: Hear) -> None:
         """Have notices of a kind heard."""
         self._hear[kind] = hear
+
+    def on_missed(self, missed: Callable[[], None]) -> None:
+        """Have this called when notices may have been missed."""
+        self._missed = missed
 
     def off(self, kind: str) -> None:
         """Have notices of a kind heard no more: who hears them ends."""
@@ -80,7 +83,7 @@ class Notices:
                 ) as connection:
                     await connection.execute(f"LISTEN {CHANNEL}")
                     failures = 0
-                    self.missed()
+                    self._missed()
                     async for notice in connection.notifies():
                         self._heard(notice.payload)
             except psycopg.Error as trouble:

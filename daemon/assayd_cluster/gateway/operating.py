@@ -107,7 +107,9 @@ async def drain_node(request: Request, call: CallDep, name: Name) -> Response:
 @router.post("/nodes/{name}/resume", responses={200: _json(NodeDocument, "The node.")})
 async def resume_node(request: Request, call: CallDep, name: Name) -> Response:
     """Have a node that was drained take work again; for operators."""
-    return await _set_drained(request, call, name, drained=False)
+    resumed = await _set_drained(request, call, name, drained=False)
+    await _accounts(request).restore(name)
+    return resumed
 
 
 @router.post(
@@ -131,6 +133,7 @@ async def distrust_node(
     if node is None and not await door.runs.is_known(name):
         raise _no_node(name)
     marked, taken_back = await door.runs.distrust(name, to_micros(since) if since else 0)
+    await _accounts(request).suspend(name)
     document = None if node is None else NodeDocument.from_value(node)
     return json_response(DistrustDocument(node=document, marked=marked, taken_back=taken_back))
 

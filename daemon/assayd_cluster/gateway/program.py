@@ -129,13 +129,13 @@ async def _serve(
     program = Daemon(gateway.parts, notifier, recovers=False, drain_s=0)
     superseded = asyncio.Event()
 
-    def stop() -> None:
+    async def keep_membership() -> None:
+        await gateway.cluster.membership.keep(gateway.inherit)
         superseded.set()
         program.stop()
 
-    gateway.cluster.membership.superseded = stop
     async with task_group() as tasks:
-        keeping = tasks.create_task(gateway.cluster.membership.keep(gateway.inherit), name="membership")
+        keeping = tasks.create_task(keep_membership(), name="membership")
         await program.serve(*served)
         keeping.cancel()
     return 3 if superseded.is_set() else 0

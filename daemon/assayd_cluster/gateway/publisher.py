@@ -132,16 +132,18 @@ NOTED_EVERY_S = 0.25
 """How often publications are noted; those not noted before a crash are published twice."""
 
 
+Count = Callable[[str], None]
+"""Receives the result of each try to publish: `published` or `failed`."""
+
+
 class Publishing(Protocol):
     """What brings messages to nodes."""
 
     problem: str
     """What keeps messages from there; empty while they get there."""
-    count: Callable[[str], None]
-    """Told of each try: `published` or `failed`."""
 
-    def running(self, dispatches: Dispatches) -> AbstractAsyncContextManager[object]:
-        """Record the published messages while the body runs."""
+    def running(self, dispatches: Dispatches, count: Count) -> AbstractAsyncContextManager[object]:
+        """Record the published messages while the body runs; `count` receives the result of each try."""
         ...
 
     async def publish(self, message: Message) -> None:
@@ -164,14 +166,14 @@ class Publisher:
         self._channel = BrokerChannel(celery)
         self._posts: SimpleQueue[_Post | None] = SimpleQueue()
         self._confirmed: list[str] = []
-        self.count: Callable[[str], None] = lambda _: None
-        """Told of each try: `published` or `failed`."""
+        self._count: Count
         self.problem = ""
         """What keeps messages from the broker; empty while they get there."""
 
     @asynccontextmanager
-    async def running(self, dispatches: Dispatches) -> AsyncIterator[Publisher]:
-        """Record the published messages while the body runs."""
+    async def running(self, dispatches: Dispatches, count: Count) -> AsyncIterator[Publisher]:
+        """Record the published messages while the body runs; `count` receives the result of each try."""
+        self._count = count
         threading.Thread(target=self._work, name="publisher", daemon=True).start()
         async with task_group() as tasks:
             noting = tasks.create_task(self._keep_noting(dispatches), name="published")
@@ -185,7 +187,7 @@ class Publisher:
         """Return once the broker has confirmed a message, however long that takes."""
         await AsyncRetrying(retry=retry_if_exception_type(AWAY), wait=back_off)(self._publish_once, message)
         self.problem = ""
-        self.count("published")
+        self._count("published")
         self._confirmed.append(message.attempt)
 
     async def _publish_once(self, message: Message) -> None:
@@ -194,7 +196,7 @@ class Publisher:
         try:
             await asyncio.wrap_future(post.done)
         except AWAY as trouble:
-            self.count("failed")
+            self._count("failed")
             self.problem = f"the broker doesn't accept messages: {type(trouble).__name__}"
             log.error("message.not_published", attempt_id=message.attempt, problem=type(trouble).__name__)
             raise

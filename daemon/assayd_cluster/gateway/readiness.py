@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import NoReturn
 
 import structlog
 from sqlalchemy import select, text
 
+from assayd.aio import Signal
 from assayd.errors import EngineError, RequestError, StoreError
 from assayd.metrics import Metrics
 from assayd.model.health import Health, HealthRow
@@ -195,8 +196,6 @@ def _node_row(node: Node) -> HealthRow:
 log = structlog.get_logger()
 
 LOOKED_EVERY_S = 1.0
-IN_FLIGHT = 2
-"""Attempts that are with the broker or a node at once, for each that the nodes run at once."""
 
 
 class ClusterReadiness:
@@ -218,8 +217,8 @@ class ClusterReadiness:
         self.tried = asyncio.Event()
         self.census = Census()
         self.problem = "the gateway hasn't looked for nodes yet"
-        self.resize: Callable[[int], None] = lambda _: None
-        """Told how many attempts may be under way here."""
+        self.changed = Signal()
+        """Given when the gateway has looked for nodes."""
 
     def ready(self) -> tuple[bool, str]:
         """Return whether a node takes work, and why not."""
@@ -247,7 +246,7 @@ class ClusterReadiness:
             return
         capacity = self.census.capacity
         self.problem = "" if capacity else _none_takes_work(self.census)
-        self.resize(-(-capacity * IN_FLIGHT // self.census.gateways))
+        self.changed.give()
 
     async def keep_sweeping(self) -> None:
         """Sweep nothing: what nodes leave behind is theirs."""

@@ -39,6 +39,7 @@ from assayd_cluster.documents import LIVE_S, Claim, Claimed
 from assayd_cluster.gateway.claiming import LastRun, Refusal, Standing, decide_claim, first_claim
 from assayd_cluster.gateway.dispatches import ticket_digest
 from assayd_cluster.gateway.held_runs import HeldRun, HeldRuns
+from assayd_cluster.gateway.nodes import takes_work
 from assayd_cluster.gateway.notices import Notices
 from assayd_cluster.tables import dispatches, nodes, uploads
 
@@ -82,7 +83,7 @@ _UNFINISHED_OF_BEGUN = (
 _IN_HAND = select(func.count(_UNFINISHED_OF_BEGUN)).select_from(_BEGUN).scalar_subquery()
 """How many runs a node has begun that are neither over nor forgotten: those of the last seconds, and all
 that it lists."""
-_TAKES_WORK = and_(nodes.c.beat_at > LIVE_SINCE, nodes.c.consumes == 1, nodes.c.drained == 0)
+_TAKES_WORK = takes_work()
 _CLAIMED = (
     select(
         tables.attempts,
@@ -145,6 +146,7 @@ _HELD = (
 )
 _MINE = select(_RUN.expires_at).where(_THIS)
 _END = update(tables.runs).where(_THIS).values(expires_at=OVER)
+_TAKE_BACK_ONE = _END.where(_RUN.expires_at > NOW)
 _FORGET = delete(tables.runs).where(_THIS)
 _OF_NODE = and_(_RUN.daemon_id == bindparam("node"), _RUN.generation == "")
 _DISTRUST = (
@@ -193,10 +195,10 @@ class Held(RequestError):
 
 
 class Idle(RequestError):
-    """The node takes no work, by the operators' word or the gateway's."""
+    """The node takes no work, by the operators' word or the gateway's, or because it has too much."""
 
-    def __init__(self, node: str) -> None:
-        message = f"node {node} takes no work; another message has another node run it, drop this one"
+    def __init__(self, node: str, why: str = "takes no work") -> None:
+        message = f"node {node} {why}; another message has another node run it, drop this one"
         super().__init__("node.idle", message)
 
 
@@ -242,7 +244,7 @@ class Runs:
                 return _held(row._mapping, node, decided, row.leased_at)
             # Twice the stated number: a killed worker leaves runs that its successor lists again.
             if row.in_hand >= 2 * (row.capacity or 1):
-                raise Held(f"node {node} has {row.in_hand} runs in hand; ask again later")
+                raise Idle(node, f"has {row.in_hand} runs in hand")
             added = {"attempt": claim.attempt, "run": decided, "node": node}
             connection.execute(_ADD, {**added, "at": row.now, "until": row.now + self._lasts})
             return _held(row._mapping, node, decided, row.now)
@@ -328,6 +330,19 @@ class Runs:
             self._notices.tell(connection, "again", attempt=held.attempt_id)
             return spent
 
+        return await self._access.write(apply)
+
+    async def take_back(self, attempt_id: str, node: str, number: int) -> bool:
+        """End a run that its node has kept for too long; False if it ended meanwhile."""
+        values = {"attempt": attempt_id, "run_number_": number, "node": node}
+
+        def apply(connection: Connection) -> bool:
+            taken = connection.execute(_TAKE_BACK_ONE, values).rowcount == 1
+            if taken:
+                self._notices.tell(connection, "again", attempt=attempt_id)
+            return taken
+
+        self._kept.forget(attempt_id)
         return await self._access.write(apply)
 
     async def publish_again(self, attempt_id: str) -> None:

@@ -30,6 +30,7 @@ _PUBLISHED = select(
     dispatches.c.attempt_id,
     dispatches.c.published_at,
     _RUN.daemon_id,
+    _RUN.run_number,
     _RUN.leased_at,
     _RUN.expires_at,
     NOW.label("now"),
@@ -61,6 +62,24 @@ class Dispatched:
     over: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptRun:
+    """A run that a live node has in hand, and for how many seconds."""
+
+    attempt_id: str
+    node: str
+    number: int
+    kept_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a gateway sees of its attempts: those to publish again, and runs that nodes have in hand."""
+
+    stray: Sequence[str]
+    kept: Sequence[KeptRun]
+
+
 def is_alive(one: Dispatched, listed: Mapping[str, frozenset[str]], now: int) -> bool:
     """Return whether a live node has an attempt in hand; `listed` is what each live node lists."""
     if one.node is None or one.leased_at is None or one.over or one.node not in listed:
@@ -87,13 +106,16 @@ class RunWatch:
         self._access = access
         self._gateway_id = gateway_id
 
-    async def stray(self) -> Sequence[str]:
-        """Return the attempts to publish again."""
+    async def look(self) -> Seen:
+        """Return the attempts to publish again, and the runs in nodes' hands that aren't just begun."""
 
-        def fetch(connection: Connection) -> Sequence[str]:
+        def fetch(connection: Connection) -> Seen:
             rows = connection.execute(_OLD, {"gateway": self._gateway_id}).all()
             listed = _listed(connection) if rows else {}
-            return [row.attempt_id for row in rows if is_stray(_dispatched(row), listed, row.now)]
+            return Seen(
+                stray=[row.attempt_id for row in rows if is_stray(_dispatched(row), listed, row.now)],
+                kept=[_kept(row) for row in rows if is_alive(_dispatched(row), listed, row.now)],
+            )
 
         return await self._access.read(fetch)
 
@@ -118,4 +140,13 @@ def _dispatched(row: Any) -> Dispatched:
         node=row.daemon_id,
         leased_at=row.leased_at,
         over=row.expires_at is not None and row.expires_at <= row.now,
+    )
+
+
+def _kept(row: Any) -> KeptRun:
+    return KeptRun(
+        attempt_id=row.attempt_id,
+        node=row.daemon_id,
+        number=row.run_number,
+        kept_s=(row.now - row.leased_at) / _MICROS,
     )

@@ -7,17 +7,20 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import NoReturn
 
 import structlog
 from celery import Celery
 
-from assayd.aio import task_group
+from assayd.aio import Signal, task_group
 from assayd.attempts.execution import Execution
+from assayd.attempts.scheduler import Scheduler
 from assayd.attempts.verdicts import Verdicts
 from assayd.errors import StoreError
 from assayd.ids import Ulids
 from assayd.policies import PolicySet
 from assayd.ports.driving import Driven
+from assayd.store.access import DatabaseAccess
 from assayd.store.jobs import BUNDLES
 from assayd.wiring import OWN, Assembly, Basics, PartOverrides, build
 from assayd_cluster.broker import make_celery
@@ -33,6 +36,7 @@ from assayd_cluster.gateway.dispatches import Dispatches
 from assayd_cluster.gateway.driving import GatewayDriving
 from assayd_cluster.gateway.elsewhere import OtherGateways
 from assayd_cluster.gateway.execution import RemoteExecution
+from assayd_cluster.gateway.failing_nodes import FailingNodes
 from assayd_cluster.gateway.live import LiveRuns, noticed_event
 from assayd_cluster.gateway.membership import Estate, Membership
 from assayd_cluster.gateway.metrics import ClusterMetrics
@@ -142,14 +146,16 @@ async def build_gateway(
         database_bytes=chosen.database_mb * MIB,
         loop_share=TENANTS_SHARE,
         leads=building.leads,
+        on_message=partial(notices.tell, kind="message"),
     )
     settings = settings.model_copy(update={"database_url": database_url})
     parts = await build(settings, stack, overrides)
     cluster = building.built()
     await stack.enter_async_context(sweeping(bundles, cluster.basics.access))
-    cluster.readiness.resize = parts.scheduler.resize
     gateway = Gateway(parts=parts, cluster=cluster)
     tasks = await stack.enter_async_context(task_group())
+    sizing = tasks.create_task(_keep_sized(parts.scheduler, cluster.readiness), name="size")
+    stack.callback(sizing.cancel)
     _listen_to_drivers(notices, gateway, tasks)
     stack.callback(notices.off, "look")
     return gateway
@@ -220,45 +226,50 @@ class _Building:
 
     async def execution(self, basics: Basics, stack: AsyncExitStack) -> Execution:
         """Build what carries attempts out on nodes."""
-        access = basics.access
+        access, registry = basics.access, basics.metrics.registry
         await access.make(ALL)
+        metrics, queue, cancels = ClusterMetrics(registry), QueueWatch(), Signal()
         membership = await stack.enter_async_context(Membership(access, self._gateway_id).running())
         dispatches = Dispatches(access, self._job_rows.messages, self._gateway_id, self._notices)
-        await stack.enter_async_context(self._publisher.running(dispatches))
-        remote = self._remote(basics, dispatches)
+        count = partial(_count_message, metrics)
+        await stack.enter_async_context(self._publisher.running(dispatches, count))
+        runs = Runs(access, self._notices, longest_run_s=self._chosen.longest_run_h * 3600)
+        failing = FailingNodes(access, self._broker.accounts)
+        remote = RemoteExecution(
+            dispatches=dispatches,
+            publisher=self._publisher,
+            watch=RunWatch(access, self._gateway_id),
+            runs=runs,
+            failing=failing,
+            jobs=basics.jobs,
+            conclusion=basics.conclusion,
+            verdicts=_own_verdicts(basics),
+            hub=basics.hub,
+            stopping=basics.stopping,
+            cancels=cancels,
+            on_republished=partial(_note_republished, queue, metrics),
+        )
         await stack.enter_async_context(remote.running())
         others = OtherGateways(basics.jobs, basics.hub, dispatches)
-        runs = Runs(access, self._notices, longest_run_s=self._chosen.longest_run_h * 3600)
-        verdicts = _verdicts(basics, runs, remote)
-        live = LiveRuns(access, runs, verdicts, execution=remote, others=others, notices=self._notices)
-        remote.on_cancelled = live.cancels.give
-        _listen(self._notices, remote, others, live)
-        access.on_message = partial(self._notices.tell, kind="message")
+        live = LiveRuns(
+            access,
+            runs,
+            _verdicts(basics, runs, remote),
+            execution=remote,
+            others=others,
+            notices=self._notices,
+            failing=failing,
+            cancels=cancels,
+            on_passed_on=partial(_note_passed_on, queue, metrics),
+        )
+        _listen(self._notices, remote, others, live, cancels)
         self._notices.on("message", lambda _: access.messages_added.set())
         await stack.enter_async_context(self._notices.running())
-        driving = GatewayDriving(access, self._gateway_id, self._notices)
+        await self._watch_queue(queue, access, stack)
         profiles = partial(_digests, basics.policies)
         nodes = Nodes(access, profiles, most_capacity=self._chosen.node_capacity)
-        seen = DatabaseNodes(access)
-        metrics = ClusterMetrics(basics.metrics.registry)
-        self._publisher.count = lambda outcome: metrics.messages.labels(outcome).inc()
-        queue = QueueWatch()
-        remote.on_republished = partial(_note_republished, queue, metrics)
-        live.on_passed_on = partial(_note_passed_on, queue, metrics)
-        if self._broker.celery is not None:
-            watching = await stack.enter_async_context(task_group())
-            waiting, unclaimed = WaitingMessages(self._broker.celery), partial(access.read, count_unclaimed)
-            keeping = watching.create_task(queue.keep(waiting, unclaimed), name="queue")
-            stack.callback(keeping.cancel)
-        doctor = ClusterDoctor(
-            access=access,
-            nodes=seen,
-            publisher=self._publisher,
-            artifacts=basics.artifacts,
-            accounts=self._broker.accounts,
-            queue=queue,
-        )
-        readiness = ClusterReadiness(nodes, seen, metrics, doctor, queue)
+        driving = GatewayDriving(access, self._gateway_id, self._notices)
+        readiness = self._readiness(basics, nodes, metrics, queue)
         self._built = Cluster(
             gateway_id=self._gateway_id,
             basics=basics,
@@ -275,24 +286,49 @@ class _Building:
             execute=remote, readiness=readiness, selftest=None, elsewhere=others, driving=driving
         )
 
-    def _remote(self, basics: Basics, dispatches: Dispatches) -> RemoteExecution:
-        verdicts = Verdicts(
-            jobs=basics.jobs,
-            artifacts=basics.artifacts,
-            clock=basics.clock,
-            hub=basics.hub,
-            stopping=basics.stopping,
-        )
-        return RemoteExecution(
-            dispatches=dispatches,
+    async def _watch_queue(self, queue: QueueWatch, access: DatabaseAccess, stack: AsyncExitStack) -> None:
+        if self._broker.celery is not None:
+            watching = await stack.enter_async_context(task_group())
+            waiting, unclaimed = WaitingMessages(self._broker.celery), partial(access.read, count_unclaimed)
+            keeping = watching.create_task(queue.keep(waiting, unclaimed), name="queue")
+            stack.callback(keeping.cancel)
+
+    def _readiness(
+        self, basics: Basics, nodes: Nodes, metrics: ClusterMetrics, queue: QueueWatch
+    ) -> ClusterReadiness:
+        seen = DatabaseNodes(basics.access)
+        doctor = ClusterDoctor(
+            access=basics.access,
+            nodes=seen,
             publisher=self._publisher,
-            watch=RunWatch(basics.access, self._gateway_id),
-            jobs=basics.jobs,
-            conclusion=basics.conclusion,
-            verdicts=verdicts,
-            hub=basics.hub,
-            stopping=basics.stopping,
+            artifacts=basics.artifacts,
+            accounts=self._broker.accounts,
+            queue=queue,
         )
+        return ClusterReadiness(nodes, seen, metrics, doctor, queue)
+
+
+def _own_verdicts(basics: Basics) -> Verdicts:
+    """Return what records the verdicts of attempts that no node judges."""
+    return Verdicts(
+        jobs=basics.jobs,
+        artifacts=basics.artifacts,
+        clock=basics.clock,
+        hub=basics.hub,
+        stopping=basics.stopping,
+    )
+
+
+def _count_message(metrics: ClusterMetrics, outcome: str) -> None:
+    metrics.messages.labels(outcome).inc()
+
+
+async def _keep_sized(scheduler: Scheduler, readiness: ClusterReadiness) -> NoReturn:
+    """Have as many attempts under way as this gateway's share of the nodes' places."""
+    while True:
+        changed = readiness.changed.next
+        scheduler.resize(readiness.census.share)
+        await changed.wait()
 
 
 def _verdicts(basics: Basics, runs: Runs, remote: RemoteExecution) -> RunVerdicts:
@@ -338,7 +374,9 @@ def _digests(policies: PolicySet) -> Mapping[str, str]:
     return {name: policies.get(name).digest for name in policies.names}
 
 
-def _listen(notices: Notices, remote: RemoteExecution, others: OtherGateways, live: LiveRuns) -> None:
+def _listen(
+    notices: Notices, remote: RemoteExecution, others: OtherGateways, live: LiveRuns, cancels: Signal
+) -> None:
     """Have what other gateways tell reach whom it concerns."""
     finishing: set[asyncio.Task[None]] = set()
 
@@ -351,7 +389,7 @@ def _listen(notices: Notices, remote: RemoteExecution, others: OtherGateways, li
 
     def cancelled(notice: Notice) -> None:
         remote.cancel(notice["attempt"])
-        live.cancels.give()
+        cancels.give()
 
     def exhausted(notice: Notice) -> None:
         live.forget(notice["attempt"])
@@ -361,11 +399,11 @@ def _listen(notices: Notices, remote: RemoteExecution, others: OtherGateways, li
         live.forget()
         remote.look_for_all()
         others.wake_all()
-        live.cancels.give()
+        cancels.give()
 
     notices.on("finished", finished)
     notices.on("cancelled", cancelled)
     notices.on("again", lambda notice: live.publish_again(notice["attempt"]))
     notices.on("exhausted", exhausted)
     notices.on("event", lambda notice: live.show(noticed_event(notice)))
-    notices.missed = missed
+    notices.on_missed(missed)

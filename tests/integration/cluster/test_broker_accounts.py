@@ -60,6 +60,29 @@ async def test_stolen_account_ends_with_its_token(accounts: ManagedAccounts) -> 
     await accounts.remove("node-1", TOKEN)  # once more changes nothing
 
 
+async def test_suspended_account_reads_nothing_until_it_is_restored(accounts: ManagedAccounts) -> None:
+    url, other = await accounts.create("node-6", TOKEN), await accounts.create("node-6.b", OTHER)
+    assert url is not None
+    assert other is not None
+    with Connection(url) as connection:
+        with consumer(connection):
+            await accounts.suspend("node-6")
+            with pytest.raises(AMQPError):
+                connection.drain_events(timeout=10)
+        connection.collect()
+    with Connection(url) as connection:
+        with pytest.raises(AccessRefused), consumer(connection):
+            pass
+        connection.collect()
+    with Connection(other) as connection, consumer(connection):
+        pass
+    await accounts.restore("node-6")
+    with Connection(url) as connection, consumer(connection):
+        pass
+    for node, token in (("node-6", TOKEN), ("node-6.b", OTHER)):
+        await accounts.remove(node, token)
+
+
 async def test_account_of_a_node_reads_the_queue_and_does_nothing_else(accounts: ManagedAccounts) -> None:
     url = await accounts.create("node-2", TOKEN)
     assert url is not None

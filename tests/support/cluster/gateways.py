@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from assayd.model.submission import Peer
 from assayd.wiring import PartOverrides
 from assayd_cluster.documents import Claim, Claimed, NodeBeat, RunVerdict
 from assayd_cluster.gateway.dispatches import Dispatches, Message
+from assayd_cluster.gateway.publisher import Count
 from assayd_cluster.gateway.wiring import Gateway, build_gateway
 from assayd_cluster.settings import ClusterSettings, GatewaySettings
 from support.cluster.stub_node import verdict_of
@@ -33,11 +34,10 @@ class Messages:
     problem = ""
 
     def __init__(self) -> None:
-        self.count: Callable[[str], None] = lambda _: None
         self._waiting: asyncio.Queue[Message] = asyncio.Queue()
 
     @asynccontextmanager
-    async def running(self, dispatches: Dispatches) -> AsyncIterator[None]:
+    async def running(self, dispatches: Dispatches, count: Count) -> AsyncIterator[None]:
         self._dispatches = dispatches
         yield
 

@@ -17,6 +17,7 @@ from assayd.api import ApiServer
 from assayd.wiring import Basics, PartOverrides
 from assayd_cluster.gateway.dispatches import Dispatches, Message
 from assayd_cluster.gateway.program import configure_gateway
+from assayd_cluster.gateway.publisher import Count
 from assayd_cluster.gateway.wiring import Gateway, build_gateway
 from assayd_cluster.node.beating import Heart
 from assayd_cluster.node.daemon_link import DaemonLink
@@ -39,11 +40,10 @@ class InProcess:
 
     def __init__(self) -> None:
         self.problem = ""
-        self.count: Callable[[str], None] = lambda _: None
         self.messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
 
     @asynccontextmanager
-    async def running(self, dispatches: Dispatches) -> AsyncIterator[None]:
+    async def running(self, dispatches: Dispatches, count: Count) -> AsyncIterator[None]:
         self._dispatches = dispatches
         yield
 

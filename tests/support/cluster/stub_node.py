@@ -43,6 +43,9 @@ class NodeClient:
         self._connection = UnixConnection(gateway)
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
+    def close(self) -> None:
+        self._connection.close()
+
     def ask(self, method: str, below: str, body: object = None) -> tuple[int, Any]:
         content = None if body is None else json.dumps(body).encode()
         self._connection.request(method, f"/v1/nodes/{self.name}{below}", content, self._headers)

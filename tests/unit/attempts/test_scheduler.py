@@ -44,17 +44,30 @@ async def test_users_and_batches_are_started_in_turn(tmp_path: Path) -> None:
     assert daemon.checks.passed == ["first", "a0", "o0", "b0", "o1", "a1", "a2"]
 
 
-async def test_last_eighth_of_what_may_be_under_way_is_for_users_who_have_nothing_there(
-    tmp_path: Path,
+@pytest.mark.parametrize(("active", "alone"), [(1, 1), (2, 1), (4, 3), (8, 7), (64, 56)])
+async def test_user_who_is_alone_leaves_an_eighth_of_the_places_but_at_least_one(
+    tmp_path: Path, active: int, alone: int
 ) -> None:
-    async with small_daemon(tmp_path, How(queue=QueueLimits(active=8))) as daemon:
+    async with small_daemon(tmp_path, How(queue=QueueLimits(active=active))) as daemon:
         daemon.checks.open.clear()
-        crowd = [await daemon.accept(f"a{n}") for n in range(9)]
-        assert sum(state_of(daemon, each) is not None for each in crowd) == 7
-        other = await daemon.accept("o", peer=OTHER)
-        assert state_of(daemon, other) is not None
+        crowd = [await daemon.accept(f"a{n}") for n in range(active + 1)]
+        assert sum(state_of(daemon, each) is not None for each in crowd) == alone
         daemon.checks.open.set()
-        for attempt in (*crowd, other):
+        for attempt in crowd:
+            await daemon.finished(attempt)
+
+
+async def test_each_further_user_leaves_an_eighth_of_what_is_left(tmp_path: Path) -> None:
+    async with small_daemon(tmp_path, How(queue=QueueLimits(active=64))) as daemon:
+        daemon.checks.open.clear()
+        users = [Peer(uid=uid, gid=uid, pid=uid) for uid in (1000, 2000, 3000)]
+        sent = {
+            peer.uid: [await daemon.accept(f"{peer.uid} {n}", peer=peer) for n in range(60)] for peer in users
+        }
+        started = [sum(state_of(daemon, each) is not None for each in crowd) for crowd in sent.values()]
+        assert started == [56, 7, 1]
+        daemon.checks.open.set()
+        for attempt in (each for crowd in sent.values() for each in crowd):
             await daemon.finished(attempt)
 
 
@@ -354,3 +367,15 @@ async def test_few_attempts_that_take_much_memory_are_under_way_at_once(tmp_path
         daemon.checks.open.set()
         for attempt in (*crowd[:-1], small):
             assert (await daemon.finished(attempt)).verdict is Verdict.VALIDATED
+
+
+async def test_no_duration_is_negative_after_the_clock_went_back(tmp_path: Path) -> None:
+    async with small_daemon(tmp_path, How(queue=QueueLimits(active=1))) as daemon:
+        daemon.checks.open.clear()
+        first, waiting = await daemon.accept("first"), await daemon.accept("waiting")
+        daemon.clock.days -= 1
+        daemon.checks.open.set()
+        ended = [await daemon.finished(each) for each in (first, waiting)]
+    assert [each.timings_s["total"] for each in ended] == [0, 0]
+    assert ended[1].timings_s["queued"] == 0
+    assert all(took >= 0 for each in ended for took in each.timings_s.values())

@@ -56,7 +56,7 @@ async def test_attempt_that_is_still_read_when_the_daemon_stops_is_left_to_the_n
 
 
 async def test_attempt_that_a_person_cancels_while_the_daemon_stops_is_cancelled(tmp_path: Path) -> None:
-    async with small_daemon(tmp_path, How(queue=QueueLimits(active=2))) as daemon:
+    async with small_daemon(tmp_path, How(queue=QueueLimits(active=3))) as daemon:
         daemon.runs.open.clear()
         before, meanwhile, queued = [await daemon.accept(f"run {n}") for n in range(3)]
         while len(daemon.runs.waiting) < 2:

@@ -197,7 +197,7 @@ async def test_concurrency_beyond_what_the_daemon_allows_is_refused(tmp_path: Pa
 
 
 async def test_small_batch_beside_a_large_one_ends_early(tmp_path: Path, sender: Sender) -> None:
-    async with small_daemon(tmp_path, How(queue=QueueLimits(active=2))) as daemon:
+    async with small_daemon(tmp_path, How(queue=QueueLimits(active=3))) as daemon:
         daemon.checks.open.clear()
         large, _ = await sender.send(daemon, sender.lines(*(f"l{n}" for n in range(80))), name="large")
         small, _ = await sender.send(daemon, sender.lines(*(f"s{n}" for n in range(10))), name="small")

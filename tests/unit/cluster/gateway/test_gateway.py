@@ -303,12 +303,15 @@ async def test_run_that_goes_on_is_waited_for_by_who_takes_over(tmp_path: Path, 
 
 async def test_attempts_under_way_are_bounded_by_what_nodes_take(tmp_path: Path, url: str) -> None:
     async with one_gateway(tmp_path, url) as gateway:
-        await gateway.beat("a", capacity=2)
-        attempts = [await gateway.submit(f"# {number}\n") for number in range(6)]
-        assert gateway.gateway.parts.scheduler.active == 4
-        await gateway.beat("a", capacity=3)
-        assert gateway.gateway.parts.scheduler.active == 6
-        await gateway.finish_all("a", 6)
+        await gateway.beat("a", capacity=4)
+        attempts = [await gateway.submit(f"# {number}\n") for number in range(8)]
+        assert gateway.gateway.parts.scheduler.active == 3  # the fourth place is for other tenants
+        await gateway.beat("a", capacity=8)
+        async with asyncio.timeout(30):
+            while gateway.gateway.parts.scheduler.active < 7:
+                await asyncio.sleep(0)
+        assert gateway.gateway.parts.scheduler.active == 7
+        await gateway.finish_all("a", 8)
         ended = [await gateway.service.wait(attempt.id, 30) for attempt in attempts]
     assert {attempt.verdict for attempt in ended} == {Verdict.VALIDATED}
 

@@ -52,6 +52,17 @@ def test_versions_one_minor_apart_work_together(one: str, other: str, agree: boo
     assert versions_agree(one, other) is versions_agree(other, one) is agree
 
 
+@pytest.mark.parametrize("gateways", [1, 2, 3, 5])
+@pytest.mark.parametrize("capacity", [1, 2, 3, 8, 64])
+def test_tenant_that_leaves_a_place_at_each_gateway_leaves_one_of_the_nodes(
+    capacity: int, gateways: int
+) -> None:
+    node = LiveNode(name="a", capacity=capacity, why="", version="1", engine="", images={})
+    census = Census(nodes=[node], gateways=gateways)
+    assert gateways * census.share >= capacity
+    assert gateways * (census.share - 1) < capacity
+
+
 def test_callers_are_not_told_what_nodes_say_of_themselves() -> None:
     node = LiveNode(name="secret-1", capacity=1, why="its disk is full", version="1", engine="", images={})
     told = _none_takes_work(Census(nodes=[node]))

@@ -119,8 +119,7 @@ async def publish(*brokers: StubBroker, messages: Sequence[Message]) -> tuple[Pu
     app, coming, counted = make_celery("memory://", queue="assayd.attempts"), iter(brokers), list[str]()
     app.connection_for_write = lambda **_: next(coming)
     publisher = Publisher(app)
-    publisher.count = counted.append
-    async with publisher.running(cast("Dispatches", Noting())):
+    async with publisher.running(cast("Dispatches", Noting()), counted.append):
         await asyncio.gather(*(publisher.publish(message) for message in messages))
     return publisher, counted
 
