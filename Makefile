@@ -36,7 +36,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 HERE := ASSAYD_SOCKET=.run/assayd.sock ASSAYD_STATE_DIR=.run/state
 
-.PHONY: help setup cluster cluster-stop test-cluster engine namespaces browser postgres broker object-storage runtime shellcheck images crun images-oci run serve test test-fast test-system soak day check docs bench bench-repair bench-slips bench-hints bench-generate requirements client deb release man samples stop clean
+.PHONY: help setup cluster cluster-stop test-cluster two-machines engine namespaces browser postgres broker object-storage runtime shellcheck images crun images-oci run serve test test-fast test-system soak day check docs bench bench-repair bench-slips bench-hints bench-generate requirements client deb release man samples stop clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -106,6 +106,9 @@ cluster-stop: ## end that cluster, and whatever it has left
 test-cluster: setup images-oci namespaces browser postgres broker object-storage ## faults of a cluster, rolling upgrades, and the tests of the daemon against a gateway; as root, about 25 minutes
 	@$(OCI_SH) run $(BIN)/pytest -m cluster
 	@TESTS_BEHIND=gateway $(OCI_SH) run $(BIN)/pytest -m engine tests/e2e
+
+two-machines: setup images-oci broker postgres ## a cluster whose second machine is cut off, loses power and has its clock moved; emulated, as root; PROGRAMS=200
+	@$(OCI_SH) run $(BIN)/python tests/two_machines.py --programs $(or $(PROGRAMS),200)
 
 setup: $(READY) ## the virtual environment, every package checked against its hash
 

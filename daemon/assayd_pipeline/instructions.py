@@ -25,8 +25,9 @@ _BUILTINS_REFUSED = ("eval", "source")
 """Builtins that models often use; a profile may allow them."""
 
 _CSV = (
-    'SQL steps are SQLite. FROM "data/x.csv" reads a CSV file as a table: its first line names the columns, '
-    "every value is TEXT, an empty field is ''. CAST before you compare or add: '' > 0 is true."
+    'SQL steps are SQLite. FROM "data/x.csv" (or "tmp/x.csv") reads a CSV file as a table: its first line '
+    "names the columns, every value is TEXT, an empty field is ''. CAST before you compare or add: '' > 0 is "
+    "true."
 )
 _UPSERT = (
     "Upsert: INSERT INTO t SELECT … FROM s WHERE true ON CONFLICT (key) DO UPDATE SET x = excluded.x, with a "

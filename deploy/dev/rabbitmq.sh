@@ -25,6 +25,8 @@ DIR is where it keeps its state (default: .run/rabbitmq in the checkout).
 environment, read by start:
   DELIVERY_TIMEOUT_S  seconds after which a message that a node holds is given to another (default: 1800)
   MANAGEMENT          1: serve the management API on loopback, with an account that makes accounts
+  TLS_ADDRESS         address at which it listens in addition, with TLS, for other machines
+  TLS_FOLDER          folder with its ca.pem, gateway.pem and gateway.key
   DEFINITIONS         file with what it declares (default: deploy/rabbitmq/definitions.json)
 TEXT
 }
@@ -89,7 +91,7 @@ def free_port():
             probe.bind(("127.0.0.1", port := random.randrange(15000, 30000)))
             return port
 
-ports = drawn("ports", lambda: {name: free_port() for name in ("amqp", "distribution", "mapper", "management")})
+ports = drawn("ports", lambda: {name: free_port() for name in ("amqp", "amqps", "distribution", "mapper", "management")})
 passwords = drawn("passwords", lambda: {role: secrets.token_hex(24) for role in ("gateway", "node", "management")})
 managed = os.environ.get("MANAGEMENT") == "1"
 definitions = pathlib.Path(os.environ["DEFINITIONS"]).read_text()
@@ -119,6 +121,15 @@ management.tcp.ip = 127.0.0.1
 management.tcp.port = {ports["management"]}
 management_agent.disable_metrics_collector = true
 """
+encrypted = ""
+if address := os.environ.get("TLS_ADDRESS"):
+    folder = os.environ["TLS_FOLDER"]
+    encrypted = f"""\
+listeners.ssl.1 = {address}:{ports["amqps"]}
+ssl_options.cacertfile = {folder}/ca.pem
+ssl_options.certfile = {folder}/gateway.pem
+ssl_options.keyfile = {folder}/gateway.key
+"""
 timeout_ms = int(os.environ["DELIVERY_TIMEOUT_S"]) * 1000
 # The broker looks for overdue deliveries at each tick.
 write("advanced.config", f"[{{rabbit, [{{channel_tick_interval, {min(60000, timeout_ms // 4)}}}]}}].\n")
@@ -132,7 +143,7 @@ disk_free_limit.absolute = 50MB
 raft.wal_max_size_bytes = 16777216
 log.file.level = warning
 log.console = false
-{management if managed else ""}""")
+{encrypted}{management if managed else ""}""")
 # Sourced by rabbitmq-server; read by the shell here for the mapper.
 write("environment", f"""\
 export ASSAYD_RABBITMQ={state!s} HOME={state}/home

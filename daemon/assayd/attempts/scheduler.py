@@ -257,7 +257,7 @@ class Scheduler:
             span=order.span,
         )
         order.waiting.end()
-        job.timings_s["queued"] = (started - attempt.created_at).total_seconds()
+        job.timings_s["queued"] = max(0.0, (started - attempt.created_at).total_seconds())
         return job
 
     def _emitter(self, attempt_id: str) -> Emit:

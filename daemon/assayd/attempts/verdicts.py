@@ -32,8 +32,8 @@ RECORD_AGAIN_S = 1.0
 
 
 def ended(attempt: Attempt, at: datetime, timings_s: Mapping[str, float] | None = None) -> Attempt:
-    """Return an attempt that has its verdict as finished."""
-    total_s = (at - attempt.created_at).total_seconds()
+    """Return an attempt that has its verdict as finished; no duration is negative if the clock went back."""
+    total_s = max(0.0, (at - attempt.created_at).total_seconds())
     timings_s = {**(timings_s or {}), "total": total_s}
     return replace(attempt, state=State.FINISHED, finished_at=at, timings_s=timings_s)
 

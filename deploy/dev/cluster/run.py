@@ -52,12 +52,15 @@ class Cluster:
         broker: Mapping[str, str] | None = None,
         *,
         gateways: int = 1,
+        address: str | None = None,
     ) -> None:
         self.folder = folder
         self.nodes = [f"node-{number}" for number in range(1, nodes + 1)]
         self.gateways = ["gateway", *(f"gateway-{number}" for number in range(2, gateways + 1))]
         self.engine = engine
         self.builds_images = True
+        self.address_elsewhere = address
+        """Address of this machine at which other machines reach gateway and broker; None: only loopback."""
         self.socket = folder / "gateway.sock"
         self.gateway_settings: dict[str, str] = {}
         self.broker = Server(
@@ -65,7 +68,7 @@ class Cluster:
             script=HERE.parent / "rabbitmq.sh",
             folder=folder / "rabbitmq",
             pid_file=folder / "rabbitmq/pid",
-            settings={"MANAGEMENT": "1", **(broker or {})},
+            settings={"MANAGEMENT": "1", **self._broker_tls(), **(broker or {})},
         )
         self.database = Server(
             name="PostgreSQL",
@@ -77,6 +80,8 @@ class Cluster:
 
     def start(self, ends: ExitStack) -> None:
         """Start everything; `ends` ends it. Raises: Broken."""
+        names = [self.address_elsewhere] if self.address_elsewhere else []
+        run([sys.executable, HERE / "certificates.py", self._folder("gateway"), *names])
         self._start_servers(ends)
         engines = self._start_engines(ends)
         ends.callback(self._end_parts)
@@ -86,6 +91,11 @@ class Cluster:
             self._start_worker(name)
         with step(f"{len(self.nodes)} nodes"):
             self.wait("a node", lambda: self.ask("GET", "/readyz")[0] == 200)
+
+    def _broker_tls(self) -> dict[str, str]:
+        if self.address_elsewhere is None:
+            return {}
+        return {"TLS_ADDRESS": self.address_elsewhere, "TLS_FOLDER": str((self.folder / "gateway").resolve())}
 
     def look_after(self) -> None:
         """Start again what has died."""
@@ -140,7 +150,6 @@ class Cluster:
     def _start_gateways(self) -> None:
         """Start the gateways: they have tables, bundles and the address for other hosts in common."""
         folder = self._folder("gateway")
-        run([sys.executable, HERE / "certificates.py", folder])
         owner = secret(folder / "owner.url", self.database.run("url", "owner").strip())
         own = self.database.run("url", "gateway").strip()
         self.address = f"127.0.0.1:{self._port()}"
@@ -148,7 +157,9 @@ class Cluster:
             "ASSAYD_CLUSTER__DATABASE_URL_FILE": secret(folder / "database.url", own),
             "ASSAYD_CLUSTER__BROKER_URL_FILE": str(self.broker.folder / "gateway.url"),
             "ASSAYD_CLUSTER__BROKER_MANAGEMENT_URL_FILE": str(self.broker.folder / "management.url"),
-            "ASSAYD_CLUSTER__LISTEN": self.address,
+            "ASSAYD_CLUSTER__LISTEN": self.address.replace("127.0.0.1", "0.0.0.0")
+            if self.address_elsewhere
+            else self.address,
             "ASSAYD_CLUSTER__CERTIFICATE_FILE": str(folder / "gateway.pem"),
             "ASSAYD_CLUSTER__KEY_FILE": str(folder / "gateway.key"),
             "ASSAYD_CLUSTER__BUNDLES__DIRECTORY": str((folder / "state/artifacts").resolve()),

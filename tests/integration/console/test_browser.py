@@ -184,10 +184,10 @@ def test_picture_is_kept_as_pixels(window: Page, console: Console) -> None:
     window.goto(f"{console.url}/trends")
 
     with window.expect_download() as download:
-        window.get_by_text("Export Failures by rule").click()
-        window.get_by_role("button", name="PNG of Failures by rule").click()
+        window.get_by_text("Export Verdicts").click()
+        window.get_by_role("button", name="PNG of Verdicts").click()
 
-    assert download.value.suggested_filename == "rules.png"
+    assert download.value.suggested_filename == "verdicts.png"
     content = download.value.path().read_bytes()
     assert content[:8] == b"\x89PNG\r\n\x1a\n"
     assert int.from_bytes(content[16:20]) == 2 * 480

@@ -81,9 +81,9 @@ class WholeCluster:
             assert time.monotonic() < until, f"{what}: not within {within_s:g} s"
             time.sleep(0.2)
 
-    def wait_for_nodes(self, names: set[str], *, since: float = 0.0) -> None:
+    def wait_for_nodes(self, names: set[str], *, since: float = 0.0, within_s: float = 120.0) -> None:
         """Wait until exactly these nodes take work, and have said so since a moment (`time.time()`)."""
-        self.wait_until(f"the nodes {names}", lambda: self._consuming(since) == names)
+        self.wait_until(f"the nodes {names}", lambda: self._consuming(since) == names, within_s)
 
     def _consuming(self, since: float) -> set[str]:
         live = "beat_at > greatest(extract(epoch from clock_timestamp()) - 15, %s) * 1000000"
@@ -285,18 +285,19 @@ def whole_cluster(
     *,
     gateways: int = 1,
     gateway_settings: Mapping[str, str] | None = None,
+    address: str | None = None,
     **settings: str,
 ) -> Iterator[WholeCluster]:
     """Run a cluster while the body runs, on the OCI engine; nothing of it is left.
 
-    Args: `settings` are the broker's.
+    Args: `settings` are the broker's; `address` is that of this machine for nodes on other machines.
     """
     program = _program()
     folder = Path(tempfile.mkdtemp(prefix="cluster-", dir="/tmp"))
     began = time.monotonic()
     try:
         with ExitStack() as ends:
-            started = program.Cluster(folder, nodes, "oci", settings, gateways=gateways)
+            started = program.Cluster(folder, nodes, "oci", settings, gateways=gateways, address=address)
             started.gateway_settings.update(gateway_settings or {})
             started.builds_images = False  # they are there: the daemons of other tests have them
             started.start(ends)

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 HOST_4, HOST_6 = "203.0.113.10", "2001:db8::10"
-_CLIENT_4, _CLIENT_6 = "203.0.113.1", "2001:db8::1"
+CLIENT_4, _CLIENT_6 = "203.0.113.1", "2001:db8::1"
 _CLONE_NEWNET = 0x40000000
 _PLACE = Path("/run/netns")
 _OURS = re.compile(r"assayd-(?:client|host)-(?P<pid>[0-9]+)")
@@ -34,7 +34,7 @@ def cable() -> Iterator[tuple[str, str]]:
             made.append(name)
             _ip("-n", name, "link", "set", "lo", "up")
         _ip("link", "add", "cable", "netns", client, "type", "veth", "peer", "name", "cable", "netns", host)
-        for name, addresses in ((client, (_CLIENT_4, _CLIENT_6)), (host, (HOST_4, HOST_6))):
+        for name, addresses in ((client, (CLIENT_4, _CLIENT_6)), (host, (HOST_4, HOST_6))):
             _ip("-n", name, "address", "add", f"{addresses[0]}/24", "dev", "cable")
             _ip("-n", name, "address", "add", f"{addresses[1]}/64", "dev", "cable", "nodad")
             _ip("-n", name, "link", "set", "cable", "up")
@@ -43,6 +43,26 @@ def cable() -> Iterator[tuple[str, str]]:
         for name in made:
             with suppress(subprocess.CalledProcessError):
                 _ip("netns", "delete", name)
+
+
+@contextmanager
+def tapped(tap: str) -> Iterator[str]:
+    """Make one namespace in which a device leads to an emulated machine; give the namespace's name.
+
+    This side has `HOST_4`, the machine may have `CLIENT_4`.
+    """
+    sweep()
+    name = f"assayd-host-{os.getpid()}"
+    _ip("netns", "add", name)
+    try:
+        _ip("-n", name, "link", "set", "lo", "up")
+        _ip("-n", name, "tuntap", "add", "dev", tap, "mode", "tap")
+        _ip("-n", name, "address", "add", f"{HOST_4}/24", "dev", tap)
+        _ip("-n", name, "link", "set", tap, "up")
+        yield name
+    finally:
+        with suppress(subprocess.CalledProcessError):
+            _ip("netns", "delete", name)
 
 
 def sweep() -> None:

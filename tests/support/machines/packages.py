@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
+CACHE = ROOT / ".run/cache"
 
 SOURCE_ONLY = ("sdnotify",)
 """Packages that are published as source alone."""

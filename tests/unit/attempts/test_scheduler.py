@@ -367,3 +367,15 @@ async def test_few_attempts_that_take_much_memory_are_under_way_at_once(tmp_path
         daemon.checks.open.set()
         for attempt in (*crowd[:-1], small):
             assert (await daemon.finished(attempt)).verdict is Verdict.VALIDATED
+
+
+async def test_no_duration_is_negative_after_the_clock_went_back(tmp_path: Path) -> None:
+    async with small_daemon(tmp_path, How(queue=QueueLimits(active=1))) as daemon:
+        daemon.checks.open.clear()
+        first, waiting = await daemon.accept("first"), await daemon.accept("waiting")
+        daemon.clock.days -= 1
+        daemon.checks.open.set()
+        ended = [await daemon.finished(each) for each in (first, waiting)]
+    assert [each.timings_s["total"] for each in ended] == [0, 0]
+    assert ended[1].timings_s["queued"] == 0
+    assert all(took >= 0 for each in ended for took in each.timings_s.values())

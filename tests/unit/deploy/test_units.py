@@ -90,6 +90,9 @@ def test_drop_in_for_containers_without_an_engine_lists_what_root_keeps() -> Non
     assert set(service["CapabilityBoundingSet"].split()) == kept
     assert (service["User"], service["SupplementaryGroups"], service["Delegate"]) == ("root", "", "yes")
     assert service["Environment"] == "ASSAYD_ENGINE__KIND=oci"
+    # The runtime calls sethostname in each container, which ProtectHostname= refuses, too.
+    assert "sethostname" in service["SystemCallFilter"].split()
+    assert service["ProtectHostname"] == "no"
 
 
 def test_unit_of_an_ordinary_user_leaves_newuidmap_its_rights() -> None:

@@ -26,6 +26,7 @@ TARGET_IS_RUN_BY = {
     "object-storage": "tests/support/stores/object_storage.py",
     "deb": "tests/system/test_package.py",
     "release": "tests/system/test_release.py",
+    "two-machines": "tests/system/test_two_machines.py",
 }
 RUNS_TESTS = {"test", "test-fast", "test-system", "test-cluster", "check"}
 WORDS = {
@@ -39,6 +40,7 @@ WORDS = {
     "deb": "deb",
     "release": '"make", "release"',
     "stop": "clean",
+    "two-machines": "two_machines",
 }
 """What a test runs of a target, if it isn't the target itself; `clean` needs `stop`."""
 

@@ -62,7 +62,7 @@ _HEADLINES = {
     "result": "The code ran, but its result doesn't match its declaration:",
 }
 _REMINDERS = (
-    "Declare every input on a separate line at the top, without a value: data: list",
+    "Declare every input on a separate line at the top (after imports), without a value: data: list",
     "Assign the result with its type at module level: result: dict = {…}",
     "Only the outer type is checked; T | None is allowed, and so are helper functions.",
 )

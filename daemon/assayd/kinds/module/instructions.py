@@ -60,4 +60,6 @@ def _allowed(policy: ExecutionPolicy) -> Iterator[str]:
     if any(name.startswith("os.") for name in named):
         refused.append("functions of os that start or end processes")
     if refused:
-        yield f"No file may use {', '.join(refused)}."
+        *others, last = refused
+        listed = f"{', '.join(others)}, or {last}" if others else last
+        yield f"No file may use {listed}."
