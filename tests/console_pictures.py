@@ -50,7 +50,7 @@ def shrunk(picture: bytes, file: Path) -> None:
     """Write a picture in few colours, without what is far below."""
     with Image.open(io.BytesIO(picture)) as whole:
         upper = whole.convert("RGB").crop((0, 0, whole.width, min(whole.height, MOST_TALL)))
-        upper.quantize(64, method=Image.Quantize.MEDIANCUT).save(file, optimize=True)
+        upper.quantize(96, method=Image.Quantize.MEDIANCUT).save(file, optimize=True)
 
 
 def main(path: str, folder: Path) -> None:

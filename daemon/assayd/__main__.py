@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from assayd import __version__
-from assayd.program import exit_code
-
-if TYPE_CHECKING:
-    from assayd.settings import Settings
+from assayd.program import exit_code, importing
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,16 +68,9 @@ def _run(chosen: argparse.Namespace) -> int:
         check_settings(settings)
         print("settings and policies are valid")
         return 0
-    return _serve(settings)
+    with importing():
+        from assayd.daemon import run
 
-
-def _serve(settings: Settings) -> int:
-    """Run the daemon; import it without the collector, which would take a fifth of the time."""
-    gc.disable()
-    from assayd.daemon import run
-
-    gc.freeze()
-    gc.enable()
     return run(settings)
 
 

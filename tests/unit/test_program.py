@@ -1,7 +1,9 @@
+import gc
+
 import pytest
 
 from assayd.errors import ConfigError, EngineError
-from assayd.program import exit_code
+from assayd.program import exit_code, importing
 
 
 def refuse(error: Exception) -> int:
@@ -30,3 +32,20 @@ def test_an_error_is_one_line_and_its_exit_code(error, code, told, capsys) -> No
 def test_a_defect_is_not_hidden() -> None:
     with pytest.raises(ZeroDivisionError):
         exit_code("assayd", lambda: refuse(ZeroDivisionError()))
+
+
+def test_imports_are_made_without_the_collector_and_left_alone_by_it() -> None:
+    with importing():
+        assert not gc.isenabled()
+    try:
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > 1000
+    finally:
+        gc.unfreeze()
+
+
+def test_collector_works_again_after_a_failed_import() -> None:
+    with pytest.raises(ImportError), importing():
+        raise ImportError("no such module")
+    gc.unfreeze()
+    assert gc.isenabled()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from assayd import __version__
-from assayd.program import exit_code
+from assayd.program import exit_code, importing
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,7 +47,8 @@ def _run(chosen: argparse.Namespace) -> int:
 
         migrate(chosen.migrate, settings)
         return 0
-    from assayd_cluster.gateway.program import run
+    with importing():
+        from assayd_cluster.gateway.program import run
 
     return run(settings)
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from assayd import __version__
-from assayd.program import exit_code
+from assayd.program import exit_code, importing
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,7 +35,8 @@ def _run(chosen: argparse.Namespace) -> int:
     if chosen.print_config:
         print("\n".join(f"{row.name} = {row.value}\t# {row.source}" for row in effective(settings)))
         return 0
-    from assayd_cluster.node.worker import run
+    with importing():
+        from assayd_cluster.node.worker import run
 
     return run(settings)
 

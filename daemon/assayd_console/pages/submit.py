@@ -51,7 +51,8 @@ async def show_form(request: Request) -> Response:
     parent = request.query_params.get("parent")
     if parent is None:
         kind = await kind_named(daemon, request.query_params.get("kind", ""))
-        typed = typed_of(kind["payload_schema"], kind["example"] or {})
+        example = typed_of(kind["payload_schema"], kind["example"] or {})
+        typed = {name: text.lstrip("\n") for name, text in example.items()}
     else:
         attempt = await daemon.ask(requests.attempt(parent))
         kind = await kind_named(daemon, attempt["kind"])

@@ -112,7 +112,7 @@ def _not_run(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
         message = f"pytest doesn't run {node.name}: its name doesn't begin with `test_`."
         line, old = line_at(text, node.lineno) or "", f"def {node.name}("
         edit = None
-        if line.count(old) == 1:
+        if line.count(old) == 1 and name not in {one.name for one in defined}:
             new = line.replace(old, f"def {name}(")
             edit = Edit(start_line=node.lineno, end_line=node.lineno, replacement=new)
         told = finding_at(

@@ -351,7 +351,7 @@ _ROWS: tuple[_Row, ...] = (
     _row(
         "unterminated_string",
         r"unterminated f?-?string",
-        "Close the string on line {line}.",
+        "Add the closing quote of the string on line {line}.",
         close_string,
     ),
     _row(

@@ -54,8 +54,8 @@ def test_nothing_certain_is_said_of_other_lines(text: str) -> None:
 
 # text, rule, line, a part of the suggestion
 BROKEN = [
-    ('x = "abc', "unterminated_string", 1, "Close the string on line 1"),
-    ("x = 'abc\ny = 1", "unterminated_string", 1, "Close the string"),
+    ('x = "abc', "unterminated_string", 1, "closing quote of the string on line 1"),
+    ("x = 'abc\ny = 1", "unterminated_string", 1, "closing quote"),
     ('def f():\n    """doc\n    return 1\n', "unterminated_string", 2, "three quotes"),
     ("x = '''a", "unterminated_string", 1, "three quotes"),
     ("x = (1, 2\ny = 1\n", "unclosed_bracket", 1, "Close the '('"),
