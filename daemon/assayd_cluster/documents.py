@@ -27,7 +27,7 @@ LIVE_S = 15.0
 INLINE_BYTES = 64 * 2**10
 """Files of a bundle up to this size come with the verdict; larger ones are sent before it, each by itself."""
 MOST_CAPACITY = 256
-"""Maximum number of attempts of a node at once, regardless of its own report."""
+"""Maximum number of attempts of a node at once, whatever it reports."""
 MOST_FILES = 400
 MOST_EVENTS = 5_000
 MOST_SEQ = 10**6
