@@ -1,4 +1,4 @@
-"""What `assay` does with attempts: list, show, follow, cancel, replay, and fetch their files."""
+"""Commands for attempts: list, show, follow, cancel, replay, and fetch their files."""
 
 from __future__ import annotations
 

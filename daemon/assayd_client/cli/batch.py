@@ -361,7 +361,7 @@ def batch_row(batch: Document) -> Sequence[str]:
 
 
 def _require_lines(file: Path) -> None:
-    """See that there is something to send, before a batch is opened for it; a pipe is left alone."""
+    """Check that the input isn't empty, before a batch is opened for it; a pipe isn't checked."""
     if file == STDIN:
         return
     try:

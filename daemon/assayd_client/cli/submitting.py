@@ -119,7 +119,7 @@ class ValidateRequest:
 def build_submission(
     request: ValidateRequest, client: PlainClient | None = None
 ) -> tuple[dict[str, object], Origin]:
-    """Build the submission that the command line means, and tell which files it is from.
+    """Build the submission of the command line, and return its files.
 
     `client` asks the daemon about a kind that isn't installed here.
 

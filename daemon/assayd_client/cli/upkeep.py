@@ -1,4 +1,4 @@
-"""What `assay` does for operators: examine the daemon, clean up, back up, show metrics and a live view."""
+"""Commands for operators: examine the daemon, clean up, back up, show metrics and a live view."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def find_state(client: PlainClient) -> Path:
 
     Raises:
         ConfigError: ``backup.database``, when the database is not a file there.
-        ClientError: the daemon answers, and does not tell.
+        ClientError: the daemon answers without it.
     """
     try:
         daemon = client.daemon()

@@ -108,7 +108,7 @@ SUBMISSION = "submission_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call of a tool: whom it asks, and whom it tells how far it is."""
+    """One call of a tool: the daemon that it uses, and the receiver of its progress."""
 
     daemon: Daemon
     tell: Tell

@@ -99,7 +99,7 @@ class Session:
         self._provider = provider
 
     def offered(self, kind: str) -> Offered:
-        """Return what may come with the words, by a kind, and who can write it. Raises: ClientError."""
+        """Return the context that each kind accepts, and its providers. Raises: ClientError."""
         with PlainClient(self._daemon) as client:
             found = client.kind(kind)
         schema = found["context_schema"] or {}
