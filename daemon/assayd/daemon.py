@@ -165,7 +165,7 @@ class Daemon:
 
         Args:
             parts: all of them.
-            notifier: what tells the service manager.
+            notifier: notifies the service manager.
             recovers: whether this process continues attempts that are unfinished at the start.
             drain_s: seconds for running attempts to end at the stop.
             greeting: printed to standard error once the daemon is ready; empty for no messages to a person.
@@ -207,7 +207,7 @@ class Daemon:
                 task.cancel()
 
     def tell_stop(self) -> None:
-        """Log the stop, and tell a person at a terminal what it waits for."""
+        """Log the stop, and print the pending work for a person at a terminal."""
         active = self._parts.scheduler.active
         log.info("daemon.stopping", under_way=active, drain_s=self._drain_s)
         if self._greeting and active:

@@ -1,4 +1,4 @@
-"""The real clock and the real source of identities; tests bring their own."""
+"""The real clock and the real source of ids; tests replace both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kind of submission brings: the class `Kind`, of which every kind is one subclass with one instance.
+"""The class `Kind`: every kind of submission is a subclass of it with one instance.
 
 A kind decides and does nothing: no I/O, no clock. Its static stages and everything that parses submitted text
 run in an analysis worker, its code runs in a container, and the kind says what both mean. Whatever needs a
@@ -179,7 +179,7 @@ class Kind(ABC, Generic[P, Q]):
         """Turn the raw record of the run into findings and cases. Pure; all guest bytes are hostile."""
 
     def prepare_trial(self, payload: Q, policy: ExecutionPolicy) -> Q:
-        """Return the prepared payload with what `plan_trial` needs, if the policy asks for a trial.
+        """Return the prepared payload with the data for `plan_trial`, if the policy requires a trial.
 
         May parse hostile text: it runs in an analysis worker, once, after `prepare`.
         """

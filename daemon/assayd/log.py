@@ -32,7 +32,7 @@ _SHARED: tuple[Processor, ...] = (
     structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
     structlog.processors.StackInfoRenderer(),
 )
-# Libraries that would tell of every request or migration step at info.
+# Libraries that log every request or migration step at level info.
 _QUIET = ("alembic", "aiosqlite", "sqlalchemy", "docker", "urllib3", "uvicorn.access", "httpx", "httpcore")
 
 
@@ -112,7 +112,7 @@ def is_journal(stream: TextIO) -> bool:
 
 
 def _form(form: Literal["json", "console"]) -> tuple[tuple[Processor, ...], Processor]:
-    """Return what prepares an event, and what makes it text."""
+    """Return the functions that prepare an event, and the one that renders it."""
     # Local variables may hold submitted source, or a key; both forms omit them.
     if form == "console":
         plain = structlog.dev.plain_traceback

@@ -1,6 +1,6 @@
 """Checks a signed verdict offline: against a bundle, a file with its attestation, or alone for a batch.
 
-Everything that is read is hostile. A check says what does not match; nothing is extracted or run.
+All input is hostile. A check reports the mismatch; nothing is extracted or run.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def verify_batch(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """As what a submission was judged; `policies` are the name and, if known, the digest of its policy."""
+    """The expected judgment of a submission; `policies`: the name and, if known, the digest of its policy."""
 
     kind: object
     policies: frozenset[object]

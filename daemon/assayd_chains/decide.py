@@ -59,8 +59,7 @@ def decide(chain: Chain, now: datetime) -> Ask | Stop:
 def _outcome(chain: Chain, now: datetime) -> Outcome | None:
     """Return the first reason to stop.
 
-    The good one comes first; then the failure itself, which tells a reader more than that a limit was met,
-    too.
+    A success comes first; then the failure itself, which is more informative than an exceeded limit.
     """
     current = chain.round
     reasons = (

@@ -1,4 +1,4 @@
-"""Builds the wing from the settings: providers first, then what needs the database, then the chains."""
+"""Builds the wing from the settings: first the providers, then the parts on the database, then the chains."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class LineReader:
 
 
 def read_as(reads: Callable[[], type[T]] | None) -> Callable[[bytes], T]:
-    """Return what reads an answer as a document; fields that a newer daemon has added are passed over."""
+    """Return the reader of an answer; it ignores fields that a newer daemon has added."""
     from pydantic import TypeAdapter, ValidationError
 
     adapter = TypeAdapter(Any if reads is None else reads())

@@ -78,7 +78,7 @@ class Exchange:
         return self._bytes_of(h11.Data(data=data))
 
     def end(self) -> bytes:
-        """Return what ends the request."""
+        """Return the function that ends the request."""
         return self._bytes_of(h11.EndOfMessage())
 
     def stop_sending(self) -> None:

@@ -1,4 +1,4 @@
-"""What can be asked of the daemon, written once: each verb makes a request, which a client sends its way."""
+"""The requests of the daemon's API, written once: each verb makes a request, which every client can send."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ClientRequest(Generic[T]):
         return f"{self.path}?{query}" if query else self.path
 
     def body(self) -> Any:
-        """Return the body: bytes, or what gives them piece by piece."""
+        """Return the body: bytes, or an iterator over their pieces."""
         if self.content is not None:
             return self.content
         return b"" if self.document is None else json.dumps(self.document, allow_nan=False).encode()

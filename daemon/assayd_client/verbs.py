@@ -1,4 +1,4 @@
-"""Binds what can be asked to the clients: the same verbs block, are awaited, or return plain JSON objects."""
+"""Binds the requests to the clients: the same verbs block, are awaited, or return plain JSON objects."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What gateway and node say to each other, below ``/v1/nodes/{name}``. To the gateway it is hostile input.
+"""The messages between gateway and node, below ``/v1/nodes/{name}``. To the gateway, they are hostile input.
 
-A node tells every few seconds how it is, claims what the broker hands it, and brings verdicts. It may write
-for runs that it holds, and nothing else.
+A node reports its state every few seconds, claims the attempts that the broker delivers, and sends verdicts.
+It can write only for runs that it holds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LIVE_S = 15.0
 INLINE_BYTES = 64 * 2**10
 """Files of a bundle up to this size come with the verdict; larger ones are sent before it, each by itself."""
 MOST_CAPACITY = 256
-"""Attempts that a node has in hand at once, whatever it says of itself."""
+"""Maximum number of attempts of a node at once, whatever it reports."""
 MOST_FILES = 400
 MOST_EVENTS = 5_000
 MOST_SEQ = 10**6
@@ -65,9 +65,9 @@ class _Answer(BaseModel):
 
 
 class NodeBeat(_Document):
-    """``PUT /v1/nodes/{name}``: how a node is. `runs` are the attempts that its worker has in hand.
+    """``PUT /v1/nodes/{name}``: the state of a node. `runs` are the attempts of its worker.
 
-    `leaving`: it stops in order, and this is its last beat.
+    `leaving`: it stops in order, and this is its last heartbeat.
     """
 
     capacity: int = Field(ge=1, le=MOST_CAPACITY)

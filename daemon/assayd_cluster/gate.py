@@ -43,7 +43,7 @@ CHALLENGE = {"WWW-Authenticate": 'Bearer realm="assayd"'}
 
 @dataclass(eq=False, slots=True)
 class _Under:
-    """A request of a token that is under way, and what ends it."""
+    """A running request of a token, and the function that ends it."""
 
     secret: str
     address: str
@@ -164,7 +164,7 @@ class _Started:
 
 
 def take_token(scope: Scope) -> str | None:
-    """Take the token out of a request's headers, so that nothing behind can tell it; None without one.
+    """Remove the token from a request's headers, so that later parts never see it; None without one.
 
     Raises: RequestError ``token.refused``, for two of them, or another form than ``Bearer``.
     """

@@ -49,7 +49,7 @@ class BundleSettings(_Section):
 
 
 class ClusterSettings(_Section):
-    """What makes a daemon a gateway."""
+    """The settings that make a daemon a gateway."""
 
     database_url_file: Path | None = Field(
         None,

@@ -1,6 +1,6 @@
 """The service: all interfaces on one address, each with its own paths and its own form of errors.
 
-Decides which requests are served at once and how many; what they do is in a module per interface.
+Decides which and how many requests are served at once; a module per interface has their actions.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class FifthProgram:
         """Return the path to load a library by, in the folder of the libraries that the program loads."""
         return f"{self._folder}{library}{_SUFFIX}"
 
-    # What a walk asks and tells
+    # The interface for walks
 
     def use(self, token: Token) -> None:
         """Record a word of a companion rule."""

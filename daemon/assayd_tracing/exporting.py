@@ -1,4 +1,4 @@
-"""Brings ended spans to the collector, from one thread. Bounded: what the queue has no room for is dropped.
+"""Sends ended spans to the collector, from one thread. Bounded: spans that don't fit the queue are dropped.
 
 The SDK's own processor drops without a count and can keep the end of the program waiting for 30 seconds.
 """

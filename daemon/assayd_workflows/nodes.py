@@ -88,7 +88,7 @@ def _described(value: object) -> str:
 def submission_of(
     node: Node, plan: Plan, inputs: Mapping[str, bytes], *, workflow_id: str, repair: RepairWish | None = None
 ) -> bytes:
-    """Return the submission of a node; the intent of one with a repair tells the provider of other nodes."""
+    """Return the submission of a node; with a repair, its intent describes other nodes to the provider."""
     payload: dict[str, object] = {"code": node.code}
     if node.timeout_s is not None:
         payload["timeout_s"] = node.timeout_s

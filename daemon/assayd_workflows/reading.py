@@ -80,7 +80,7 @@ def read(body: bytes) -> bytes:
 
 
 def read_document(text: str) -> Reading:
-    """Return the plan of a document, or the findings that say why there is none."""
+    """Return the plan of a document, or the findings that explain why it has none."""
     try:
         value, places = _parse(text)
         return _plan(value, places)

@@ -253,8 +253,8 @@ class Analyst:
 
         Args:
             reader: refers to a function from bytes to bytes, ``package.module:name``; never the caller's.
-            body: what it reads.
-            flow: whose turn it takes.
+            body: the text to read.
+            flow: the flow whose turn it uses.
 
         Raises: WorkerDied, when reading it is too much; AssaydError.
         """

@@ -71,7 +71,7 @@ class WorkerParent:
         self._asked: deque[asyncio.Future[WorkerProcess]] = deque()
         self._running: dict[int, WorkerProcess] = {}
         self.retired = False
-        """Whether it must fork no more: a crash may have told submitted code how memory is laid out."""
+        """Whether it must stop forking: a crash may have revealed the memory layout to submitted code."""
         control.setblocking(False)
         self._loop.add_reader(control, self._take)
 

@@ -151,7 +151,7 @@ def _answered(validator: Kind, base: Mapping[str, object], given: Proposal) -> d
 
 
 def _told(problem: ValueError) -> str:
-    """Word why an answer does not fit, without what it holds."""
+    """Return the reason why an answer doesn't fit, without its content."""
     if not isinstance(problem, ValidationError):
         return str(problem)[:_TOLD_CHARS]
     first = problem.errors(include_url=False, include_context=False, include_input=False)[0]

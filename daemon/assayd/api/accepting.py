@@ -112,7 +112,7 @@ class Listener:
         user = caller.peer.uid if caller else hash(host)
         accepted = _Accepted(connected, caller, user)
         if not self._protocol.admits(caller, user):
-            with suppress(OSError):  # it has left, or it reads nothing: then it isn't told
+            with suppress(OSError):  # it has left, or it reads nothing: then it gets no answer
                 connected.send(TOO_MANY)
             connected.close()
             return

@@ -240,4 +240,4 @@ SUBMISSION_BODY: dict[str, Any] = {
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/SubmissionBody"}}},
     }
 }
-"""Read by `wire`, not by the framework, which therefore has to be told."""
+"""`wire` reads these, not the framework, so the framework needs a declaration."""

@@ -1,4 +1,4 @@
-"""What a route gets of a request: who calls, what they may see, and the body under its cap."""
+"""The parts of a request that a route gets: the caller, the caller's rights, and the body up to its limit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LARGE_BODY_BYTES = 64 * 2**10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiLimits:
-    """How much a request may bring, how long it may take and pause; how long event streams may be silent."""
+    """Limits of a request: its size, its duration and its pauses; and of the silence of event streams."""
 
     body_bytes: int = 16 * 2**20
     payload: PayloadCaps = PayloadCaps()

@@ -1,4 +1,4 @@
-"""What can be asked about the daemon itself: kinds, policies, health, metrics."""
+"""Routes about the daemon itself: kinds, policies, health, metrics."""
 
 from __future__ import annotations
 

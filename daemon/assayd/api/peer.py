@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection, as the kernel says, and what they may see."""
+"""The user at the other end of a connection, according to the kernel, and that user's rights."""
 
 from __future__ import annotations
 

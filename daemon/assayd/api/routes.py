@@ -177,7 +177,7 @@ async def cancel_attempt(call: CallDep, attempt_id: Id) -> Response:
 async def replay_attempt(
     call: CallDep, attempt_id: Id, wait_s: WaitS = 0, idempotency_key: IdempotencyKey = None
 ) -> Response:
-    """Submit the same once more; the new attempt tells in `replay_diff` how it differs from this one."""
+    """Submit the same again; `replay_diff` of the new attempt has the differences."""
     _require_key(idempotency_key)
     replay = await call.service.replay(
         await call.attempt(attempt_id), peer=call.caller.peer, idempotency_key=idempotency_key
@@ -262,7 +262,7 @@ async def _submit(
             body = await read_body(request, call, held, max_bytes=call.limits.body_bytes)
             await turn.enter_async_context(call.budget.reading(len(body)))
             submission = await read_submitted(body, call)
-            del body  # from here on the queue counts what it holds
+            del body  # from here on, the queue counts its bytes
         accepted = await call.service.submit(
             submission,
             peer=call.caller.peer,

@@ -1,4 +1,4 @@
-"""What can be asked about many attempts at once: what they came to, counted."""
+"""Routes about many attempts at once: the counts of their outcomes."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class Acceptance:
             await asyncio.sleep(LOOKED_EVERY_S)
 
     async def rows(self) -> list[HealthRow]:
-        """Return what doctor says of it: a row for the disk, and one while the daemon stops."""
+        """Return the rows for doctor: one for the disk, and one while the daemon stops."""
         await self.look()
         free_mb, min_free_mb = self._quota.free_bytes // MIB, self._quota.min_free_bytes // MIB
         remedy = (

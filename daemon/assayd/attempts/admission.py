@@ -140,7 +140,7 @@ class Admission:
         return accepted
 
     async def check_webhook(self, url: str | None, uid: int) -> None:
-        """See that a user may have a URL told, if one is named. Raises: RequestError, as `WebhookGate`."""
+        """Check that the user can use the webhook URL, if any. Raises: RequestError, as `WebhookGate`."""
         if url is not None:
             await self._webhooks.check(url, uid)
 

@@ -68,7 +68,7 @@ class DiskQuota:
         self._added: Counter[int] = Counter()
 
     async def require_room(self) -> None:
-        """See that there is room for a bundle.
+        """Check that the disk has space for a bundle.
 
         Raises: RequestError ``not_ready``.
         """

@@ -63,7 +63,7 @@ class EventHub:
     def prepare(
         self, attempt_id: str, run_number: int, *bodies: tuple[str, dict[str, object]]
     ) -> tuple[Event, ...]:
-        """Number the next events, to be shown when what they say has become true."""
+        """Number the next events, which are shown once their content is true."""
         at, seq = self._clock.now(), self._log(attempt_id).next_seq
         return tuple(
             Event(attempt_id=attempt_id, run_number=run_number, seq=seq + place, kind=kind, at=at, body=body)

@@ -64,7 +64,7 @@ class Readiness(Protocol):
         ...
 
     async def examine(self) -> Sequence[HealthRow]:
-        """Examine what can be without running anything."""
+        """Run the examinations that need no container."""
         ...
 
     async def examine_isolation(self) -> HealthRow:

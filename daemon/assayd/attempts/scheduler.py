@@ -42,7 +42,7 @@ from assayd.store.jobs import DatabaseJobStore
 log = structlog.get_logger()
 
 LARGE_BYTES = 2 * 2**20
-"""What takes more memory than this once it is read has one of a few slots while it is under way."""
+"""A submission that takes more memory than this once it is read gets one of a few slots while it runs."""
 REMOVED_S = 1.0
 """How long it takes to remove a container, about."""
 LARGE_AT_ONCE = 2
@@ -336,7 +336,7 @@ class Scheduler:
             return finished
 
     def _large_slot(self, order: Order) -> AbstractAsyncContextManager[None]:
-        """Return one of the few slots for what takes much memory, in turn; nothing for all else."""
+        """Return one of the few slots for large submissions, in turn; nothing for others."""
         return self._hold_large(order) if order.read_bytes > LARGE_BYTES else nullcontext()
 
     @asynccontextmanager
@@ -377,9 +377,9 @@ class Scheduler:
         return False
 
     async def wait(self, attempt_id: str, timeout_s: float | None) -> Finished | None:
-        """Wait for an attempt that is waiting or under way; None when the time is up or it is neither.
+        """Wait for a queued or running attempt; None at the timeout, or if it is neither.
 
-        An attempt that this run of the daemon can't bring to its end is neither, from then on.
+        An attempt that this run of the daemon can't finish is neither, from then on.
         """
         future = self._finished.get(attempt_id)
         if future is None:

@@ -67,7 +67,7 @@ A container of an engine that is spoken to costs a third of a second of processo
 """
 SAMPLES_AT_ONCE = 4
 ENGINE_ANSWERS_S = 8.0
-"""How long an examination waits for what takes no container."""
+"""Timeout of an examination for the parts that need no container."""
 EXAMINED_S = 20.0
 """The same for each thing that takes some; both together are less than a client waits for its answer."""
 
@@ -210,7 +210,7 @@ class DaemonService:
         return attempt
 
     def _elsewhere(self, attempt_id: str) -> Elsewhere | None:
-        """Return whom to ask about an attempt that is not carried out here."""
+        """Return the process to ask about an attempt that runs elsewhere."""
         return None if self._scheduler.carries(attempt_id) else self._others
 
     def _remember(self, finished: Finished) -> None:

@@ -154,7 +154,7 @@ def count_attempt(metrics: Metrics, finished: Finished) -> None:
 
 
 def watch_disk(metrics: Metrics, state_dir: Path) -> None:
-    """Let the gauges of the disk show what it holds whenever they are read."""
+    """Make the gauges of the disk read its current state at each scrape."""
     metrics.disk_free.set_function(lambda: shutil.disk_usage(state_dir).free)
     metrics.disk_size.set_function(lambda: shutil.disk_usage(state_dir).total)
     metrics.database_bytes.set_function(lambda: sum(map(_size, state_dir.glob("assayd.db*"))))

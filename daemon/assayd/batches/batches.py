@@ -41,7 +41,7 @@ from assayd.store.jobs import DatabaseJobStore
 log = structlog.get_logger()
 
 RETRY_S = 1.0
-"""How long to back off from what can't be accepted just now."""
+"""Pause before a retry of a line that can't be accepted now."""
 PUBLISHED_EVERY_S = 1.0
 """Progress is published no more often than this, except the end."""
 SILENT_LOOKED_FOR_EVERY_S = 60.0
@@ -49,7 +49,7 @@ SILENT_LOOKED_FOR_EVERY_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """What batches may be: how many of one user, how many attempts of each at once, how large.
+    """Limits of batches: the number per user, the attempts of each at once, the size.
 
     `silent_upload` is the pause after which an upload counts as ended.
     """
@@ -246,7 +246,7 @@ class DaemonBatches:
         Args:
             batch: the batch that they belong to.
             body: the bytes of the lines, in any pieces.
-            sees: tells whether the sender may refer to an attempt.
+            sees: returns whether the sender can refer to an attempt.
 
         Raises: RequestError ``quota.full`` or ``not_ready`` (retryable).
         """

@@ -30,7 +30,7 @@ AT_ONCE = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineCaps:
-    """How long a line may be and what it may hold, and how many lines a batch may have."""
+    """Limits of a line's length and content, and of the lines of a batch."""
 
     line_bytes: int = 16 * 2**20
     payload: PayloadCaps = PayloadCaps()
@@ -204,7 +204,7 @@ class LineCutter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLine:
-    """A line with its submission, or with why there is none."""
+    """A line with its submission, or with the reason why it has none."""
 
     raw: RawLine
     submission: Submission | None = None

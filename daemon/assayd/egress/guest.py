@@ -146,7 +146,7 @@ class Guest:
         return True
 
     async def refuse(self, end: NotServed) -> None:
-        """Tell the guest why its request failed or was cut short."""
+        """Send the guest the reason why its request failed or was cut short."""
         if self._phase is Phase.CONTENT:
             await self.stream.reset()
             return

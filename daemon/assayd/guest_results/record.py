@@ -178,7 +178,7 @@ def _bound(fields: Mapping[str, JsonValue]) -> Bound:
 
 
 def read_raised(fields: Mapping[str, JsonValue], phase: str) -> Raised:
-    """Read what the guest tells of an exception. Raises: GuestJsonError."""
+    """Read the guest's record of an exception. Raises: GuestJsonError."""
     where, file, meant = fields.get("where"), fields.get("file"), fields.get("meant")
     return Raised(
         error_type=_text(fields, "error_type", _NAME_CHARS),

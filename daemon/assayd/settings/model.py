@@ -205,7 +205,7 @@ class EgressSettings(_Section):
 
 
 class CapsSettings(_Section):
-    """How large single things may be; some can only be lowered, as what reads them ends there."""
+    """Maximum sizes of single items; some can only be lowered, because their readers have the same limit."""
 
     body_bytes: Count = Field(16 * MIB, description="Bytes of a request body, and of one line of a batch.")
     source_bytes: Annotated[Count, Field(le=MIB)] = Field(1 * MIB, description="Bytes of one source text.")

@@ -18,9 +18,9 @@ Network = IPv4Network | IPv6Network
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receiver:
-    """Whom an operator lists: every URL at `url` or below it, signed with its own key.
+    """A receiver that an operator lists: every URL at `url` or below it, signed with its own key.
 
-    `private` are addresses beyond the public network that it may have. Without TLS it may have no others.
+    `private` are non-public addresses that it can have. Without TLS, it can't have others.
     """
 
     name: str

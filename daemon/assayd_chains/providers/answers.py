@@ -57,7 +57,7 @@ def tokens(value: object) -> int | None:
 
 
 async def hear(response: httpx2.Response, text_of: TextOf, heard: Heard) -> bytes:
-    """Return the whole body of an answer; tell its text as it comes. Raises: httpx2.HTTPError."""
+    """Return the whole body of an answer, and pass on its text as it arrives. Raises: httpx2.HTTPError."""
     listener, whole = Listener(text_of, heard), bytearray()
     async for piece in response.aiter_raw():
         whole += piece
@@ -66,7 +66,7 @@ async def hear(response: httpx2.Response, text_of: TextOf, heard: Heard) -> byte
 
 
 class Listener:
-    """Takes the bytes of an answer as they come, and tells the text in them."""
+    """Receives the bytes of an answer as they arrive, and passes on their text."""
 
     def __init__(self, text_of: TextOf, heard: Heard) -> None:
         self._text_of, self._heard = text_of, heard

@@ -74,7 +74,7 @@ class ApiProvider:
         except ProviderError:
             raise
         except Exception as problem:
-            # The vendor's library met what it does not expect.
+            # The vendor's library received an unexpected answer.
             raise failures.broken(account, problem) from problem
         usage = replace(found.usage, took_s=time.monotonic() - began)
         log.info(

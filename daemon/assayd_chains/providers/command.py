@@ -128,7 +128,7 @@ def _check(program: str, report: bytes, *, large: bool) -> None:
 
 
 async def _end(process: Process) -> None:
-    """Have all of it ended; what runs it is ended itself if it does not come to that."""
+    """End the program and its children; if that fails, end the process that runs it."""
     if process.returncode is None:
         process.terminate()
         try:

@@ -82,7 +82,7 @@ def _start(argv: "list[str]") -> int:
 
 
 def _wait_for(child: int) -> int:
-    """Wait until the program has ended, and return its status; what else ends meanwhile is reaped."""
+    """Wait until the program has ended, and return its status; reap other ended processes meanwhile."""
     while True:
         pid, status = os.wait()
         if pid == child:

@@ -1,7 +1,7 @@
-"""Words what goes wrong between us and a model's API, the same for all of them.
+"""Words failures of calls to a model's API, the same for all APIs.
 
-Says which failures another try can help. What an API writes about a failure may repeat what it was sent, so
-it is never part of a message; the log has the beginning of it, without the key.
+Decides which failures are worth a retry. An API's error text may repeat the request, so messages never
+contain it; the log has its beginning, without the key.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def refused(
     reason: str | None = None,
     again_in_s: float | None = None,
 ) -> ProviderError:
-    """Word an answer whose status is not 200.
+    """Return the error for an answer with a status other than 200.
 
     Args:
-        account: whom it was said to.
+        account: the account that made the call.
         status: the HTTP status.
-        said: what the API writes, for the log.
-        reason: the API's own short name of it.
-        again_in_s: how long it asks to be left alone.
+        said: the API's error text, for the log.
+        reason: the API's short name of the failure.
+        again_in_s: the pause that the API requests.
     """
     where = f"{account.type} answered {status}" + (f" ({_word(reason)})" if reason else "")
     log.warning(
@@ -87,7 +87,7 @@ def garbled(account: Account) -> ProviderError:
 
 
 def broken(account: Account, problem: Exception) -> ProviderError:
-    """Log that the vendor's library raised what it does not document; return that as ``provider.broken``."""
+    """Log an undocumented exception of the vendor's library; return it as ``provider.broken``."""
     kind = type(problem).__name__
     log.error("provider.broken", provider=account.name, problem=kind)
     return ProviderError("provider.broken", f"the library for {account.type} failed: {kind}")

@@ -35,7 +35,7 @@ _END_S = 5.0
 
 
 class AnswerContent(BaseModel):
-    """What an answer holds: an ending and, where that is complete, a patch or why there is none."""
+    """The content of an answer: its ending and, if it is complete, a patch or the reason why it has none."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -147,7 +147,7 @@ def _readers() -> Mapping[str, Callable[[bytes], ProviderAnswer]]:
 
 
 def main() -> int:
-    """Read one answer from standard input and write what it holds."""
+    """Read one answer from standard input and write its content."""
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -111,7 +111,7 @@ class ObjectArtifactStore:
             await self._delete(keys)
 
     async def doubles(self) -> Sequence[str]:
-        """Return nothing: names tell runs apart, and what no verdict names goes by age."""
+        """Return nothing: runs have different names, and files that no verdict names are removed by age."""
         return ()
 
     async def sweep(self) -> int:

@@ -121,7 +121,7 @@ class PackedArtifactStore:
         await asyncio.to_thread(self._remove, location_parts(location))
 
     async def doubles(self) -> Sequence[str]:
-        """Return nothing: names tell runs apart, and what no verdict names goes by age."""
+        """Return nothing: runs have different names, and files that no verdict names are removed by age."""
         return ()
 
     async def sweep(self) -> int:

@@ -91,7 +91,7 @@ class Standing(StrEnum):
     SILENT = "silent"
     """It has not beaten for `LIVE_S`, or never."""
     IDLE = "idle"
-    """It is drained, or the gateway has told it to take no work."""
+    """It is drained, or the gateway has stopped its claims."""
 
 
 def decide_claim(

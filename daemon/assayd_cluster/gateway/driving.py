@@ -13,7 +13,7 @@ from assayd_cluster.tables import drivers, gateways
 _NEW = insert(drivers).values(
     kind=bindparam("kind"), subject=bindparam("subject"), gateway_id=bindparam("gateway")
 )
-# What belongs to a gateway that lives stays there.
+# The work of a live gateway stays there.
 _TAKE = _NEW.on_conflict_do_update(
     index_elements=["kind", "subject"],
     set_={
@@ -57,7 +57,7 @@ class GatewayDriving:
         return whose == self._gateway_id
 
     async def cancel(self, kind: Driven, subject: str) -> bool:
-        """Tell the gateway that carries it on to end it; False where that is this one, or none."""
+        """Notify the gateway that drives it to end it; False if that is this one, or none."""
         values = {"kind": kind.value, "subject": subject}
 
         def apply(connection: Connection) -> bool:

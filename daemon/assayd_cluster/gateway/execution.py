@@ -1,4 +1,4 @@
-"""Carries attempts out on nodes: publishes each, waits for the verdict, ends what no node brings one of.
+"""Runs attempts on nodes: publishes each, waits for the verdict, ends those that get none.
 
 Implements `attempts.execution.Execute`: for scheduler, admission and all that drives attempts, a node is as
 good as a container of this host.
@@ -130,7 +130,7 @@ class RemoteExecution:
             del self._flights[attempt_id]
 
     async def _carry(self, flight: _Flight) -> Failure | None:
-        """See an attempt to the verdict that a node brings; return why it gets none."""
+        """Wait for the verdict that a node sends; return the reason if the attempt gets none."""
         job = flight.job
         try:
             async with job.deadline.scope():
@@ -168,7 +168,7 @@ class RemoteExecution:
             again.cancel()
 
     async def _cancel(self, flight: _Flight) -> Failure | None:
-        """Have a node end a cancelled attempt; return the failure of one that no node has in hand."""
+        """Have a node end a cancelled attempt; return the failure if no node has the attempt."""
         attempt_id = flight.job.attempt.id
         await self._dispatches.cancel(attempt_id)
         self._cancels.give()
@@ -189,7 +189,7 @@ class RemoteExecution:
             flight.job.cancel()
 
     def end(self, finished: Finished) -> None:
-        """Bring the verdict of an attempt, which is on record; one that is not of this gateway is let be."""
+        """Deliver the recorded verdict of an attempt; ignore attempts of other gateways."""
         flight = self._flights.get(finished.attempt.id)
         if flight is not None:
             flight.end(finished)
@@ -209,7 +209,7 @@ class RemoteExecution:
             flight.again.set()
 
     def show(self, event: Event) -> None:
-        """Show an event of a node, and take the state that it tells."""
+        """Show an event of a node, and adopt the state in it."""
         self._hub.show(event)
         flight = self._flights.get(event.attempt_id)
         if flight is not None and event.kind == "state":
@@ -256,7 +256,7 @@ class RemoteExecution:
                 log.error("runs.not_watched", code=trouble.code)
 
     async def watch(self) -> None:
-        """Publish again what no live node has in hand although the broker took it, or has for too long."""
+        """Publish attempts again that no live node has although the broker accepted them, or late ones."""
         seen = await self._watch.look()
         for attempt_id in seen.stray:
             if attempt_id in self._flights:

@@ -1,4 +1,4 @@
-"""What nodes bring of the runs that they have in hand, put on record and before those who wait."""
+"""Records the nodes' events of their runs, and passes them to waiting clients."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SHOWN = select(func.count(), func.coalesce(func.max(tables.events.c.seq), 0)).w
 
 
 class LiveRuns:
-    """What nodes bring, put where it belongs: on record, and before those who wait and follow.
+    """Records the results that nodes send, and passes them to waiting and following clients.
 
     Args: `cancels` is given when an attempt was cancelled, here or elsewhere. `on_passed_on` is called when a
     node that takes no work claimed an attempt, which is published again.

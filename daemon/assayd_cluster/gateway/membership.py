@@ -1,4 +1,4 @@
-"""Which gateways live, and what the dead have left: each unfinished thing is one gateway's to carry on.
+"""Knows the live gateways and the work of dead ones: one gateway drives each unfinished item.
 
 A gateway beats by the database's clock. What belongs to one that has not beaten for 15 seconds, or has gone
 in order, is taken over by another in one transaction, and recovered as a daemon recovers after a crash. A
@@ -157,7 +157,7 @@ class Membership:
         await self._access.write(apply, durable=False)
 
     async def take_over(self) -> Estate:
-        """Take over what belongs to no gateway that lives."""
+        """Take over the work that belongs to no live gateway."""
         own = {"gateway": self._gateway_id}
 
         def apply(connection: Connection) -> Estate:

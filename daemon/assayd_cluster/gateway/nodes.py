@@ -21,7 +21,7 @@ _GATEWAYS = select(func.count(), func.min(gateways.c.id)).where(gateways.c.beat_
 
 
 def takes_work(table: FromClause = nodes) -> ColumnElement[bool]:
-    """Return the condition that a node lives, and that no one has told it to take no work."""
+    """Return the condition that a node lives and isn't barred from claiming work."""
     return and_(table.c.beat_at > LIVE_SINCE, table.c.consumes == 1, table.c.drained == Drained.NO)
 
 
@@ -56,7 +56,7 @@ class Census:
 
     @property
     def capacity(self) -> int:
-        """Return how many attempts all nodes that take work have in hand at most."""
+        """Return the maximum number of attempts of all nodes that claim work."""
         return sum(node.capacity for node in self.nodes if node.consumes)
 
     @property
@@ -107,7 +107,7 @@ class Nodes:
         self._most_capacity = most_capacity
 
     async def beat(self, name: str, beat: NodeBeat) -> BeatAnswer:
-        """Note how a node is; tell it whether to take work."""
+        """Record the state of a node; return whether it may claim work."""
         why = objection(beat, self._profiles())
         values = {
             "name": name,

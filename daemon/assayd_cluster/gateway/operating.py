@@ -1,4 +1,4 @@
-"""What operators ask of a gateway beyond what a daemon has: tokens, and the nodes with what they do."""
+"""Routes for operators of a gateway, in addition to a daemon's: tokens, and nodes with their runs."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def _listen_securely(
 
 
 def configure_gateway(settings: GatewaySettings, gateway: Gateway) -> Callable[[], uvicorn.Config]:
-    """Return what makes the servers' settings, on one application behind the gate for tokens."""
+    """Return the function that makes the servers' settings, for one application behind the token gate."""
     access, limits = access_of(settings), settings.limits
     basics = gateway.cluster.basics
     tokens = DatabaseTokens(basics.access, basics.clock, basics.ids)

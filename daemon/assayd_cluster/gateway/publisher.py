@@ -137,7 +137,7 @@ Count = Callable[[str], None]
 
 
 class Publishing(Protocol):
-    """What brings messages to nodes."""
+    """Sends messages to nodes."""
 
     problem: str
     """What keeps messages from there; empty while they get there."""

@@ -142,7 +142,7 @@ def account_row(readers: Readers | None, live: Collection[str]) -> HealthRow:
 
 
 MOST_PASSED_ON = 2 * MOST_CAPACITY
-"""Messages that a drained node has in hand already until it stops to take any."""
+"""Messages that a drained node already has before it stops consuming."""
 
 
 def message_row(queue: QueueWatch) -> HealthRow:
@@ -199,7 +199,7 @@ LOOKED_EVERY_S = 1.0
 
 
 class ClusterReadiness:
-    """Implements `attempts.execution.Readiness` by what nodes say of themselves."""
+    """Implements `attempts.execution.Readiness` by the reports of the nodes."""
 
     def __init__(
         self,

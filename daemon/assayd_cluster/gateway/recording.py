@@ -1,7 +1,7 @@
 """The rows of attempts as a gateway writes them: an accept is one statement, and so is a verdict.
 
-With the attempt goes its row in the outbox, with the verdict that row goes away, and the other gateways are
-told. Each statement costs gateway and server about as much as all that is in it.
+The accept also writes the attempt's row in the outbox; the verdict removes that row and notifies the other
+gateways. A statement costs gateway and server about as much as all of its parts as separate statements.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class GatewayJobRows:
         return accepted
 
     def accepting(self, attempt: Attempt, row: Values, document: bytes) -> OneStatement[bool]:
-        """Return what `accept` does as one statement; False also where this gateway was taken for dead."""
+        """Return the statement of `accept`; its result is also False if others declared this gateway dead."""
         return self._accepting(attempt, row, document, lambda found: bool(found and found["accepted"]))
 
     def _accepting(
@@ -189,14 +189,14 @@ class GatewayJobRows:
     def finish(
         self, connection: Connection, attempt: Attempt, verdict: Values, events: Sequence[Values]
     ) -> bool:
-        """Write a verdict with its events, take the attempt out of the outbox, and tell the others."""
+        """Write a verdict with its events, remove the attempt from the outbox, and notify the others."""
         values = self._finished(attempt, verdict, events)
         return OneStatement(_FINISH, values, lambda found: bool(found and found["first"]))(connection)
 
     def finishing(
         self, attempt: Attempt, verdict: Values, events: Sequence[Values], held_by: str
     ) -> OneStatement[Written]:
-        """Return what `finish` does as one statement, where a node brings it that holds the run."""
+        """Return the statement of `finish` for a verdict from the node that holds the run."""
         values = {**self._finished(attempt, verdict, events), "held_by": held_by}
         return OneStatement(_FINISH_HELD, values, _written)
 

@@ -151,7 +151,7 @@ async def list_cancelled_runs(
 async def put_run_events(
     request: Request, call: CallDep, name: Name, attempt: AttemptId, run: Number
 ) -> Response:
-    """Bring events of a run that goes on."""
+    """Accept events of a running run."""
     require_node(request, name)
     door = _door(request)
     await door.runs.require(name, attempt, run)
@@ -165,7 +165,7 @@ async def put_run_events(
 async def put_run_file(
     request: Request, call: CallDep, name: Name, attempt: AttemptId, run: Number, sha256: Sha256
 ) -> Response:
-    """Bring a large file of a bundle before its verdict."""
+    """Accept a large file of a bundle before its verdict."""
     require_node(request, name)
     door = _door(request)
     await door.runs.require(name, attempt, run)
@@ -181,7 +181,7 @@ async def put_run_file(
 async def put_run_verdict(
     request: Request, call: CallDep, name: Name, attempt: AttemptId, run: Number
 ) -> Response:
-    """Bring the verdict of a run, or say that it came to none."""
+    """Accept the verdict of a run, or the report that it has none."""
     require_node(request, name)
     door = _door(request)
     await door.runs.require(name, attempt, run)

@@ -293,7 +293,7 @@ class Runs:
         self._kept.forget(attempt_id)
 
     async def held(self, node: str, attempt_id: str, number: int) -> HeldRun:
-        """Return a run that a node says it has in hand, or whose verdict is in.
+        """Return a run that a node claims to hold, or that has a verdict.
 
         Raises: RequestError ``run.foreign``, ``run.over``.
         """
@@ -361,7 +361,7 @@ class Runs:
         )
 
     async def exhaust(self, attempt_id: str) -> None:
-        """Tell the attempt's gateway that both runs are lost."""
+        """Notify the attempt's gateway that both runs are lost."""
         await self._access.write(
             lambda connection: self._notices.tell(connection, "exhausted", attempt=attempt_id), durable=False
         )

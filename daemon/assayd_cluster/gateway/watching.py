@@ -64,7 +64,7 @@ class Dispatched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptRun:
-    """A run that a live node has in hand, and for how many seconds."""
+    """A run of a live node, and its age in seconds."""
 
     attempt_id: str
     node: str
@@ -74,14 +74,14 @@ class KeptRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What a gateway sees of its attempts: those to publish again, and runs that nodes have in hand."""
+    """The state of a gateway's attempts: those to publish again, and the runs on nodes."""
 
     stray: Sequence[str]
     kept: Sequence[KeptRun]
 
 
 def is_alive(one: Dispatched, listed: Mapping[str, frozenset[str]], now: int) -> bool:
-    """Return whether a live node has an attempt in hand; `listed` is what each live node lists."""
+    """Return whether a live node has an attempt; `listed` has the attempts of each live node."""
     if one.node is None or one.leased_at is None or one.over or one.node not in listed:
         return False
     return one.attempt_id in listed[one.node] or now - one.leased_at < LIVE_S * _MICROS

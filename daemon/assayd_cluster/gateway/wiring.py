@@ -353,7 +353,7 @@ def _verdicts(basics: Basics, runs: Runs, remote: RemoteExecution) -> RunVerdict
 
 
 def _listen_to_drivers(notices: Notices, gateway: Gateway, tasks: asyncio.TaskGroup) -> None:
-    """Have what other gateways tell of batches, repairs and generations reach those of this one."""
+    """Pass other gateways' notices about batches, repairs and generations to the parts of this one."""
     driving = gateway.cluster.driving
 
     async def look(kind: Driven, subject: str) -> None:
@@ -377,7 +377,7 @@ def _digests(policies: PolicySet) -> Mapping[str, str]:
 def _listen(
     notices: Notices, remote: RemoteExecution, others: OtherGateways, live: LiveRuns, cancels: Signal
 ) -> None:
-    """Have what other gateways tell reach whom it concerns."""
+    """Pass other gateways' notices to the parts that they concern."""
     finishing: set[asyncio.Task[None]] = set()
 
     def finished(notice: Notice) -> None:

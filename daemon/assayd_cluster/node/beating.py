@@ -1,6 +1,6 @@
-"""Tells the gateway every few seconds how this node is, and takes messages when the gateway says so.
+"""Reports this node's state to the gateway every few seconds, and consumes messages if the gateway agrees.
 
-It takes messages while its daemon can run attempts, the gateway answers and agrees, and it is not draining.
+It consumes messages while its daemon can run attempts, the gateway answers and agrees, and it isn't draining.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Consumption:
         self._tell()
 
     def busy(self) -> bool:
-        """Return whether messages are in hand."""
+        """Return whether the node has messages."""
         return bool(state.reserved_requests)
 
     def _tell(self) -> None:

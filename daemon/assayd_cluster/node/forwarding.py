@@ -1,6 +1,6 @@
-"""Sends events of runs that are under way, a few times a second for all of them together.
+"""Sends events of running runs, a few times a second for all of them together.
 
-What cannot be sent is dropped: the verdict brings all events that last.
+Events that can't be sent are dropped: the verdict contains all durable events.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Forwarder:
 
 
 def live_event(event: StreamEvent) -> Event | None:
-    """Return an event as the gateway takes it; None for the first and the last, which the gateway tells."""
+    """Return an event in the gateway's form; None for the first and the last, which the gateway makes."""
     run, seq = (int(number) for number in event.id.split("."))
     state = event.body.get("state") if event.kind == "state" else None
     if event.kind == "finished" or state in {"queued", "finished"}:

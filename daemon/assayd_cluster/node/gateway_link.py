@@ -88,11 +88,11 @@ class GatewayLink:
         return self._read(CancelledRuns, answer).attempts
 
     def send_events(self, run: Run, events: Sequence[Mapping[str, object]]) -> None:
-        """Bring events of a run that is under way. Raises: RunOver, NodeRefused."""
+        """Send events of a running run. Raises: RunOver, NodeRefused."""
         self._ask("POST", f"{self._run(run)}/events", json={"events": list(events)})
 
     def send_file(self, run: Run, sha256: str, content: bytes) -> None:
-        """Bring a large file of the bundle, ahead of the verdict. Raises: RunOver, NodeRefused."""
+        """Send a large file of the bundle, before the verdict. Raises: RunOver, NodeRefused."""
         self._ask("PUT", f"{self._run(run)}/files/{sha256}", content=content)
 
     def send_verdict(self, run: Run, verdict: Mapping[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""What a node does with one message: claim the attempt, have the daemon run it, bring the verdict.
+"""Processes one message on a node: claim the attempt, have the daemon run it, send the verdict.
 
 Decides what each failure means for the message. It is acknowledged by a return, once the gateway has the
 verdict or needs none; put back for another node by `PutBack`; laid aside by `Untrue`. Every step may be taken
@@ -110,7 +110,7 @@ class Runner:
             return sorted(self._in_hand)
 
     def run(self, attempt_id: str, ticket: str, trace: TraceContext | None = None) -> None:
-        """Bring an attempt to its verdict, in the gateway's trace. Raises: PutBack, Untrue."""
+        """Run an attempt to its verdict, in the gateway's trace. Raises: PutBack, Untrue."""
         ids = {"attempt_id": attempt_id, **trace_ids(trace)}
         with self._holding(attempt_id), structlog.contextvars.bound_contextvars(**ids):
             claimed = self._claim(attempt_id, ticket)
@@ -208,7 +208,7 @@ class Runner:
         }
 
     def _hand_in(self, run: Run, verdict: Document) -> None:
-        """Bring a verdict until it is taken or needed no more."""
+        """Send a verdict until it is accepted or no longer needed."""
         try:
             self._retrying("verdict.kept", retry_if_exception_type(GatewayAway))(self._send, run, verdict)
         except RunOver as over:

@@ -40,7 +40,7 @@ CANCELS_S = 20.0
 """How long one question after cancels waits for one."""
 AGAIN_S = 1.0
 LEAVE_S = 5.0
-"""How long a node that stops waits to tell the gateway so."""
+"""Timeout of a stopping node for its last report to the gateway."""
 _DELAYED = "celery.worker.consumer.delayed_delivery:DelayedDelivery"
 
 
@@ -60,7 +60,7 @@ def run(settings: NodeSettings) -> int:
     warnings.filterwarnings("ignore", category=SecurityWarning)
     warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)
     for name in ("celery.app.trace", "celery.worker.strategy"):
-        logging.getLogger(name).setLevel(logging.ERROR)  # they tell of every message
+        logging.getLogger(name).setLevel(logging.ERROR)  # they log every message
     node = Node(settings)
     return node.run()
 
@@ -151,7 +151,7 @@ class Node:
         threading.Thread(target=self._end_when_idle, name="drain", daemon=True).start()
 
     def _end_when_idle(self) -> None:
-        """Have Celery end once nothing is in hand or unacknowledged, and the gateway knows."""
+        """End Celery once all messages are finished and acknowledged, and the gateway knows."""
         while self._consumption.busy():
             self._stopping.hurried.wait(0.1)
         self._heart.leaving = True

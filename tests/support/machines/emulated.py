@@ -136,7 +136,9 @@ class EmulatedMachine:
         while not read.endswith(b"\n"):
             if time.monotonic() > until:
                 raise TimeoutError
-            read += self._commands.recv(1)
+            received = self._commands.recv(1)
+            assert received, f"the emulator has ended: {self.console()}"
+            read += received
         return read.decode(errors="replace").strip()
 
     def console(self) -> str:

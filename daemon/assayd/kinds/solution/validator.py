@@ -131,7 +131,7 @@ class Solution(Kind[SolutionPayload, PreparedSolution]):
         )
 
     def judge(self, payload: PreparedSolution, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Count the tests that passed, and say of the others what may be shown."""
+        """Count the passed tests, and report the details of the others that the profile reveals."""
         return judge_tests(payload, result)
 
     def integrity(self, payload: SolutionPayload) -> str:

@@ -99,7 +99,7 @@ class Session:
         self._provider = provider
 
     def offered(self, kind: str) -> Offered:
-        """Return what may come with the words, by a kind, and who can write it. Raises: ClientError."""
+        """Return the context that each kind accepts, and its providers. Raises: ClientError."""
         with PlainClient(self._daemon) as client:
             found = client.kind(kind)
         schema = found["context_schema"] or {}
@@ -205,7 +205,7 @@ class Session:
                 made = client.hint_generation(outcome.generation_id, hint, attempt_id=last)
                 return Chain(id=made["id"], form="generation", most=made["max_attempts"])
             if outcome.attempt is None or outcome.validated:
-                message = "a hint needs a generation, or an attempt that failed; edit it instead"
+                message = "a hint requires a generation or a failed attempt; edit this attempt instead"
                 raise RequestError("hint.validated", message)
             made = client.repair(outcome.attempt["id"], hint=hint, provider=self._provider)
             return Chain(id=made["id"], form="repair", most=made["max_attempts"])
