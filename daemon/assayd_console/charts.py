@@ -67,7 +67,7 @@ def stacked(spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width
     height, base = 212, 150
     most = max((sum(counts.values()) for _, counts in spans), default=0)
     if not most:
-        empty = Markup('<text class="dim" x="0" y="18">No attempt ended in this time.</text>')
+        empty = Markup('<text class="dim" x="0" y="18">No attempts ended in this period.</text>')
         return picture([empty], title, width, 26)
     step = (width - 90) / len(spans)
     parts = _axes(40, width - 50, 20, base, most)
@@ -104,7 +104,7 @@ def stacked(spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width
     key = Markup(
         '<line class="key" x1="0" x2="14" y1="{0}" y2="{0}"/><text class="dim" x="19" y="{1}">{2}</text>'
     )
-    parts.append(key.format(base + 53, base + 58, "share validated, 0 to 100 %"))
+    parts.append(key.format(base + 53, base + 58, "validated share, 0 to 100 %"))
     return picture([*parts, *_legend(VERDICTS, base + 38)], title, width, height)
 
 

@@ -59,7 +59,7 @@ class LivePage(Response):
             await self._produce(tell)
         except* ClientError as errors:  # The browser reconnects by itself.
             message = plain(str(errors.exceptions[0]))
-            await tell("lost", str(escape(f"No answer since {datetime.now(UTC):%H:%M:%S} UTC: {message}")))
+            await tell("lost", str(escape(f"No response since {datetime.now(UTC):%H:%M:%S} UTC: {message}")))
 
 
 def message(name: str, text: str) -> bytes:

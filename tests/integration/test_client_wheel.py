@@ -109,7 +109,8 @@ def test_command_of_the_daemon_says_that_it_is_not_here(installed: Path, line: l
 
     assert (done.returncode, done.stderr) == (
         2,
-        "assay: this command needs the daemon's package, but only the client is installed; install assayd\n",
+        "assay: this command requires the daemon package, but only the client is installed; install "
+        "the package assayd\n",
     )
 
 

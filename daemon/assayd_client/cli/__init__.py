@@ -44,8 +44,8 @@ def _tell_errors(arguments: list[str]) -> int:
         from assayd_client.cli.exits import REFUSED
 
         print(
-            "assay: this command needs the daemon's package, but only the client is "
-            "installed; install assayd",
+            "assay: this command requires the daemon package, but only the client is installed; install "
+            "the package assayd",
             file=sys.stderr,
         )
         return REFUSED

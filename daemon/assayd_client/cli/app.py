@@ -75,10 +75,13 @@ EXAMPLES: Mapping[str, str] = {
 """Arguments for the commands that are most often used wrongly, by command."""
 
 ADDRESS_OPTIONS: Mapping[str, tuple[str, str]] = {
-    "--socket": ("PATH", "Ask the daemon on this socket. Default: ASSAY_SOCKET."),
-    "--server": ("URL", "Ask the gateway at https://HOST[:PORT]. Default: ASSAY_SERVER."),
-    "--token-file": ("FILE", "Send the gateway the token in this file. Default: ASSAY_TOKEN_FILE."),
-    "--ca-file": ("FILE", "Trust these certificates of the gateway. Default: ASSAY_CA_FILE."),
+    "--socket": ("PATH", "Connect to the daemon on this socket. Default: ASSAY_SOCKET."),
+    "--server": ("URL", "Connect to the gateway at https://HOST[:PORT]. Default: ASSAY_SERVER."),
+    "--token-file": (
+        "FILE",
+        "Authenticate to the gateway with the token in this file. Default: ASSAY_TOKEN_FILE.",
+    ),
+    "--ca-file": ("FILE", "Trust the gateway certificates in this file. Default: ASSAY_CA_FILE."),
 }
 """Options of the program itself, which say where the daemon is; they may stand anywhere on a line."""
 
@@ -158,7 +161,7 @@ def start(
             "--version",
             is_eager=True,
             callback=_print_version,
-            help="Print the versions of client and daemon.",
+            help="Print the client and daemon versions.",
         ),
     ] = False,
 ) -> None:

@@ -132,13 +132,13 @@ def list_attempts(  # noqa: PLR0913, PLR0917  (one parameter per option)
         str | None, typer.Option(metavar="TEXT", help="Show only attempts with this cause.")
     ] = None,
     rule: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Show only attempts with an error of this rule.")
+        str | None, typer.Option(metavar="TEXT", help="Show only attempts with an error for this rule.")
     ] = None,
     uid: Annotated[
-        int | None, typer.Option(metavar="N", help="Show only attempts of this user (operators).")
+        int | None, typer.Option(metavar="N", help="Show only this user's attempts (operators only).")
     ] = None,
     node: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Show only attempts that this cluster node judged.")
+        str | None, typer.Option(metavar="NAME", help="Show only attempts judged by this cluster node.")
     ] = None,
     distrusted: Annotated[
         bool, typer.Option("--distrusted", help="Show only attempts whose node is distrusted.")
@@ -147,7 +147,7 @@ def list_attempts(  # noqa: PLR0913, PLR0917  (one parameter per option)
         int, typer.Option(metavar="N", min=1, max=500, help="Show at most this many attempts.")
     ] = 50,
     wide: Annotated[
-        bool, typer.Option("--wide", help="Show all labels and the rules of all errors.")
+        bool, typer.Option("--wide", help="Show all labels and the rules for all errors.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -185,16 +185,14 @@ def show(  # noqa: PLR0913, PLR0917  (one parameter per option)
     context: typer.Context,
     attempt_id: AttemptId,
     form: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Print the report in this form of the kind.")
+        str | None, typer.Option(metavar="NAME", help="Print the report in this kind-specific form.")
     ] = None,
-    steps: Annotated[
-        bool, typer.Option("--steps", help="Print the steps: the same as --form steps.")
-    ] = False,
+    steps: Annotated[bool, typer.Option("--steps", help="Print the steps (same as --form steps).")] = False,
     code: Annotated[bool, typer.Option("--code", help="Print only the submitted code.")] = False,
     as_json: Json = False,
     fields: Fields = None,
 ) -> None:
-    """Show an attempt, its report, and the chain of its repair."""
+    """Show an attempt, its report, and its repair chain."""
     from assayd_client.cli.ids import attempt_id as find
     from assayd_client.cli.kinds import ShownAttempt, form_of
     from assayd_client.cli.validate import print_attempt, print_code
@@ -220,7 +218,7 @@ def logs(
     context: typer.Context,
     attempt_id: AttemptId,
     stream: Annotated[
-        str, typer.Option(metavar="stdout|stderr|both", help="Print only this output.")
+        str, typer.Option(metavar="stdout|stderr|both", help="Print only this output stream.")
     ] = "both",
 ) -> None:
     """Print the code's output; follow it while the attempt runs."""
@@ -246,10 +244,12 @@ def events(
     attempt_id: Annotated[
         str | None,
         typer.Argument(
-            metavar="[ID]", help="Attempt: id, unique beginning of the id, or `last`. Default: all."
+            metavar="[ID]", help="Attempt: id, unique id prefix, or `last`. Default: all attempts."
         ),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Follow all attempts, as without an ID.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Follow all attempts; this is the default without an ID.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Follow the events of one attempt until its verdict, or of all attempts."""
@@ -258,7 +258,8 @@ def events(
 
     if follow and attempt_id is not None:
         raise RequestError(
-            "usage", "--follow and an ID can't be combined: one attempt is always followed to its verdict"
+            "usage",
+            "--follow can't be combined with an ID: a single attempt is always followed until its verdict",
         )
     with open_client(context) as client:
         told = client.all_events() if attempt_id is None else client.events(find(client, attempt_id))
@@ -274,7 +275,7 @@ def cancel(context: typer.Context, attempt_id: AttemptId) -> None:
 
 
 def replay(context: typer.Context, attempt_id: AttemptId, as_json: Json = False) -> None:
-    """Run a finished attempt's submission again, and show what differs; 1 if something does."""
+    """Rerun a finished attempt's submission and show differences; exits with status 1 if there are any."""
     from assayd_client.cli.ids import attempt_id as find
 
     with open_client(context) as client:
@@ -294,7 +295,7 @@ def artifacts(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the files of an attempt's bundle, or fetch them."""
+    """List or fetch the files in an attempt's bundle."""
     from assayd_client.cli.ids import attempt_id as find
     from assayd_client.cli.listing import ARTIFACT_HEADS, artifact_row
     from assayd_client.cli.terminal import print_table

@@ -31,18 +31,20 @@ def verify(  # noqa: PLR0913, PLR0917  (a parameter per option)
         Path,
         typer.Argument(
             metavar="BUNDLE|FILE",
-            help="A bundle's folder, a code file, or with --batch a batch's attestation.",
+            help="Bundle folder, code file, or (with --batch) batch attestation.",
         ),
     ],
-    key: Annotated[Path, typer.Option(metavar="PUB", help="Public keys of the daemon, in PEM.")],
+    key: Annotated[
+        Path, typer.Option(metavar="PUB", help="File with the daemon's public keys in PEM format.")
+    ],
     attestation: Annotated[
         Path | None,
-        typer.Option(metavar="F", help="Attestation of FILE. Default: FILE.attestation.json."),
+        typer.Option(metavar="F", help="Attestation for FILE. Default: FILE.attestation.json."),
     ] = None,
     batch: Annotated[
-        bool, typer.Option("--batch", help="Check a batch's attestation: every item must be validated.")
+        bool, typer.Option("--batch", help="Check a batch attestation; every item must be validated.")
     ] = False,
-    kind: Annotated[str | None, typer.Option(metavar="KIND", help="Require this kind.")] = None,
+    kind: Annotated[str | None, typer.Option(metavar="KIND", help="Require a verdict for this kind.")] = None,
     policy: Annotated[
         str | None, typer.Option(metavar="NAME|DIGEST", help="Require a verdict under this policy.")
     ] = None,
@@ -51,13 +53,13 @@ def verify(  # noqa: PLR0913, PLR0917  (a parameter per option)
     ] = None,
     allow_reported: Annotated[
         bool,
-        typer.Option("--allow-reported", help="Accept a profile that only reports broken rules."),
+        typer.Option("--allow-reported", help="Accept a profile that only reports rule violations."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the signed statement as JSON.")] = False,
 ) -> None:
     """Check a signed verdict offline.
 
-    The exit code is 0 if the code is validated, 1 if the attestation doesn't match, and 6 without one.
+    The exit code is 0 if the code is validated, 1 if the attestation doesn't match, and 6 if it is missing.
     """
     age = _age(max_age)
     if not path.exists():
@@ -82,19 +84,19 @@ def verify(  # noqa: PLR0913, PLR0917  (a parameter per option)
 
 @keys_app.command("new")
 def create_key(file: KeyFile) -> None:
-    """Create a private key in FILE, and its public key in FILE.pub."""
+    """Create a private key in FILE and its public key in FILE.pub."""
     with _wing():
         from assayd_attestation import keys
 
         public = keys.create(file)
         print(f"Private key: {file} (keep it secret; set it as attestation.key)")
-        print(f"Public key:  {keys.public_file(file)} (pass it to those who verify)")
+        print(f"Public key:  {keys.public_file(file)} (pass it to everyone who verifies bundles)")
     print(f"Key id:      {public.id}")
 
 
 @keys_app.command("show")
 def show_keys(file: KeyFile) -> None:
-    """Print the ids of the public keys of FILE, newest first."""
+    """Print the ids of the public keys in FILE, newest first."""
     with _wing():
         from assayd_attestation import keys
 
@@ -142,7 +144,9 @@ def _public(key: Path) -> tuple[PublicKey, ...]:
 def _age(text: str | None) -> timedelta | None:
     age = read_age(text) if text is not None else None
     if text is not None and age is None:
-        raise RequestError("usage", f"--max-age {text!r}: write a number with s, m, h or d, such as 24h")
+        raise RequestError(
+            "usage", f"--max-age {text!r}: write a number followed by s, m, h or d, such as 24h"
+        )
     return age
 
 

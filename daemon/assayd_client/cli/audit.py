@@ -24,7 +24,7 @@ def show_audit(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show who changed what; for operators. With --verify, the exit code is 1 if the log was changed."""
+    """Show the audit log (operators only). With --verify, the exit code is 1 if the log was changed."""
     with open_client(context) as client:
         lines = client.audit(since=None if verify else moment_before(since)).splitlines(keepends=True)
     if verify:

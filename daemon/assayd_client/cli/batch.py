@@ -343,10 +343,11 @@ def _next_step(batch: Document) -> Iterator[StyledLine]:
     if counts["total"] > counts["validated"]:
         yield line("")
         yield line(
-            f"Lines that aren't validated: assay batch results {plain(batch['name'])} --failed", hang=None
+            f"Show the lines that weren't validated: assay batch results {plain(batch['name'])} --failed",
+            hang=None,
         )
         again = f"assay batch results {plain(batch['name'])} --failed --lines | assay batch run -"
-        yield line(f"Run them again: {again}", hang=None)
+        yield line(f"Run these lines again: {again}", hang=None)
     if counts["error"] > counts["malformed"]:
         yield line(f"Run the internal errors again: assay batch retry {plain(batch['name'])}", hang=None)
 
@@ -389,8 +390,8 @@ def _remark_on(batch: Document) -> None:
     if received["conflicting"]:
         lines = ", ".join(map(str, received["conflicting"][:10]))
         print(
-            "assay: already submitted with another policy, overrides or labels, which are "
-            f"kept: lines {lines}",
+            "assay: these lines were already submitted with another policy, overrides or labels, "
+            f"which are kept: {lines}",
             file=sys.stderr,
         )
 
@@ -423,9 +424,7 @@ def _finish(client: PlainClient, batch: Document, file: Path, outputs: BatchOutp
 
 batch_app = typer.Typer(help="Validate many submissions, one per line of a file.", no_args_is_help=True)
 
-Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="Batch: name, id, unique beginning of the id, or `last`.")
-]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Batch: name, id, unique id prefix, or `last`.")]
 File = Annotated[
     Path,
     typer.Argument(
@@ -437,7 +436,7 @@ Concurrency = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Run at most this many attempts at once.")
 ]
 Webhook = Annotated[
-    str | None, typer.Option(metavar="URL", help="Send a webhook message to this URL at the end.")
+    str | None, typer.Option(metavar="URL", help="Send a webhook message to this URL when the batch ends.")
 ]
 Out = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Write results.jsonl and summary.json into this folder.")
@@ -455,7 +454,7 @@ def run_batch(  # noqa: PLR0913, PLR0917  (one parameter per option)
     ] = None,
     concurrency: Concurrency = None,
     dedupe: Annotated[
-        bool, typer.Option("--dedupe", help="Run lines with the same input, policy and image once.")
+        bool, typer.Option("--dedupe", help="Run lines with the same input, policy and image only once.")
     ] = False,
     webhook: Webhook = None,
     out: Out = None,
@@ -503,7 +502,7 @@ def retry_batch(
     sarif: Sarif = None,
     as_json: Json = False,
 ) -> None:
-    """Run the items that ended with an internal error again, wait for their end, and show the batch."""
+    """Rerun the items that ended with an internal error, wait for them to finish, and show the batch."""
     outputs = BatchOutputs(folder=out, junit=junit, sarif=sarif, as_json=as_json)
     with _client(context) as client:
         name = client.batch(find_batch(client, name))["name"]
@@ -549,12 +548,15 @@ def list_batches(
 def print_results(
     context: typer.Context,
     name: Name,
-    failed: Annotated[bool, typer.Option("--failed", help="Print only lines that aren't validated.")] = False,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Print only lines that weren't validated.")
+    ] = False,
     lines: Annotated[
-        bool, typer.Option("--lines", help="Print the submitted lines instead, for `assay batch run -`.")
+        bool,
+        typer.Option("--lines", help="Print the submitted lines instead, as input for `assay batch run -`."),
     ] = False,
 ) -> None:
-    """Print one JSON object per line of the file: its attempt and report."""
+    """For each line of the file, print a JSON object with its attempt and report."""
     with _client(context) as client:
         for result in client.batch_results(find_batch(client, name)):
             if failed and result["verdict"] == "validated":
@@ -584,7 +586,7 @@ def print_attestation(context: typer.Context, name: Name) -> None:
 
 @batch_app.command("cancel")
 def cancel_batch(context: typer.Context, name: Name) -> None:
-    """Cancel a batch: start no more attempts, and end the running ones."""
+    """Cancel a batch: start no further attempts, and stop the running ones."""
     with _client(context) as client:
         client.cancel_batch(find_batch(client, name))
 

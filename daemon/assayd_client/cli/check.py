@@ -107,7 +107,7 @@ def _require_trusted(path: Path) -> None:
         if found.st_uid not in {0, os.geteuid()} or found.st_mode & stat.S_IWOTH:
             message = f"{path} is ignored: another user could have written it"
             raise RequestError(
-                "project", f"{message}: {each} must belong to you and must not be writable by all"
+                "project", f"{message}: {each} must belong to you and must not be world-writable"
             )
 
 
@@ -122,7 +122,7 @@ def _require_known(path: Path, table: object) -> None:
             message = f"{path}: [[file]]: {key} must be {TYPE_NAMES[KEYS[key]]}, not {value!r}"
             raise RequestError("project", message)
     if not {"match", "kind"} <= table.keys():
-        raise RequestError("project", f"{path}: every [[file]] needs match and kind")
+        raise RequestError("project", f"{path}: every [[file]] table requires match and kind")
 
 
 def is_folder(table: Mapping[str, Any]) -> bool:
@@ -165,7 +165,7 @@ def check(
     context: typer.Context,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILE]…", help="Files or folders. Default: the current folder."),
+        typer.Argument(metavar="[FILE]…", help="Files or folders to check. Default: the current folder."),
     ] = None,
     sarif: Annotated[
         Path | None,
@@ -176,7 +176,7 @@ def check(
         bool, typer.Option("--verbose", help="Also show the reports of validated files.")
     ] = False,
 ) -> None:
-    """Validate a project's files as declared in its .assay.toml, for hooks and CI."""
+    """Validate a project's files as declared in its .assay.toml, for example in hooks and CI."""
     files = files or []
     reports = ReportFiles(sarif=sarif, junit=junit)
     reports.require_one_on_stdout()
@@ -197,10 +197,10 @@ def check(
                 _show(path, attempt, origin, verbose=verbose)
         _write(client, done, reports)
     if not done and not files:
-        raise RequestError("check.none", f"no [[file]] table of {NAME} matches a file here")
+        raise RequestError("check.none", f"no [[file]] table in {NAME} matches a file here")
     if not done:  # as in a commit that changes none of them
         print(
-            f"assay: nothing to check: no [[file]] table of {NAME} matches the named files", file=sys.stderr
+            f"assay: nothing to check: no [[file]] table in {NAME} matches the named files", file=sys.stderr
         )
         return
     codes = {OF_VERDICT[attempt["verdict"]] for attempt, _ in done}
@@ -216,8 +216,8 @@ def _wanted(files: Sequence[Path]) -> Iterator[tuple[Path, Project]]:
         if project is None:
             raise RequestError(
                 "check.project",
-                f"{named}: there is no {NAME} in its folder or one above it; write one, with a table "
-                "[[file]] of match, kind and what the kind needs",
+                f"{named}: no {NAME} in its folder or a parent folder; create one with a [[file]] table "
+                "that contains match, kind and the kind's required keys",
             )
         for file in project.files() if path.is_dir() else (path,):
             table = project.table_of(file)

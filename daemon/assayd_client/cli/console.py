@@ -18,14 +18,14 @@ def serve(
     port: Annotated[
         int,
         typer.Option(
-            metavar="N", min=0, max=65535, help="Listen on this port of 127.0.0.1; 0 chooses any free port."
+            metavar="N", min=0, max=65535, help="Listen on this port on 127.0.0.1; 0 selects a free port."
         ),
     ] = 0,
     link_file: Annotated[
         Path | None,
         typer.Option(
             metavar="F",
-            help="Write the link to this file, and a new one after each use; for services.",
+            help="Write the login link to this file, and replace it after each use; for services.",
         ),
     ] = None,
 ) -> None:

@@ -42,14 +42,14 @@ def evaluate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         typer.Option(metavar="NAME", help="Name the batch. Default: derived from the files' contents."),
     ] = None,
     concurrency: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Judge at most this many samples at once.")
+        int | None, typer.Option(metavar="N", min=1, help="Evaluate at most this many samples at once.")
     ] = None,
     junit: Annotated[
-        Path | None, typer.Option(metavar="F", help="Write a JUnit report with a case per sample.")
+        Path | None, typer.Option(metavar="F", help="Write a JUnit report with one case per sample.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as one JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as a JSON object.")] = False,
 ) -> None:
-    """Judge a model's answers by hidden tests, and print pass@k; the same command continues after a break."""
+    """Score model answers with hidden tests and print pass@k; rerun to resume after an interruption."""
     chosen = _read_k(k)
     tasks = {problem.task_id: problem for problem in _problems(problems)}
     answers = list(_samples(samples, tasks))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from assayd_client.cli.results_file import ResultsFile
 
 extractor_app = typer.Typer(
-    help="Apply an approved extractor to a tree of files, and compare.", no_args_is_help=True
+    help="Apply an approved extractor to a file tree, or measure its drift.", no_args_is_help=True
 )
 
 Tree = Annotated[
@@ -63,19 +63,19 @@ def apply_to_tree(
         typer.Option(metavar="OUT", help="Write one JSON line per path to this file; - is standard output."),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue OUT after its last path, as the same entry.")
+        bool, typer.Option("--resume", help="Continue OUT after its last path, with the same entry.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Run an approved extractor or approved rules on the path of every file in a tree.
 
-    Ends with 0 if every path gave a dict, and with 1 if a path failed.
+    Exits with status 0 if every path returned a dict, and with status 1 if a path failed.
     """
     from assayd_client.cli.results_file import ResultsFile
 
     _require_folder(tree)
     if resume and (jsonl is None or jsonl == STDOUT):
-        raise RequestError("usage", "--resume continues a file: name it with --jsonl OUT")
+        raise RequestError("usage", "--resume continues an output file; name it with --jsonl OUT")
     if as_json and jsonl == STDOUT:
         raise RequestError("usage", "--json and --jsonl - both write to standard output; choose one")
     with open_client(context) as client:
@@ -85,7 +85,7 @@ def apply_to_tree(
             try:
                 _apply(client, found, walk, tally, results)
             except KeyboardInterrupt:
-                hint = f"; continue: add --resume to --jsonl {plain(str(jsonl))}" if results.is_file else ""
+                hint = f"; to continue, pass --resume --jsonl {plain(str(jsonl))}" if results.is_file else ""
                 print(f"assay: interrupted after {count(tally.paths, 'path')}{hint}", file=sys.stderr)
                 raise typer.Exit(INTERRUPTED) from None
     summary = {"entry": _name(found), "tree": str(tree), "links": walk.links, **tally.document()}
@@ -104,17 +104,25 @@ def drift(
     tree: Tree,
     threshold: Annotated[
         float,
-        typer.Option(min=0, max=1, metavar="SHARE", help="Exit with 1 beyond this drift, from 0 to 1."),
+        typer.Option(
+            min=0,
+            max=1,
+            metavar="SHARE",
+            help="Exit with status 1 if the drift exceeds this value (between 0 and 1).",
+        ),
     ] = 0.05,
     repair: Annotated[
         str | None,
-        typer.Option(metavar="P", help="Beyond the threshold, let this provider repair the extractor."),
+        typer.Option(
+            metavar="P", help="If the drift exceeds the threshold, repair the extractor with this provider."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare how many paths match now with the approval's sample paths.
+    """Compare the paths that match now with the sample paths from the approval.
 
-    Ends with 1 if more than the threshold of the paths no longer match, or lack a field that others had.
+    Exits with status 1 if the share of paths that no longer match, or that lack a field found at
+    approval, exceeds the threshold.
     """
     from assayd_client.cli.results_file import ResultsFile
 
@@ -150,7 +158,7 @@ def _apply(client: PlainClient, entry: Document, walk: TreeWalk, tally: Tally, r
         progress.show(tally)
     progress.show(tally, last=True)
     if not tally.paths:
-        raise RequestError("usage", f"{walk.tree} has no file; name another folder")
+        raise RequestError("usage", f"{walk.tree} contains no files; name another folder")
 
 
 def _require_folder(tree: Path) -> None:
@@ -181,7 +189,7 @@ def _approved_cases(client: PlainClient, entry: Document) -> list[Document]:
     number = len(entry["submission"]["payload"].get("sample_paths", ()))
     cases: list[Document] = ((report.get("runtime_results") or {}).get("cases") or [])[:number]
     if not cases:
-        message = f"{_name(entry)} was approved without sample paths: validate and approve it with some"
+        message = f"{_name(entry)} was approved without sample paths: approve a version with some"
         raise RequestError("extractor.samples", message)
     return cases
 
@@ -265,6 +273,6 @@ def _drift_lines(change: Document, entry: str, tree: Path) -> Iterator[StyledLin
     yield line((f"Drift {change['drift']:.1%} {verb} the threshold {change['threshold']:.1%}", "bold"))
     if "repair" in change:
         begun = change["repair"]
-        yield line(f"Repair begun: assay show {begun['attempt_id']}")
+        yield line(f"Repair started: assay show {begun['attempt_id']}")
     elif exceeded:
         yield line(f"Repair: assay extractor drift {plain(entry)} {plain(str(tree))} --repair PROVIDER")

@@ -28,13 +28,11 @@ def gateway_client(context: typer.Context) -> Iterator[PlainClient]:
         except NotFound as error:
             if error.message != NO_ROUTE:
                 raise
-            message = f"{client.address} is a single-host daemon; only a gateway has tokens and nodes"
+            message = f"{client.address} is a single-host daemon; only a gateway manages tokens and nodes"
             raise RequestError("usage", f"{message}; pass its address with --socket or --server") from error
 
 
-token_app = typer.Typer(
-    help="Create, list and revoke tokens of a gateway; for operators.", no_args_is_help=True
-)
+token_app = typer.Typer(help="Create, list and revoke gateway tokens (operators only).", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 TOKEN_HEADS = ("id", "name", "tenant", "scopes", "node", "created", "last used", "revoked")
@@ -43,7 +41,7 @@ TOKEN_HEADS = ("id", "name", "tenant", "scopes", "node", "created", "last used",
 @token_app.command("create")
 def create(
     context: typer.Context,
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the token in lists and logs.")],
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Token name shown in lists and logs.")],
     tenant: Annotated[
         str | None,
         typer.Option("--tenant", metavar="T", help="Owner of the token; created if it doesn't exist."),
@@ -51,12 +49,16 @@ def create(
     scopes: Annotated[
         list[str] | None,
         typer.Option(
-            "--scope", metavar="S", help="Grant metrics, read, submit (default, includes read) or operate."
+            "--scope",
+            metavar="S",
+            help="Grant this scope: metrics, read, submit (default; includes read) or operate.",
         ),
     ] = None,
     node: Annotated[
         str | None,
-        typer.Option("--node", metavar="NAME", help="Create a token for the node with this name only."),
+        typer.Option(
+            "--node", metavar="NAME", help="Create a token that only the node with this name can use."
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -98,9 +100,7 @@ def list_tokens(context: typer.Context, as_json: Json = False) -> None:
 @token_app.command("revoke")
 def revoke(
     context: typer.Context,
-    token: Annotated[
-        str, typer.Argument(metavar="TOKEN", help="Token: id, unique beginning of the id, or name.")
-    ],
+    token: Annotated[str, typer.Argument(metavar="TOKEN", help="Token: id, unique id prefix, or name.")],
 ) -> None:
     """Revoke a token; every gateway refuses it within seconds."""
     with gateway_client(context) as client:
@@ -152,7 +152,7 @@ def _opened(path: Path | None) -> Iterator[TextIO]:
 
 
 node_app = typer.Typer(
-    help="Drain, resume, forget or distrust a node of a cluster; for operators.", no_args_is_help=True
+    help="Drain, resume, forget or distrust a cluster node (operators only).", no_args_is_help=True
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Node name, as in `assay nodes`.")]
@@ -163,7 +163,7 @@ def list_nodes(
     context: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """List the nodes of a cluster (operators)."""
+    """List the nodes of a cluster (operators only)."""
     from assayd_client.cli.listing import print_table
     from assayd_client.cli.terminal import out, print_json
 
@@ -177,15 +177,15 @@ def list_nodes(
 
 @node_app.command("drain")
 def drain(context: typer.Context, name: Name) -> None:
-    """Drain a node: it takes no new attempts, and finishes those that it has."""
+    """Drain a node: it accepts no new attempts, and finishes its current ones."""
     with gateway_client(context) as client:
         node = client.drain_node(name)
-    print(f"{node['name']}: takes no new attempts; {node['in_hand']} in hand")
+    print(f"{node['name']}: accepts no new attempts; {node['in_hand']} in progress")
 
 
 @node_app.command("resume")
 def resume(context: typer.Context, name: Name) -> None:
-    """Let a drained node take attempts again."""
+    """Let a drained node accept attempts again."""
     with gateway_client(context) as client:
         node = client.resume_node(name)
     print(f"{node['name']}: {node['state'].replace('_', ' ')}{': ' if node['why'] else ''}{node['why']}")
@@ -206,14 +206,15 @@ def distrust(
     since: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="Only verdicts of runs since this time or age (24h). Default: all."
+            metavar="TIME",
+            help="Mark only verdicts of runs since this time or age, such as 24h. Default: all verdicts.",
         ),
     ] = None,
     run: Annotated[
         bool, typer.Option("--run/--no-run", help="Run the marked attempts again on other nodes.")
     ] = True,
 ) -> None:
-    """Drain a node, mark its verdicts, run them again elsewhere; 1 if a result differs."""
+    """Drain a node, mark its verdicts, and rerun them elsewhere; exits with status 1 if a result differs."""
     from assayd_client.cli.ages import moment_before
     from assayd_client.cli.attempts import render_diff
     from assayd_client.cli.terminal import out
@@ -225,7 +226,7 @@ def distrust(
             f"{name}: {state}; marked verdicts: {marked['marked']}; runs taken back: {marked['taken_back']}"
         )
         if not run:
-            print(f"The marked attempts: assay list --node {name} --distrusted")
+            print(f"List the marked attempts: assay list --node {name} --distrusted")
             return
         differ = 0
         for again in _run_marked(client, name):

@@ -46,12 +46,15 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     words: Annotated[
         str,
         typer.Argument(
-            metavar="[WORDS|@FILE]", help="Request in words; the screens ask for it if it's missing."
+            metavar="[WORDS|@FILE]",
+            help="Request in natural language; if it's missing, the terminal screens ask for it.",
         ),
     ] = "",
     provider: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Use this provider. Default: the only one that writes code."),
+        typer.Option(
+            metavar="NAME", help="Use this provider. Default: the only provider that can write code."
+        ),
     ] = None,
     sample_path: SamplePath = None,
     listed_paths: SamplePaths = None,
@@ -60,7 +63,8 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         Path | None, typer.Option(metavar="FILE", help="Use this SQLite file, or this schema (.sql).")
     ] = None,
     sample_rows: Annotated[
-        bool, typer.Option("--sample-rows", help="Show the provider three rows of each table of --database.")
+        bool,
+        typer.Option("--sample-rows", help="Show the provider three rows from each table in --database."),
     ] = False,
     file: Annotated[
         list[Path] | None,
@@ -68,11 +72,13 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     ] = None,
     example: Annotated[
         list[str] | None,
-        typer.Option(metavar="J", help="Require this case to pass, a JSON object (repeatable)."),
+        typer.Option(metavar="J", help="Require this case, a JSON object, to pass (repeatable)."),
     ] = None,
     input_file: Annotated[
         Path | None,
-        typer.Option("--input", metavar="F.json", help="Read the inputs from this file, a JSON object."),
+        typer.Option(
+            "--input", metavar="F.json", help="Read the inputs from this file, which contains a JSON object."
+        ),
     ] = None,
     option: Annotated[
         list[str] | None, typer.Option(metavar="K=V", help="Set another context field; V is JSON or text.")
@@ -81,28 +87,34 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         str | None, typer.Option(metavar="NAME", help="Use this profile. Default: the kind's profile.")
     ] = None,
     max_attempts: Annotated[
-        int | None, typer.Option(min=1, max=10, help="Accept at most this many answers.")
+        int | None, typer.Option(min=1, max=10, help="Accept at most this many answers from the provider.")
     ] = None,
     label: Annotated[
-        list[str] | None, typer.Option(metavar="K=V", help="Add this label to its attempts.")
+        list[str] | None, typer.Option(metavar="K=V", help="Add this label to the generated attempts.")
     ] = None,
     webhook: Annotated[
-        str | None, typer.Option(metavar="URL", help="Send a webhook message to this URL at the end.")
+        str | None,
+        typer.Option(metavar="URL", help="Send a webhook message to this URL when the generation ends."),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the code to this file, or several files to this folder."),
+        typer.Option(
+            metavar="FILE", help="Write the code to this file, or to this folder if there are several files."
+        ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Approve the code once it is validated.")] = False,
     name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Approve it under this name. Default: the stem of --out."),
+        typer.Option(
+            metavar="NAME",
+            help="Approve the code under this name. Default: the file name of --out without its extension.",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Generate code from words, validate and repair it, and approve it.
+    """Generate code from a request, validate and repair it, and approve it.
 
-    On a terminal this opens screens, unless you pass --yes or --json.
+    In a terminal, this command opens screens unless you pass --yes or --json.
     """
     from assayd_client.cli.submitting import read_pairs, read_words
     from assayd_client.cli.terminal import print_json
@@ -130,7 +142,7 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         wanted = name or (out.stem if out is not None else "")
         raise typer.Exit(_on_screens(context.find_root().obj, request, given, name=wanted, out=out))
     if not words:
-        raise RequestError("usage", "the request is missing; write: assay generate KIND WORDS")
+        raise RequestError("usage", "the request is missing; run: assay generate KIND WORDS")
     request["context"] = read_context(kind, given)
     with PlainClient(context.find_root().obj) as client:
         generation = wait(client, client.generate(**request), tell=not as_json)
@@ -154,23 +166,23 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
 
 def review(
     context: typer.Context,
-    attempt: Annotated[
-        str, typer.Argument(metavar="ID", help="Attempt: id, unique beginning of the id, or `last`.")
-    ],
+    attempt: Annotated[str, typer.Argument(metavar="ID", help="Attempt: id, unique id prefix, or `last`.")],
     provider: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Send hints to this provider. Default: the only one that reads hints."
+            metavar="NAME", help="Send hints to this provider. Default: the only provider that accepts hints."
         ),
     ] = None,
 ) -> None:
-    """Review an attempt on screens: approve it, edit it, give a hint."""
+    """Review an attempt in terminal screens: approve it, edit it, or give a hint."""
     from assayd_client.cli.ids import attempt_id
     from assayd_client.cli.screens.session import Session
     from assayd_client.cli.screens.wizard import Wizard
 
     if not on_a_terminal():
-        raise RequestError("usage", "screens need a terminal; assay show ID prints the same")
+        raise RequestError(
+            "usage", "the review screens require a terminal; `assay show ID` prints the same information"
+        )
     daemon = context.find_root().obj
     with PlainClient(daemon) as client:
         found = attempt_id(client, attempt)

@@ -19,9 +19,7 @@ generation_app = typer.Typer(
     help="List and show generations, and continue one with a hint.", no_args_is_help=True
 )
 
-Id = Annotated[
-    str, typer.Argument(metavar="ID", help="Generation: id, unique beginning of the id, or `last`.")
-]
+Id = Annotated[str, typer.Argument(metavar="ID", help="Generation: id, unique id prefix, or `last`.")]
 
 
 @generation_app.command("list")
@@ -54,10 +52,10 @@ def show(context: typer.Context, generation_id: Id, as_json: Json = False) -> No
 def show_prompt(
     context: typer.Context,
     generation_id: Id,
-    number: Annotated[int, typer.Argument(metavar="N", min=1, help="Number of the answer, from 1.")] = 1,
+    number: Annotated[int, typer.Argument(metavar="N", min=1, help="Answer number, starting at 1.")] = 1,
     as_json: Json = False,
 ) -> None:
-    """Show the prompt of one answer, and the answer."""
+    """Show one answer and its prompt."""
     with open_client(context) as client:
         step = client.generation_step(find_generation(client, generation_id), number)
     if as_json:

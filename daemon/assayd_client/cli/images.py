@@ -43,7 +43,7 @@ async def _save(image: str, archive: Path) -> None:
         await engine.save_image(image, archive)
     except EngineError as problem:
         message = (
-            f"{image} is neither a file nor an image of a local engine ({problem.message}); "
+            f"{image} is neither a file nor an image in a local engine ({problem.message}); "
             "pass an OCI layout or a `docker save` archive"
         )
         raise ConfigError("image.source_missing", message) from problem
@@ -109,7 +109,8 @@ def _place_of(name: str) -> Path:
 
     if not is_name(name) or (share("images") / name).is_dir():
         message = (
-            f"{name!r} can't name an adopted image: use a-z, 0-9, _ and -, but not a shipped image's name"
+            f"{name!r} isn't a valid name for an adopted image: use a-z, 0-9, _ and -, but not a shipped "
+            "image's name"
         )
         raise RequestError("usage", message)
     return load_settings().images.recipes_dir
@@ -122,7 +123,7 @@ def _require_same(recipe: Path, where: str, tag: str | None) -> None:
         return
     table, extends = read_own(recipe.parent, recipe.stem)
     if extends is not None or (table.text("from"), table.text("tag")) != (where, tag):
-        message = f"{recipe} exists with other content; remove it, or adopt under another name"
+        message = f"{recipe} exists with different content; remove it, or adopt the image under another name"
         raise RequestError("usage", message)
 
 
@@ -180,7 +181,7 @@ def _audit_adoption(name: str, digest: str, where: str) -> None:
     actor: dict[str, object] = {"uid": os.getuid(), "pid": os.getpid()}
     try:
         added = add_line(folder, "image.adopted", actor=actor, subject=name, digest=digest, source=where)
-        reason = "" if added else "no daemon keeps one there"
+        reason = "" if added else "no daemon writes one there"
     except OSError as problem:
         reason = problem.strerror or type(problem).__name__
     if reason:
@@ -331,7 +332,7 @@ def _build(recipe: Recipe, recipes: Recipes, cache: Path, library: Path | None) 
         megabytes = asyncio.run(_measure(facts, recipe.preload))
     finally:
         asyncio.run(_remove(facts.name))
-    _say(f"its runner takes {megabytes} MB with preloaded modules, recorded as its baseline")
+    _say(f"its runner uses {megabytes} MB with preloaded modules, recorded as its baseline")
     keep_baseline(cache, recipe.name, facts.labels[LABEL_FILES], megabytes)
     return built()
 

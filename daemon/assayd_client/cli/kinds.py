@@ -80,7 +80,7 @@ def from_files_for(kind: Document) -> FromFiles:
         name for name in schema.get("required", ()) if schema["properties"][name].get("type") == "string"
     ]
     if len(texts) != 1:
-        message = f"{kind['kind']}: install its package here too; its files can't be read without it"
+        message = f"{kind['kind']}: also install its package here; its files can't be read without it"
         raise RequestError("usage", message)
 
     def read(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
@@ -104,8 +104,8 @@ def form_of(kind: str, name: str) -> Form:
     """Return what prints attempts of a kind in a form. Raises: RequestError ``usage``, for one it has not."""
     forms = command_line_of(kind).forms
     if name not in forms:
-        has = f"it has {', '.join(forms)}" if forms else "it has no forms"
-        message = f"--{name}: kind {kind} doesn't have this form; {has}; use --json for the whole report"
+        has = f"it supports {', '.join(forms)}" if forms else "it supports no forms"
+        message = f"--{name}: kind {kind} doesn't support this form; {has}; use --json for the whole report"
         raise RequestError("usage", message)
     return cast("Form", registry.resolve(forms[name]))
 
@@ -117,7 +117,7 @@ def kinds(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the kinds that the daemon accepts, or describe one: payload, options, stages, rules."""
+    """List the kinds that the daemon accepts, or describe one kind's payload, options, stages and rules."""
     from assayd_client.cli.terminal import line, out, plain, print_json, print_table
 
     with open_client(context) as client:

@@ -16,7 +16,7 @@ Entry = Annotated[
     str, typer.Argument(metavar="NAME[@VERSION]", help="Entry name. Default version: the newest.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Uid = Annotated[int | None, typer.Option(min=0, help="Use the library of this user (operators).")]
+Uid = Annotated[int | None, typer.Option(min=0, help="Use this user's library (operators only).")]
 HEADS = ("name", "version", "kind", "approved", "by", "asked for")
 INTENT_CHARS = 60
 
@@ -47,12 +47,14 @@ def parted(reference: str) -> tuple[str, int | None]:
 def approve(
     context: typer.Context,
     attempt_id: Annotated[
-        str, typer.Argument(metavar="ATTEMPT", help="Attempt: id, unique beginning of the id, or `last`.")
+        str, typer.Argument(metavar="ATTEMPT", help="Attempt: id, unique id prefix, or `last`.")
     ],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name in lowercase letters, digits, _ and -.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Entry name of lowercase letters, digits, _ and -.")
+    ],
     as_json: Json = False,
 ) -> None:
-    """Approve a validated attempt under a name, as its next version."""
+    """Approve a validated attempt under a name, as the next version of that name."""
     from assayd_client.cli.ids import attempt_id as find_attempt
     from assayd_client.cli.terminal import print_json
 
@@ -138,9 +140,9 @@ def remove(
     uid: Uid = None,
     as_json: Json = False,
 ) -> None:
-    """Remove a version of a name, or the name with all versions.
+    """Remove one version of a name, or the name and all its versions.
 
-    The attempts stay until retention removes them.
+    The attempts are kept until retention removes them.
     """
     from assayd_client.cli.terminal import print_json
 
@@ -165,7 +167,7 @@ def diff(
         ),
     ] = None,
 ) -> None:
-    """Compare two versions of an entry. Default: with the previous version."""
+    """Compare two versions of an entry; by default, an entry with its previous version."""
     from assayd.documents import submission_diff
     from assayd_client.cli.terminal import plain
 

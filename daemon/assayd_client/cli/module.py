@@ -14,7 +14,10 @@ from assayd_client.cli.options import Json, open_client
 
 module_app = typer.Typer(help="Install validated modules into a folder tree.", no_args_is_help=True)
 
-Tree = Annotated[Path, typer.Argument(metavar="TREE", help="Folder tree: CATEGORY/PLATFORM is a module.")]
+Tree = Annotated[
+    Path,
+    typer.Argument(metavar="TREE", help="Folder tree in which each CATEGORY/PLATFORM folder is a module."),
+]
 HEADS = ("module", "version", "installed", "policy", "kept", "state")
 
 
@@ -23,12 +26,12 @@ def install(  # noqa: PLR0913, PLR0917  (one parameter per option)
     context: typer.Context,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the module to install.")],
     tree: Annotated[Path, typer.Option("--into", metavar="TREE", help="Folder tree to install it into.")],
-    policy: Annotated[str, typer.Option(metavar="NAME", help="Profile to validate it under.")],
+    policy: Annotated[str, typer.Option(metavar="NAME", help="Profile to validate the module under.")],
     new_category: Annotated[
         bool, typer.Option("--new-category", help="Create the category's folder if it doesn't exist.")
     ] = False,
     allow_downgrade: Annotated[
-        bool, typer.Option("--allow-downgrade", help="Replace a newer version by an older one.")
+        bool, typer.Option("--allow-downgrade", help="Replace a newer version with an older one.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -60,7 +63,7 @@ def install(  # noqa: PLR0913, PLR0917  (one parameter per option)
 
 @module_app.command("list")
 def list_modules(tree: Tree, as_json: Json = False) -> None:
-    """List the modules of a tree; needs no daemon."""
+    """List the modules in a tree; needs no daemon."""
     _print(module_tree.installed_modules(tree), as_json=as_json)
 
 
@@ -69,7 +72,7 @@ def rollback(
     tree: Tree,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Module: CATEGORY/PLATFORM.")],
 ) -> None:
-    """Exchange a module with its kept version; a second rollback undoes the first. Needs no daemon."""
+    """Swap a module with its kept version; a second rollback undoes the first. Needs no daemon."""
     before, after = module_tree.roll_back(tree, name)
     print(f"{name}: {before} replaced by {after}; {before} is kept")
 
@@ -79,11 +82,13 @@ def verify(
     tree: Tree,
     key: Annotated[
         Path | None,
-        typer.Option(metavar="PUB", help="Also check each attestation against these public keys, in PEM."),
+        typer.Option(
+            metavar="PUB", help="Also check each attestation against the public keys in this PEM file."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare the files of a tree with the digests that passed; exit 1 if any differs. Needs no daemon."""
+    """Compare a tree's files with the validated digests; exits with 1 if any differs. Needs no daemon."""
     from assayd_client.cli.exits import FAILED
 
     found = module_tree.installed_modules(tree, attestations=key is not None)

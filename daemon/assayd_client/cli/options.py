@@ -20,9 +20,7 @@ def missing_extra(verb: str, package: str, find: Callable[[str], object] = find_
     return RequestError("usage", message)
 
 
-AttemptId = Annotated[
-    str, typer.Argument(metavar="ID", help="Attempt: id, unique beginning of the id, or `last`.")
-]
+AttemptId = Annotated[str, typer.Argument(metavar="ID", help="Attempt: id, unique id prefix, or `last`.")]
 Fields = Annotated[
     str | None,
     typer.Option(

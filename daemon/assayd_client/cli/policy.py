@@ -194,10 +194,10 @@ def check_policy(
         typer.Argument(metavar="[FILE]", help="Profile file in TOML. Default: all profiles in use."),
     ] = None,
     local: Annotated[
-        bool, typer.Option("--local", help="Use this machine's settings and profiles, without a daemon.")
+        bool, typer.Option("--local", help="Use the settings and profiles on this machine, without a daemon.")
     ] = False,
 ) -> None:
-    """Check one profile or all: print problems with their lines, or clamps and network rules."""
+    """Check one or all profiles; print problems with their line numbers, or clamps and network rules."""
     from assayd.tomlfile import FileError
     from assayd_client.cli.exits import FAILED
     from assayd_client.cli.terminal import plain
@@ -224,23 +224,26 @@ def explain_policy(  # noqa: PLR0913, PLR0917  (one parameter per option)
     url: Annotated[str, typer.Argument(metavar="[URL]", help="URL that submitted code would request.")] = "",
     method: Annotated[str, typer.Option(metavar="M", help="Check this request method.")] = "GET",
     python: Annotated[
-        str, typer.Option(metavar="CODE", help="Judge this Python: an import, an attribute, a path.")
+        str,
+        typer.Option(
+            metavar="CODE", help="Check this Python code, such as an import, an attribute or a path."
+        ),
     ] = "",
     bash: Annotated[
-        str, typer.Option(metavar="CODE", help="Judge this bash: a command with its options and paths.")
+        str, typer.Option(metavar="CODE", help="Check this bash code: a command with its options and paths.")
     ] = "",
-    sql: Annotated[str, typer.Option(metavar="CODE", help="Judge these SQL statements.")] = "",
+    sql: Annotated[str, typer.Option(metavar="CODE", help="Check these SQL statements.")] = "",
     kind: Annotated[
         str | None, typer.Option(metavar="KIND", help="Read the code as a submission of this kind.")
     ] = None,
 ) -> None:
-    """Print whether a profile allows a URL or code, the deciding rule, and the fix."""
+    """Print whether a profile allows a URL or code, and show the deciding rule and the fix."""
     from assayd_client.cli.exits import FAILED
     from assayd_client.cli.terminal import plain
 
     code = {name: text for name, text in (("python", python), ("bash", bash), ("sql", sql)) if text}
     if len(code) + bool(url) != 1:
-        raise RequestError("usage", "pass a URL, or one of --python, --bash and --sql")
+        raise RequestError("usage", "pass a URL, or one of --python, --bash or --sql")
     with client_of(context) as client:
         if url:
             allowed, text = explain(client.policy(profile), url, method)

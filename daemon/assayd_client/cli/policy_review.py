@@ -38,7 +38,7 @@ def try_policy(  # noqa: PLR0913, PLR0917  (one parameter per option)
     run: Annotated[bool, typer.Option("--run", help="Run each submission again as a full attempt.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Judge stored submissions under another profile; exit 1 if any that passed would fail."""
+    """Check stored submissions against another profile; exits with status 1 if any that passed would fail."""
     from assayd_client.cli.exits import FAILED
     from assayd_client.cli.terminal import print_json
 
@@ -65,7 +65,7 @@ def suggest_policy(  # noqa: PLR0913, PLR0917  (one parameter per option)
     context: typer.Context,
     policy: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Extend this profile. Default: the newest refusal's."),
+        typer.Option(metavar="NAME", help="Extend this profile. Default: the profile of the newest refusal."),
     ] = None,
     since: Since = None,
     batch: Batch = None,
@@ -73,7 +73,7 @@ def suggest_policy(  # noqa: PLR0913, PLR0917  (one parameter per option)
     kind: OfKind = None,
     as_json: Json = False,
 ) -> None:
-    """Print the smallest additions to a profile, as TOML, that would have allowed refused code."""
+    """Print, as TOML, the smallest profile additions that would have allowed refused code."""
     from assayd_client.cli.terminal import plain, print_json
 
     with client_of(context) as client:
@@ -91,7 +91,7 @@ def suggest_policy(  # noqa: PLR0913, PLR0917  (one parameter per option)
 
 def _counted(one: Document) -> str:
     attempts = f"{one['count']} attempt{'s' * (one['count'] != 1)}"
-    return f"{attempts}, {one['enough']} by this one alone, {one['first_at'][:10]} to {one['last_at'][:10]}"
+    return f"{attempts}, {one['enough']} need only this one, {one['first_at'][:10]} to {one['last_at'][:10]}"
 
 
 def _print_trial(trial: Document) -> None:

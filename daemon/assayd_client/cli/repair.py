@@ -68,11 +68,11 @@ class _StartByDefault(TyperGroup):
 
 repair_app = typer.Typer(
     cls=_StartByDefault,
-    help="Repair failed attempts, and show the fixes that were tried.",
+    help="Repair failed attempts, and show the attempted fixes.",
     no_args_is_help=True,
 )
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="Repair: id, unique beginning of the id, or `last`.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="Repair: id, unique id prefix, or `last`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 OF_OUTCOME = {"repaired": VALIDATED, "cancelled": CANCELLED}
 
@@ -86,12 +86,12 @@ def start(  # noqa: PLR0913, PLR0917  (one parameter per option)
     context: typer.Context,
     attempt_id: Annotated[
         str,
-        typer.Argument(metavar="ATTEMPT", help="Failed attempt: id, unique beginning of the id, or `last`."),
+        typer.Argument(metavar="ATTEMPT", help="Failed attempt: id, unique id prefix, or `last`."),
     ],
     provider: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Use this provider. Default: `rules`, or the one that reads hints."
+            metavar="NAME", help="Use this provider. Default: `rules`, or the provider that accepts hints."
         ),
     ] = None,
     max_attempts: Annotated[
@@ -102,7 +102,7 @@ def start(  # noqa: PLR0913, PLR0917  (one parameter per option)
     fresh: Annotated[bool, typer.Option("--fresh", help="Start again from the first submission.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Repair a failed attempt, wait, and show the tried fixes."""
+    """Repair a failed attempt, wait, and show the attempted fixes."""
     with _client(context) as client:
         attempt_id = find_attempt(client, attempt_id)
         code = edited(client, attempt_id) if edit else None
@@ -121,7 +121,7 @@ def start(  # noqa: PLR0913, PLR0917  (one parameter per option)
 
 @repair_app.command("show")
 def show(context: typer.Context, repair_id: Id, as_json: Json = False) -> None:
-    """Show a repair: what failed, the reason given, the change, the verdict."""
+    """Show a repair: each failure, the reason given, the change and the verdict."""
     with _client(context) as client:
         _show(client.repair_state(find_repair(client, repair_id)), as_json=as_json)
 
@@ -130,10 +130,10 @@ def show(context: typer.Context, repair_id: Id, as_json: Json = False) -> None:
 def show_step(
     context: typer.Context,
     repair_id: Id,
-    number: Annotated[int, typer.Argument(metavar="N", min=1, help="Number of the fix, from 1.")],
+    number: Annotated[int, typer.Argument(metavar="N", min=1, help="Fix number, starting at 1.")],
     as_json: Json = False,
 ) -> None:
-    """Show the prompt of one fix, and the answer to it."""
+    """Show one fix's prompt and the answer to it."""
     from assayd_client.cli.terminal import print_json
 
     with _client(context) as client:
@@ -195,7 +195,7 @@ def accept(context: typer.Context, repair_id: Id, as_json: Json = False) -> None
 
 @repair_app.command("stats")
 def stats(context: typer.Context, as_json: Json = False) -> None:
-    """Print repair statistics by kind and provider: counts, times, share fixed at once."""
+    """Print repair statistics by kind and provider: counts, times, and the share fixed on the first try."""
     from assayd_client.cli.listing import print_table
     from assayd_client.cli.terminal import out, print_json
 
@@ -317,7 +317,11 @@ def edited(client: PlainClient, attempt_id: str) -> str:
     submission = _json(client.artifact(attempt_id, name))
     code = texts_of(submission).get("")
     if code is None:
-        raise RequestError("repair.no_code", "this kind's submissions have no single code to edit")
+        raise RequestError(
+            "repair.no_code",
+            "submissions of this kind consist of several files or steps; "
+            "--edit works only with a single file",
+        )
     changed = _in_editor(code)
     if changed == code:
         raise RequestError("repair.unchanged", "nothing was changed")
@@ -331,7 +335,7 @@ def _in_editor(text: str) -> str:
         path.write_text(text, encoding="utf-8")
         done = subprocess.run([*editor, str(path)], check=False)
         if done.returncode != 0:
-            raise RequestError("repair.editor", f"{editor[0]} ended with {done.returncode}")
+            raise RequestError("repair.editor", f"{editor[0]} exited with status {done.returncode}")
         return path.read_text(encoding="utf-8")
 
 

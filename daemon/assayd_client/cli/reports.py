@@ -257,7 +257,7 @@ def _fix(edit: Document, uri: str, moved: int) -> Document:
         "insertedContent": {"text": text if not text or text.endswith("\n") else text + "\n"},
     }
     change = {"artifactLocation": {"uri": uri}, "replacements": [replacement]}
-    return {"description": {"text": "the certain edit"}, "artifactChanges": [change]}
+    return {"description": {"text": "the safe edit"}, "artifactChanges": [change]}
 
 
 def junit(client: PlainClient, attempt: Document) -> str:

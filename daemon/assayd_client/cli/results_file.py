@@ -39,7 +39,7 @@ class ResultsFile:
         if self._path is None or self._path == STDOUT:
             return self
         if self._path.resolve().is_relative_to(self._tree.resolve()):
-            message = f"{self._path} is in {self._tree}, whose files are read; name a file outside it"
+            message = f"{self._path} is inside the input tree {self._tree}; name a file outside it"
             raise RequestError("usage", message)
         try:
             self._descriptor = os.open(self._path, (_KEPT if self._resume else _NEW) | os.O_CLOEXEC, 0o666)

@@ -62,7 +62,7 @@ def sample_paths(
     """
     if listed == Path("-") and Path("-") in files:
         raise RequestError(
-            "usage", "both --sample-paths - and a file - read standard input; name a file for one of them"
+            "usage", "both --sample-paths - and the file - read standard input; name a file for one of them"
         )
     paths = [*(named or ()), *(() if listed is None else read_list(listed))]
     if tree is not None:
@@ -110,7 +110,7 @@ def grouped_tree(tree: Path) -> dict[str, Group]:
         # The smallest checksums: an even sample of any number of paths, and the same at the next call.
         group.chosen = sorted([*group.chosen, path], key=_checksum)[:PER_SHAPE]
     if not groups:
-        raise RequestError("usage", f"--sample-tree: {tree} has no readable file; name another folder")
+        raise RequestError("usage", f"--sample-tree: {tree} contains no readable files; name another folder")
     return dict(sorted(groups.items(), key=lambda item: (-item[1].count, item[0])))
 
 

@@ -210,7 +210,7 @@ def run(
         raise SystemExit(CANCELLED) from interrupt
     except DaemonUnreachable as error:
         message = (
-            f"the daemon stopped answering; attempt {attempt['id']} is accepted, and runs again once the "
+            f"the daemon stopped responding; attempt {attempt['id']} was accepted, and runs again once the "
             f"daemon is back: assay show {attempt['id']}"
         )
         raise DaemonUnreachable("daemon.gone", message, retryable=True) from error
@@ -223,13 +223,11 @@ def read_files(paths: Sequence[Path]) -> dict[str, tuple[Path, bytes]]:
     total = 0
     for name, path in _walk(paths):
         if name in files:
-            raise RequestError("file.twice", f"two files are called {name}")
+            raise RequestError("file.twice", f"two files are named {name}")
         files[name] = (path, _read(path))
         total += len(files[name][1])
         if total > MAX_FILES_BYTES:
-            raise RequestError(
-                "file.too_large", f"the files are larger than {MAX_FILES_BYTES >> 20} MiB together"
-            )
+            raise RequestError("file.too_large", f"the files exceed {MAX_FILES_BYTES >> 20} MiB in total")
     return files
 
 
@@ -291,7 +289,7 @@ def read_settings(settings: Sequence[str], option: str = "--set") -> dict[str, o
         for table in tables:
             inner = place.setdefault(table, {})
             if not isinstance(inner, dict):
-                raise RequestError("usage", f"{option} {dotted}: {table} has a value already")
+                raise RequestError("usage", f"{option} {dotted}: {table} already has a value")
             place = inner
         place[key] = _read_value(value)
     return overrides
@@ -302,7 +300,7 @@ def _walk(paths: Sequence[Path]) -> Iterator[tuple[str, Path]]:
         if path.is_dir():
             for inner in sorted(path.rglob("*")):
                 if inner.is_symlink():  # it may lead to anything, which would then be sent
-                    raise RequestError("file.link", f"{inner} is a symbolic link; replace it by the file")
+                    raise RequestError("file.link", f"{inner} is a symbolic link; replace it with the file")
                 if inner.is_file():
                     yield inner.relative_to(path).as_posix(), inner
         else:

@@ -128,7 +128,7 @@ def _lines(frame: Frame) -> Iterator[Facts]:
     ready = now.total("assayd_ready") > 0
     version = next((dict(key)["version"] for key in now.values.get("assayd_build_info", {})), "")
     period = "since the start" if frame.since_start else f"of {seen.seconds:.1f} s"
-    serving = ("serving", "green") if ready else ("not serving; assay doctor says why", "bold red")
+    serving = ("serving", "green") if ready else ("not ready; `assay doctor` shows the reason", "bold red")
     yield Facts(
         name="assayd",
         facts=[

@@ -42,7 +42,8 @@ def find_state(client: PlainClient) -> Path:
         place, with_database = Path(daemon["state_dir"]), daemon["database_in_state"]
     if not with_database:
         message = (
-            "database_url is set: copy that database with its own tools, and pass --state-dir for the bundles"
+            "database_url is set: copy that database with its own tools, and pass --state-dir to copy the "
+            "bundles"
         )
         raise ConfigError("backup.database", message)
     return place
@@ -124,7 +125,7 @@ def _remove(folder: Path) -> None:
 
 
 def doctor(context: typer.Context, as_json: Json = False) -> None:
-    """Examine the daemon: engine, images, limits, isolation, permissions."""
+    """Check the daemon: engine, images, limits, isolation and permissions."""
     from assayd_client.cli.listing import CHECK_HEADS, check_lines, check_row
     from assayd_client.cli.terminal import print_table
 
@@ -143,11 +144,11 @@ def doctor(context: typer.Context, as_json: Json = False) -> None:
 def collect_garbage(
     context: typer.Context,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List what would be removed, and remove nothing.")
+        bool, typer.Option("--dry-run", help="List what would be removed, without removing anything.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Delete finished attempts and bundles beyond the retention limits (operators)."""
+    """Delete finished attempts and bundles beyond the retention limits (operators only)."""
     from assayd_client.cli.terminal import count
 
     with open_client(context) as client:
@@ -166,7 +167,7 @@ def collect_garbage(
 def backup(
     context: typer.Context,
     target: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder to copy to; an earlier copy there is updated.")
+        Path, typer.Argument(metavar="DIR", help="Destination folder; an existing copy in it is updated.")
     ],
     state_dir: Annotated[
         Path | None,
@@ -192,7 +193,7 @@ def metrics(
         bool, typer.Option("--answers", help="Count providers' answers by kind, provider and week instead.")
     ] = False,
     weeks: Annotated[
-        int, typer.Option(min=1, max=53, help="With --answers: weeks to count, the current one included.")
+        int, typer.Option(min=1, max=53, help="With --answers: weeks to count, including the current one.")
     ] = 8,
     kind: Annotated[
         str | None, typer.Option(metavar="KIND", help="With --answers: count only this kind.")
@@ -201,7 +202,7 @@ def metrics(
 ) -> None:
     """Print the daemon's metrics, or what models get wrong (--answers)."""
     if as_json and not answers:
-        raise RequestError("usage", "--json needs --answers; the other metrics are Prometheus text")
+        raise RequestError("usage", "--json requires --answers; the other metrics are Prometheus text")
     with open_client(context) as client:
         if not answers:
             sys.stdout.write(client.metrics().decode())
@@ -215,19 +216,19 @@ def metrics(
 
     print_table(out(), ANSWER_HEADS, list(answer_rows(counted["weeks"])))
     if not counted["complete"]:
-        print("assay: only the newest chains are counted", file=sys.stderr)
+        print("assay: only the newest generations and repairs are counted", file=sys.stderr)
 
 
 def top(
     context: typer.Context,
     interval: Annotated[
-        float, typer.Option(metavar="S", min=0.2, help="Seconds between two snapshots.")
+        float, typer.Option(metavar="S", min=0.2, help="Number of seconds between two snapshots.")
     ] = 2.0,
     once: Annotated[
-        bool, typer.Option("--once", help="Print one snapshot and exit; rates are since startup.")
+        bool, typer.Option("--once", help="Print one snapshot and exit; rates are averages since startup.")
     ] = False,
 ) -> None:
-    """Show the daemon's activity: rates, queue, containers, running attempts; q ends it."""
+    """Show the daemon's activity: rates, queue, containers and running attempts; press q to quit."""
     from rich.console import Console
 
     from assayd_client.cli.top import Watch, quiet_keyboard, render, watch

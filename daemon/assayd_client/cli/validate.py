@@ -160,7 +160,7 @@ def watch_files(
     Raises: RequestError ``usage``, when there is nothing that can be watched.
     """
     if not paths or Path("-") in paths:
-        raise RequestError("usage", "--watch needs files or folders; standard input can't be watched")
+        raise RequestError("usage", "--watch requires files or folders; standard input can't be watched")
     code, seen = VALIDATED, None
     try:
         while True:
@@ -171,7 +171,7 @@ def watch_files(
             seen = now
             code = _once(validate, clear=clear)
             if clear:
-                err().print(f"{time.strftime('%H:%M:%S')}, waiting for the next save; Ctrl+C ends it")
+                err().print(f"{time.strftime('%H:%M:%S')}, waiting for the next save; press Ctrl+C to stop")
     except KeyboardInterrupt:
         return code
 
@@ -265,7 +265,9 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     ] = None,
     input_file: Annotated[
         Path | None,
-        typer.Option("--input", metavar="F.json", help="Read the inputs from this file, a JSON object."),
+        typer.Option(
+            "--input", metavar="F.json", help="Read the inputs from this file, which contains a JSON object."
+        ),
     ] = None,
     sample_path: SamplePath = None,
     listed_paths: SamplePaths = None,
@@ -276,7 +278,9 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     setting: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="A.B=V", help="Tighten a limit, e.g. resources.timeout_s=5; commas make a list."
+            "--set",
+            metavar="A.B=V",
+            help="Tighten a limit, e.g. resources.timeout_s=5; separate list values with commas.",
         ),
     ] = None,
     label: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Label the attempt.")] = None,
@@ -287,37 +291,45 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     sample_rows: Annotated[
         bool,
         typer.Option(
-            "--sample-rows", help="Show a repair's provider three rows of each table of the database file."
+            "--sample-rows", help="Show the repair provider three rows from each table in the database file."
         ),
     ] = False,
     cases: Annotated[
         Path | None,
-        typer.Option(metavar="F.json", help="Test cases (inputs and expected results), as a JSON array."),
+        typer.Option(
+            metavar="F.json", help="File with test cases (inputs and expected results), as a JSON array."
+        ),
     ] = None,
     tests: Annotated[
         Path | None,
-        typer.Option(metavar="F.py", help="Hidden tests that score a solution: Python."),
+        typer.Option(metavar="F.py", help="Python file with the hidden tests that score a solution."),
     ] = None,
     entry: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Function or class of the solution that the tests call."),
     ] = None,
     intent: Annotated[
-        str | None, typer.Option(metavar="TEXT|@FILE", help="Purpose of the code in words, for repairs.")
+        str | None,
+        typer.Option(metavar="TEXT|@FILE", help="Purpose of the code in natural language, used for repairs."),
     ] = None,
     repair: Annotated[
         str | None,
-        typer.Option(metavar="PROVIDER", help="Repair it if it fails, e.g. with the provider `rules`."),
+        typer.Option(
+            metavar="PROVIDER", help="Repair the submission if it fails, e.g. with the provider `rules`."
+        ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write the validated code to this file, or folder if it has several files."
+            metavar="FILE",
+            help="Write the validated code to this file, or to this folder if there are several files.",
         ),
     ] = None,
     in_place: Annotated[
         bool,
-        typer.Option("--in-place", help="With --repair: write the repaired code to the files named."),
+        typer.Option(
+            "--in-place", help="With --repair: write the repaired code back to the submitted files."
+        ),
     ] = False,
     webhook: Annotated[str | None, typer.Option(metavar="URL", help="Send the verdict to this URL.")] = None,
     as_json: Json = False,
@@ -326,14 +338,14 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         bool,
         typer.Option(
             "--retry-context",
-            help="Print only the retry context (text for a model's next try). "
-            "Prints nothing if the submission is validated without findings about quality.",
+            help="Print only the retry context (text for a model's next attempt). "
+            "Prints nothing if the submission is validated without quality findings.",
         ),
     ] = False,
     sarif: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write findings as SARIF, with certain edits as fixes; - is standard output."
+            metavar="FILE", help="Write findings as SARIF, with safe edits as fixes; - is standard output."
         ),
     ] = None,
     junit: Junit = None,
@@ -342,9 +354,9 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         typer.Option("--watch", help="Validate again whenever the files are saved, until interrupted."),
     ] = False,
     form: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Print the report in this form of the kind.")
+        str | None, typer.Option(metavar="NAME", help="Print the report in this kind-specific form.")
     ] = None,
-    as_yaml: Annotated[bool, typer.Option("--yaml", help="Print YAML: the same as --form yaml.")] = False,
+    as_yaml: Annotated[bool, typer.Option("--yaml", help="Print YAML (same as --form yaml).")] = False,
 ) -> None:
     """Validate files and show the report."""
     request = ValidateRequest(

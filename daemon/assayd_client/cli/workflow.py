@@ -20,7 +20,7 @@ from assayd_client.cli.terminal import StyledLine, count, err, line, out, plain,
 
 workflow_app = typer.Typer(help="Check and run workflows of code nodes.", no_args_is_help=True)
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="Workflow: id, unique beginning of the id, or `last`.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="Workflow: id, unique id prefix, or `last`.")]
 File = Annotated[
     Path,
     typer.Argument(
@@ -29,14 +29,18 @@ File = Annotated[
 ]
 Input = Annotated[
     Path | None,
-    typer.Option("--input", metavar="F.json", help="Read inputs from this file: values by node and name."),
+    typer.Option(
+        "--input",
+        metavar="F.json",
+        help="Read inputs from this file, which contains values by node and input name.",
+    ),
 ]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NODE.INPUT=V", help="Set an input; V is JSON or text (repeatable)."),
 ]
 Repair = Annotated[
-    str | None, typer.Option(metavar="PROVIDER", help="Repair nodes that fail with this provider.")
+    str | None, typer.Option(metavar="PROVIDER", help="Use this provider to repair failed nodes.")
 ]
 _STYLES = {
     "validated": "green",
@@ -56,7 +60,7 @@ def check(
     settings: Set = None,
     as_json: Json = False,
 ) -> None:
-    """Check a workflow: references, cycles, sources of inputs, and types. Nothing is run."""
+    """Check a workflow's references, cycles, input sources and types, without running it."""
     text = _read(file)
     with open_client(context) as client:
         found = client.check_workflow(text, inputs=_inputs(input_file, settings))
@@ -100,7 +104,7 @@ def resume(  # noqa: PLR0913, PLR0917  (one parameter per option)
     repair: Repair = None,
     as_json: Json = False,
 ) -> None:
-    """Run an ended workflow again: only nodes that have no result, or whose code or inputs changed."""
+    """Resume a finished workflow: run only nodes that have no result, or whose code or inputs changed."""
     text = None if file is None else _read(file)
     with open_client(context) as client:
         inputs = _inputs(input_file, settings) or None
@@ -113,11 +117,11 @@ def resume(  # noqa: PLR0913, PLR0917  (one parameter per option)
 def show(
     context: typer.Context,
     workflow: Annotated[
-        str, typer.Argument(metavar="FILE|ID", help="A file, or a workflow that was run: its id, or `last`.")
+        str, typer.Argument(metavar="FILE|ID", help="Workflow file, or the id of a workflow run, or `last`.")
     ],
     as_json: Json = False,
 ) -> None:
-    """Print the graph of a workflow: its nodes in order, what each needs, and how each ended."""
+    """Print a workflow's graph: its nodes in order, with their dependencies and outcomes."""
     path = Path(workflow)
     with open_client(context) as client:
         if path.is_file() or workflow == "-":
@@ -253,7 +257,7 @@ def _inputs(input_file: Path | None, settings: Sequence[str] | None) -> dict[str
     for source in (read_input(input_file) or {}, read_settings(settings or ())):
         for node, values in source.items():
             if not isinstance(values, dict):
-                message = f"inputs of {node!r} must be an object; write NODE.INPUT=VALUE for --set"
+                message = f"inputs of {node!r} must be an object; with --set, write NODE.INPUT=VALUE"
                 raise RequestError("usage", message)
             found[node] = {**found.get(node, {}), **values}
     return found

@@ -146,7 +146,7 @@ async def download_source(request: Request) -> Response:
     texts = texts_of((await submission_of(daemon, attempt)).get("payload") or {})
     name = request.path_params["name"]
     if name not in texts:
-        raise HTTPException(404, f"the submission of {attempt['id']} has no text of this name")
+        raise HTTPException(404, f"the submission of {attempt['id']} contains no file with this name")
     return attachment(texts[name].encode(), name)
 
 

@@ -70,10 +70,10 @@ def explain_import(policy: Document, module: str) -> tuple[bool, str]:
     )
     if not rules.allows(module):
         denied = replace(rules, enforce_forbidden=False).allows(module)
-        why = "imports.denied has it" if denied else "imports.allowed does not have it"
+        why = "it is in imports.denied" if denied else "it isn't in imports.allowed"
         return False, f"{policy['name']} does not allow {module}: {why} (imports.mode is {shown['mode']})."
     names = shown["names"].get(module)
-    only = f", of it only {', '.join(names)}" if names else ""
+    only = f", but only these names: {', '.join(names)}" if names else ""
     return True, f"{policy['name']} allows {module}{only}."
 
 

@@ -115,7 +115,7 @@ async def _pictures(
     pictures += [
         (
             f"limit-{limit}".replace(" ", "-"),
-            f"Limit used: {limit} (since the start)",
+            f"Limit used: {limit} (since startup)",
             charts.histogram(found, title=f"Use of the limit: {limit}"),
         )
         for limit in LIMITS
@@ -124,7 +124,7 @@ async def _pictures(
     pictures += [
         (
             f"latency-{step}",
-            f"Time: {step} (since the start)",
+            f"Time: {step} (since startup)",
             charts.histogram(found, title=f"Time of {step}"),
         )
         for step in STEPS

@@ -93,7 +93,9 @@ def read_result(client: PlainClient, attempt_id: str) -> Result:
     if attempt["verdict"] != "validated":
         raise refused(f"{attempt_id} is {attempt['verdict'] or attempt['state']}, not validated")
     if attempt.get("distrusted_at") is not None:
-        raise refused(f"{attempt_id}: node {attempt['node']}, which judged it, is distrusted; replay it")
+        raise refused(
+            f"{attempt_id}: node {attempt['node']}, which judged it, is distrusted; replay the attempt"
+        )
     if not attempt.get("approvable", True):
         raise refused(f"{attempt_id}: {REPORT_ONLY}")
     [document] = [one for one in attempt["artifacts"] if one["name"].startswith("submission_")]
@@ -267,7 +269,7 @@ def _is_due(change: _Change) -> bool:
     if current == change.base:
         return True
     if change.base is None:
-        raise refused(f"{change.path} exists, but the attempt began without it")
+        raise refused(f"{change.path} exists, but didn't exist when the attempt began")
     why = "has been deleted" if current is None else "has changed"
     raise refused(f"{change.path} {why} since it was submitted (digest {digest(change.base)[:12]} expected)")
 
@@ -326,7 +328,7 @@ def _replace_database(
 
 def _fetch(client: PlainClient, attempt_id: str, artifact: Document) -> bytes:
     if artifact["truncated"]:
-        raise refused(f"{artifact['name']} was only partly kept")
+        raise refused(f"{artifact['name']} was stored only partially")
     content = client.artifact(attempt_id, artifact["name"])
     if digest(content) != artifact["sha256"]:
         raise StoreError("artifact.damaged", f"{artifact['name']} differs from the daemon's record")

@@ -149,7 +149,7 @@ def _committed(records: Sequence[Record], reference: str, database: Path) -> Rec
     """Return the record of the commit to undo."""
     latest = {record.attempt_id: record for record in records if record.is_of(reference)}
     if not latest:
-        raise refused(f"the journal of {database} has no commit of {plain(reference)}")
+        raise refused(f"the journal of {database} contains no commit of {plain(reference)}")
     standing = [
         record
         for record in records

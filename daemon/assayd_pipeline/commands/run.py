@@ -43,9 +43,11 @@ class Run:
         from assayd_client.cli.validate import print_attempt
 
         if self.commit and self.database is None:
-            raise RequestError("usage", "--commit needs --database FILE, which the result is applied to")
+            raise RequestError(
+                "usage", "--commit requires --database FILE, the database to apply the result to"
+            )
         if self.directory is not None and not self.commit:
-            raise RequestError("usage", "--directory needs --commit")
+            raise RequestError("usage", "--directory requires --commit")
         entry, version = parted(name)
         database = None if self.database is None else {"base64": b64encode(_copy(self.database)).decode()}
         attempt = client.run_pipeline(
@@ -64,7 +66,7 @@ class Run:
         if self.commit and self.database is not None:
             if code:
                 print(
-                    f"assay: nothing is committed: {attempt['id']} is {attempt['verdict']}", file=sys.stderr
+                    f"assay: nothing was committed: {attempt['id']} is {attempt['verdict']}", file=sys.stderr
                 )
                 return code
             result = read_result(client, attempt["id"])
@@ -95,7 +97,7 @@ class Run:
             for own, (_, content) in read.items():
                 place = name if equals else command_line.placed(own)
                 if place in found or (equals and len(read) > 1):
-                    raise RequestError("usage", f"--file {said}: more than one file is called {place}")
+                    raise RequestError("usage", f"--file {said}: more than one file is named {place}")
                 found[place] = payload_of(content)
         return found
 
@@ -103,7 +105,7 @@ class Run:
 def _range(text: str) -> Mapping[str, float]:
     found = _RANGE.fullmatch(text)
     if found is None or float(found[1]) > float(found[2]):
-        raise RequestError("usage", f"--rows {text!r}: write the least and the most, such as 0.5..2")
+        raise RequestError("usage", f"--rows {text!r}: write the minimum and the maximum, such as 0.5..2")
     return {"least": float(found[1]), "most": float(found[2])}
 
 

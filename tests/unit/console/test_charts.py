@@ -54,7 +54,7 @@ def test_axes_have_lines_at_none_half_and_all_and_whole_numbers() -> None:
 
 def test_chart_without_attempts_says_so_or_is_left_out() -> None:
     empty = charts.stacked([("10:00", {}), ("10:01", {})], title="t")
-    assert [each.text for each in shapes(empty, "text")] == ["No attempt ended in this time."]
+    assert [each.text for each in shapes(empty, "text")] == ["No attempts ended in this period."]
     assert charts.bars([], title="t") == ""
 
 

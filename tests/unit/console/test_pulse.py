@@ -42,5 +42,5 @@ async def test_now_says_that_the_daemon_does_not_answer() -> None:
         page = await client.get("/now")
 
     assert page.status_code == 200
-    assert "no answer" in page.text
+    assert "no response" in page.text
     assert "serving" not in page.text

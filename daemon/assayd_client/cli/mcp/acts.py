@@ -46,7 +46,10 @@ class ValidateArguments(SubmissionBody):
     """A submission, and how long to wait for its verdict."""
 
     wait_s: float = Field(
-        WAIT_S, gt=0, le=MOST_WAIT_S, description="Seconds to wait for the verdict; afterwards, use `show`."
+        WAIT_S,
+        gt=0,
+        le=MOST_WAIT_S,
+        description="Seconds to wait for the verdict; if it takes longer, use `show`.",
     )
 
 
@@ -55,7 +58,9 @@ class ShowArguments(Arguments):
 
     attempt_id: Ulid = Field(description="The attempt.")
     part: Part = Field("summary", description="`summary`, or one complete list or text, page by page.")
-    first: int = Field(1, ge=1, le=1_000_000, description="First entry or character of the page, from 1.")
+    first: int = Field(
+        1, ge=1, le=1_000_000, description="First entry or character of the page, starting at 1."
+    )
 
 
 class LogsArguments(Arguments):
@@ -63,7 +68,7 @@ class LogsArguments(Arguments):
 
     attempt_id: Ulid = Field(description="The finished attempt.")
     stream: Literal["stdout", "stderr"] = Field("stdout", description="Output stream.")
-    first: int = Field(1, ge=1, le=100_000_000, description="First character of the page, from 1.")
+    first: int = Field(1, ge=1, le=100_000_000, description="First character of the page, starting at 1.")
 
 
 class RepairArguments(RepairBody):

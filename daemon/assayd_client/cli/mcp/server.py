@@ -39,9 +39,10 @@ from assayd_client.cli.mcp.tools import BY_NAME, TOOLS
 T = TypeVar("T")
 Context: TypeAlias = "ServerRequestContext[Any, Any]"
 INSTRUCTIONS = (
-    "assayd validates untrusted code in throwaway containers. Before you deliver code, call `validate` with "
-    "it; fix the findings and call it again until the verdict is `validated`. `kinds` describes payloads, "
-    "`policy` describes what code is allowed to do. " + DATA_NOTE
+    "assayd validates untrusted code in throwaway containers. Before you deliver code, call `validate` "
+    "with it; fix the findings and call `validate` again until the verdict is "
+    "`validated`. `kinds` describes payloads, "
+    "`policy` describes what the code is allowed to do. " + DATA_NOTE
 )
 
 

@@ -93,7 +93,7 @@ class Asking(Screen[Entered | None]):
             further = others(takes)
             if further or filled[OPTION]:
                 area = TextArea("\n".join(filled[OPTION]), id=OPTION, classes="few")
-                yield _titled(area, f"More, one KEY=VALUE per line: {', '.join(further)}")
+                yield _titled(area, f"More fields, one KEY=VALUE per line: {', '.join(further)}")
             with Horizontal(id="last"):
                 yield _titled(_provider(self._asked.provider, self._offered.writers), "Provider")
                 yield Button("Generate", id="go", variant="primary")

@@ -43,7 +43,7 @@ FIELDS = (
     ),
     ContextField(name="example", key="cases", label="Examples that it must pass: one JSON object per line"),
     ContextField(name="file", key="files", label="Files and folders that the code reads, one per line"),
-    ContextField(name="input", key="inputs", label="Inputs: the path of a JSON file"),
+    ContextField(name="input", key="inputs", label="Inputs: path of a JSON file"),
 )
 
 

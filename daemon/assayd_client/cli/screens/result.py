@@ -150,7 +150,7 @@ class Result(Screen[Step]):
     @work
     async def action_hint(self) -> None:
         """Go on with a hint."""
-        hint = await self.app.push_screen_wait(Line("What should be better?", does="Send"))
+        hint = await self.app.push_screen_wait(Line("What should be improved?", does="Send"))
         if hint is not None:
             self.dismiss(Step(begin=partial(self._session.hint, self._outcome, hint)))
 
@@ -161,7 +161,7 @@ class Result(Screen[Step]):
             return
         question = "Use the rules under which name?"
         if self._wanted.out is None:
-            question += " They are written to NAME.yaml here."
+            question += " They are written to NAME.yaml in this folder."
         check = name_problem if self._wanted.out is not None else _file_problem
         dialog = Line(question, does="Accept", value=self._wanted.name, most=64, check=check)
         name = await self.app.push_screen_wait(dialog)
@@ -198,7 +198,7 @@ def rules_file(name: str) -> Path:
 
 
 def _file_problem(name: str) -> str:
-    exists = f"{rules_file(name)} exists already; use another name, or --out."
+    exists = f"{rules_file(name)} already exists; use another name, or --out."
     return name_problem(name) or (exists if rules_file(name).exists() else "")
 
 
@@ -216,7 +216,7 @@ def edited(texts: Mapping[str, str]) -> dict[str, str]:
         try:
             done = subprocess.run([*editor, *map(str, paths.values())], check=False)
             if done.returncode != 0:
-                raise RequestError("editor.failed", f"{editor[0]} ended with {done.returncode}")
+                raise RequestError("editor.failed", f"{editor[0]} exited with status {done.returncode}")
             return {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
         except (OSError, UnicodeDecodeError) as problem:
             raise RequestError("editor.failed", f"{editor[0]}: {problem}") from problem

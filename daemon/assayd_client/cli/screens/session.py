@@ -205,7 +205,7 @@ class Session:
                 made = client.hint_generation(outcome.generation_id, hint, attempt_id=last)
                 return Chain(id=made["id"], form="generation", most=made["max_attempts"])
             if outcome.attempt is None or outcome.validated:
-                message = "a hint needs a generation, or an attempt that failed; edit it instead"
+                message = "a hint requires a generation or a failed attempt; edit this attempt instead"
                 raise RequestError("hint.validated", message)
             made = client.repair(outcome.attempt["id"], hint=hint, provider=self._provider)
             return Chain(id=made["id"], form="repair", most=made["max_attempts"])

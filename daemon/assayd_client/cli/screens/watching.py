@@ -148,7 +148,7 @@ class Watching(Screen[Outcome | AssaydError]):
         if under_way:
             yield from self._progress.lines()
         else:
-            yield line(("▸ ", "cyan"), "waiting for an answer" if not self._heard else "an answer comes")
+            yield line(("▸ ", "cyan"), "waiting for an answer" if not self._heard else "receiving an answer")
             yield from (line(f"  {each}") for each in streamed(self._heard))
 
     def _answered(self, one: Document) -> Iterator[StyledLine]:

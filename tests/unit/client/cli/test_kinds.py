@@ -64,7 +64,7 @@ def test_commands_of_kinds_stand_among_those_of_the_program(capsys) -> None:
 
 
 def test_form_that_a_kind_has_not_is_refused_with_those_it_has() -> None:
-    with pytest.raises(RequestError, match="it has yaml; use --json"):
+    with pytest.raises(RequestError, match="it supports yaml; use --json"):
         form_of("fifth", "steps")
 
 

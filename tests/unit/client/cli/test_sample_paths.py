@@ -104,7 +104,7 @@ def test_folder_that_cannot_be_walked_is_refused(tmp_path: Path, name: str, why:
 
 
 def test_folder_without_files_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="has no readable file"):
+    with pytest.raises(RequestError, match="contains no readable files"):
         grouped_tree(tmp_path)
 
 

@@ -152,7 +152,7 @@ def test_two_files_of_one_name_are_refused(tmp_path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "x.py").write_bytes(b"")
-    with pytest.raises(RequestError, match="two files are called"):
+    with pytest.raises(RequestError, match="two files are named"):
         read_files([tmp_path / "a" / "x.py", tmp_path / "b" / "x.py"])
 
 
@@ -161,7 +161,7 @@ def test_settings_are_read_as_json_where_they_are() -> None:
 
 
 def test_a_setting_below_a_value_is_refused() -> None:
-    with pytest.raises(RequestError, match="has a value already"):
+    with pytest.raises(RequestError, match="already has a value"):
         read_settings(["a=1", "a.b=2"])
 
 

@@ -78,7 +78,7 @@ def make_folder_with_b(real: Path) -> None:
         (lambda real: (real / "shop.db").write_bytes(b"junk" * 1000), "can't be locked"),
         (lambda real: (real / "data/a.csv").write_bytes(b"other\n"), "a.csv has changed since"),
         (lambda real: (real / "data/a.csv").unlink(), "a.csv has been deleted since"),
-        (make_folder_with_b, "b.csv exists, but the attempt began without it"),
+        (make_folder_with_b, "b.csv exists, but didn't exist when the attempt began"),
         (lambda real: (real / "data/deep").symlink_to("/tmp"), "is outside"),
     ],
     ids=["database", "no database", "no such thing", "file", "no file", "file in the way", "link"],

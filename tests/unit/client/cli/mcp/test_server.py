@@ -88,7 +88,7 @@ async def test_verdict_that_takes_too_long_is_asked_for_later(agent, service) ->
 
     assert (answer["verdict"], answer["more"]) == (
         None,
-        [f"the attempt isn't finished; ask again: show attempt_id={answer['attempt_id']}"],
+        [f"the attempt isn't finished; check again: show attempt_id={answer['attempt_id']}"],
     )
 
 
