@@ -12,7 +12,7 @@ from email.utils import parsedate_to_datetime
 import structlog
 
 from assayd.errors import ProviderError
-from assayd_chains.providers.account import Account
+from assayd_chains.providers.account import ModelAccount
 
 log = structlog.get_logger()
 
@@ -28,7 +28,7 @@ MOST_DELAY_S = 86_400.0
 
 
 def refused(
-    account: Account,
+    account: ModelAccount,
     status: int,
     *,
     said: str = "",
@@ -44,7 +44,7 @@ def refused(
         reason: the API's short name of the failure.
         again_in_s: the pause that the API requests.
     """
-    where = f"{account.type} answered {status}" + (f" ({_word(reason)})" if reason else "")
+    where = f"{account.type} answered {status}" + (f" ({_sanitize_name(reason)})" if reason else "")
     log.warning(
         "provider.refused",
         provider=account.name,
@@ -62,31 +62,31 @@ def refused(
     return ProviderError(code, where + remedy, retryable=retryable, retry_after_s=again_in_s)
 
 
-def key_refused(account: Account) -> ProviderError:
-    """Word that the API says in another way than by its status that the key is none."""
+def key_error(account: ModelAccount) -> ProviderError:
+    """Return the error for an invalid key that the API reports by another status than 401."""
     return refused(account, 401)
 
 
-def late(account: Account, timeout_s: float) -> ProviderError:
+def late(account: ModelAccount, timeout_s: float) -> ProviderError:
     """Word that no answer came within the time for one call."""
     return ProviderError(
         "provider.timeout", f"{account.type} did not answer within {timeout_s:.0f} s", retryable=True
     )
 
 
-def unreachable(account: Account, problem: Exception) -> ProviderError:
+def unreachable(account: ModelAccount, problem: Exception) -> ProviderError:
     """Return the error for a connection that failed or broke."""
     kind = type(problem.__cause__ or problem).__name__
     return ProviderError("provider.unreachable", f"{account.type} can't be reached: {kind}", retryable=True)
 
 
-def garbled(account: Account) -> ProviderError:
-    """Word an answer that is cut short, or none of this API."""
+def garbled(account: ModelAccount) -> ProviderError:
+    """Return the error for an answer that is incomplete or not in the API's format."""
     message = f"{account.type} sent an unreadable answer"
     return ProviderError("provider.garbled", message, retryable=True)
 
 
-def broken(account: Account, problem: Exception) -> ProviderError:
+def broken(account: ModelAccount, problem: Exception) -> ProviderError:
     """Log an undocumented exception of the vendor's library; return it as ``provider.broken``."""
     kind = type(problem).__name__
     log.error("provider.broken", provider=account.name, problem=kind)
@@ -94,7 +94,7 @@ def broken(account: Account, problem: Exception) -> ProviderError:
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return how long a server asks to be left alone (RFC 9110, 10.2.3): in seconds, or as a date.
+    """Return the seconds of a Retry-After header (RFC 9110, 10.2.3), a number or a date; None without one.
 
     A date is set against the server's own, so that clocks need not agree.
     """
@@ -108,6 +108,6 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-def _word(reason: str) -> str:
+def _sanitize_name(reason: str) -> str:
     """Return the valid part of an API's name for a failure."""
     return "".join(c for c in reason if c.isalnum() or c in "_-.")[:64]

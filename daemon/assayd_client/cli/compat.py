@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from assayd.errors import RequestError
-from assayd_client.cli.options import daemon_of
+from assayd_client.cli.options import selected_daemon
 
 NEEDS = "assay compat requires {missing}, which isn't installed; it is part of the package assayd"
 
@@ -48,7 +48,7 @@ def serve(
     except ModuleNotFoundError as missing:
         raise RequestError("usage", NEEDS.format(missing=missing.name)) from missing
     serve_compat(
-        daemon_of(context),
+        selected_daemon(context),
         listen,
         at_once=concurrency,
         policies=policy or [],

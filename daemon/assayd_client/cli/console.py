@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from assayd.errors import RequestError
-from assayd_client.cli.options import daemon_of
+from assayd_client.cli.options import selected_daemon
 
 NEEDS = "assay console needs packages that aren't installed: install the wheel assayd-console"
 
@@ -34,4 +34,4 @@ def serve(
         from assayd_console.serving import serve as serve_console
     except ModuleNotFoundError as missing:
         raise RequestError("usage", NEEDS) from missing
-    serve_console(daemon_of(context), port=port, link_file=link_file)
+    serve_console(selected_daemon(context), port=port, link_file=link_file)

@@ -69,7 +69,11 @@ def create(
     scopes = scopes or (["node"] if node else ["submit"])
     tenant = tenant or ("nodes" if node else "default")
     url_file = Path(f"{out}.broker-url") if node and out else None
-    with _opened(out) as file, _opened(url_file) as second, gateway_client(context) as client:
+    with (
+        _open_token_file(out) as file,
+        _open_token_file(url_file) as second,
+        gateway_client(context) as client,
+    ):
         made = client.create_token(name, tenant=tenant, scopes=scopes, node=node)
         print(made["token"], file=file)
         if made.get("broker_url"):
@@ -104,12 +108,12 @@ def revoke(
 ) -> None:
     """Revoke a token; every gateway refuses it within seconds."""
     with gateway_client(context) as client:
-        gone = client.revoke_token(_find(client.tokens()["tokens"], token))
+        gone = client.revoke_token(_find_token_id(client.tokens()["tokens"], token))
     print(f"Revoked: {gone['id']} {gone['name']!r} of tenant {gone['tenant']}")
 
 
-def _find(tokens: list[Document], wanted: str) -> str:
-    """Return the id of the one token that is meant. Raises: RequestError ``token.unknown``."""
+def _find_token_id(tokens: list[Document], wanted: str) -> str:
+    """Return the id of the only token that matches. Raises: RequestError ``token.unknown``."""
     if exact := [token for token in tokens if token["id"] == wanted]:
         return str(exact[0]["id"])
     live = [token for token in tokens if token["revoked_at"] is None]
@@ -134,8 +138,8 @@ def _token_row(token: Document) -> list[str]:
 
 
 @contextmanager
-def _opened(path: Path | None) -> Iterator[TextIO]:
-    """Open where a token goes, before there is one; a file is its owner's alone, and gone after a failure."""
+def _open_token_file(path: Path | None) -> Iterator[TextIO]:
+    """Open the file for a token before the token exists: readable by its owner only, deleted on failure."""
     if path is None:
         yield sys.stdout
         return
@@ -215,12 +219,12 @@ def distrust(
     ] = True,
 ) -> None:
     """Drain a node, mark its verdicts, and rerun them elsewhere; exits with status 1 if a result differs."""
-    from assayd_client.cli.ages import moment_before
+    from assayd_client.cli.ages import to_api_time
     from assayd_client.cli.attempts import render_diff
     from assayd_client.cli.terminal import out
 
     with gateway_client(context) as client:
-        marked = client.distrust_node(name, since=moment_before(since))
+        marked = client.distrust_node(name, since=to_api_time(since))
         state = "drained" if marked["node"] is not None else "forgotten before"
         print(
             f"{name}: {state}; marked verdicts: {marked['marked']}; runs taken back: {marked['taken_back']}"
@@ -229,14 +233,14 @@ def distrust(
             print(f"List the marked attempts: assay list --node {name} --distrusted")
             return
         differ = 0
-        for again in _run_marked(client, name):
+        for again in _replay_marked(client, name):
             out().lines(render_diff(again))
             differ += again["replay_diff"] is None or not again["replay_diff"]["same"]
     raise typer.Exit(FAILED if differ else VALIDATED)
 
 
-def _run_marked(client: PlainClient, node: str) -> Iterator[Document]:
-    """Replay each attempt whose verdict of this node is marked, once, a few at a time, newest first."""
+def _replay_marked(client: PlainClient, node: str) -> Iterator[Document]:
+    """Replay each marked attempt of a node once, a few at a time, newest first; yield the replays."""
     from concurrent.futures import ThreadPoolExecutor
 
     from assayd_client.cli.attempts import run_again

@@ -38,14 +38,14 @@ def list_generations(
         print_json(page)
         return
     heads = ("id", "kind", "provider", "outcome", "answers", "started")
-    print_table(out(), heads, [_row(generation) for generation in page["generations"]])
+    print_table(out(), heads, [_generation_row(generation) for generation in page["generations"]])
 
 
 @generation_app.command("show")
 def show(context: typer.Context, generation_id: Id, as_json: Json = False) -> None:
     """Show a generation: its answers, why each failed, and its outcome."""
     with open_client(context) as client:
-        _print(client, client.generation(find_generation(client, generation_id)), as_json=as_json)
+        _print_generation(client, client.generation(find_generation(client, generation_id)), as_json=as_json)
 
 
 @generation_app.command("prompt")
@@ -80,7 +80,7 @@ def give_hint(
         found = find_generation(client, generation_id)
         edited = None if attempt is None else find_attempt(client, attempt)
         ended = wait(client, client.hint_generation(found, hint, attempt_id=edited), tell=not as_json)
-        _print(client, ended, as_json=as_json)
+        _print_generation(client, ended, as_json=as_json)
     raise typer.Exit(OF_OUTCOME.get(ended["outcome"], FAILED))
 
 
@@ -93,7 +93,7 @@ def cancel(context: typer.Context, generation_id: Id) -> None:
     print(f"Cancelling {found}")
 
 
-def _row(generation: Document) -> tuple[str, ...]:
+def _generation_row(generation: Document) -> tuple[str, ...]:
     outcome = generation["outcome"] or generation["state"]
     answers = str(len(generation["attempts"]))
     return (
@@ -106,7 +106,7 @@ def _row(generation: Document) -> tuple[str, ...]:
     )
 
 
-def _print(client: PlainClient, generation: Document, *, as_json: bool) -> None:
+def _print_generation(client: PlainClient, generation: Document, *, as_json: bool) -> None:
     if as_json:
         print_json(generation)
         return

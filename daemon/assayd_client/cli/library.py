@@ -21,7 +21,7 @@ HEADS = ("name", "version", "kind", "approved", "by", "asked for")
 INTENT_CHARS = 60
 
 
-def _client(context: typer.Context) -> PlainClient:
+def _create_client(context: typer.Context) -> PlainClient:
     return PlainClient(context.find_root().obj)
 
 
@@ -58,7 +58,7 @@ def approve(
     from assayd_client.cli.ids import attempt_id as find_attempt
     from assayd_client.cli.terminal import print_json
 
-    with _client(context) as client:
+    with _create_client(context) as client:
         entry = client.approve(find_attempt(client, attempt_id), name)
     if as_json:
         print_json(entry)
@@ -74,7 +74,7 @@ def list_entries(
     as_json: Json = False,
 ) -> None:
     """List your library: the newest version of each name."""
-    with _client(context) as client:
+    with _create_client(context) as client:
         _print_entries(client.library(limit=limit, uid=uid), as_json=as_json)
 
 
@@ -86,7 +86,7 @@ def history(
     as_json: Json = False,
 ) -> None:
     """List all versions of a name, newest first."""
-    with _client(context) as client:
+    with _create_client(context) as client:
         _print_entries(client.library_history(name, uid=uid), as_json=as_json)
 
 
@@ -96,7 +96,7 @@ def show(context: typer.Context, entry: Entry, as_json: Json = False) -> None:
     from assayd_client.cli.generate import texts_of
     from assayd_client.cli.terminal import plain, print_json
 
-    with _client(context) as client:
+    with _create_client(context) as client:
         found = find_entry(client, entry)
     if as_json:
         print_json(found)
@@ -125,7 +125,7 @@ def export(
     """Write an entry's contents to a file or a folder."""
     from assayd_client.cli.generate import texts_of, write_texts
 
-    with _client(context) as client:
+    with _create_client(context) as client:
         found = find_entry(client, entry)
     write_texts(texts_of(found["submission"]), out)
     print(f"{found['name']}@{found['version']} is in {out}")
@@ -147,7 +147,7 @@ def remove(
     from assayd_client.cli.terminal import print_json
 
     name, version = parted(entry)
-    with _client(context) as client:
+    with _create_client(context) as client:
         removed = client.remove_from_library(name, version, uid=uid)
     if as_json:
         print_json(removed)
@@ -171,7 +171,7 @@ def diff(
     from assayd.documents import submission_diff
     from assayd_client.cli.terminal import plain
 
-    with _client(context) as client:
+    with _create_client(context) as client:
         new = find_entry(client, before if after is None else after)
         if after is None and new["version"] == 1:
             raise RequestError(

@@ -52,7 +52,7 @@ def install(  # noqa: PLR0913, PLR0917  (one parameter per option)
             raise typer.Exit(OF_VERDICT[attempt["verdict"]])
         attested = any(one["name"] == "attestation.json" for one in attempt["artifacts"])
         proof = client.artifact(attempt["id"], "attestation.json") if attested else None
-    record = module_tree.record_of(attempt, candidate, datetime.now(UTC))
+    record = module_tree.verdict_record(attempt, candidate, datetime.now(UTC))
     replaced = module_tree.install(tree, candidate, record, proof, allowed)
     if as_json:
         print_json({**record, "module": candidate.name, "version": candidate.version, "replaced": replaced})
@@ -64,7 +64,7 @@ def install(  # noqa: PLR0913, PLR0917  (one parameter per option)
 @module_app.command("list")
 def list_modules(tree: Tree, as_json: Json = False) -> None:
     """List the modules in a tree; needs no daemon."""
-    _print(module_tree.installed_modules(tree), as_json=as_json)
+    _print_modules(module_tree.installed_modules(tree), as_json=as_json)
 
 
 @module_app.command("rollback")
@@ -93,14 +93,14 @@ def verify(
 
     found = module_tree.installed_modules(tree, attestations=key is not None)
     if key is not None:
-        found = _attested(found, key)
-    _print(found, as_json=as_json)
+        found = _add_attestations(found, key)
+    _print_modules(found, as_json=as_json)
     if any(each.problems for each in found):
         raise typer.Exit(FAILED)
 
 
-def _attested(found: Sequence[module_tree.Installed], key: Path) -> list[module_tree.Installed]:
-    """Add the problems of each module's attestation."""
+def _add_attestations(found: Sequence[module_tree.Installed], key: Path) -> list[module_tree.Installed]:
+    """Return the modules with the problems of their attestations."""
     from dataclasses import replace
 
     from assayd_client.cli.attestation import public_keys
@@ -122,7 +122,7 @@ def _attested(found: Sequence[module_tree.Installed], key: Path) -> list[module_
     return [replace(each, problems=(*each.problems, *filter(None, [problem(each)]))) for each in found]
 
 
-def _print(found: Sequence[module_tree.Installed], *, as_json: bool) -> None:
+def _print_modules(found: Sequence[module_tree.Installed], *, as_json: bool) -> None:
     from assayd_client.cli.terminal import out, plain, print_json, print_table
 
     if as_json:

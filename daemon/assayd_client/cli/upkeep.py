@@ -24,8 +24,8 @@ IDENTITY = "daemon-id"
 PARTIAL = ".partial"
 
 
-def find_state(client: PlainClient) -> Path:
-    """Return the state directory that the daemon has; that of the settings, while no daemon answers.
+def find_state_dir(client: PlainClient) -> Path:
+    """Return the daemon's state directory; that of the settings if no daemon answers.
 
     Raises:
         ConfigError: ``backup.database``, when the database is not a file there.
@@ -50,7 +50,7 @@ def find_state(client: PlainClient) -> Path:
 
 
 def back_up(target: Path, source: Path) -> int:
-    """Copy a state directory; give how many bundles were new.
+    """Copy a state directory; return the number of new bundles.
 
     Raises: RequestError ``backup.failed``, when something cannot be read or written.
     """
@@ -59,7 +59,7 @@ def back_up(target: Path, source: Path) -> int:
         bundles: Iterable[str] | None = None
         if (source / DATABASE).exists():
             _copy_database(source / DATABASE, target / DATABASE)
-            bundles = _named(target / DATABASE)
+            bundles = _referenced_bundles(target / DATABASE)
         shutil.copyfile(source / IDENTITY, target / IDENTITY)
         return _copy_bundles(source / "artifacts", target / "artifacts", bundles)
     except (OSError, sqlite3.Error) as error:
@@ -82,14 +82,14 @@ def _copy_database(source: Path, target: Path) -> None:
     fresh.replace(target)
 
 
-def _named(database: Path) -> list[str]:
-    """Name the bundles of a database's verdicts."""
+def _referenced_bundles(database: Path) -> list[str]:
+    """Return the bundles of a database's verdicts."""
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as copy:
         return [row[0] for row in copy.execute("SELECT bundle FROM verdicts WHERE bundle IS NOT NULL")]
 
 
 def _copy_bundles(source: Path, target: Path, names: Iterable[str] | None) -> int:
-    """Copy the bundles of these names (all of them, when the database is elsewhere); count the new ones."""
+    """Copy the bundles of these names, or all if None; return the number of new ones."""
     copied = 0
     if names is None:
         names = [str(bundle.relative_to(source)) for bundle in source.glob("*/*/[!.]*")]
@@ -100,7 +100,7 @@ def _copy_bundles(source: Path, target: Path, names: Iterable[str] | None) -> in
         partial = place.with_name(f".tmp-{place.name}")
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if partial.exists():
-            _remove(partial)
+            _remove_tree(partial)
         try:
             shutil.copytree(bundle, partial)
         except (FileNotFoundError, shutil.Error) as problem:
@@ -109,15 +109,15 @@ def _copy_bundles(source: Path, target: Path, names: Iterable[str] | None) -> in
                 raise RequestError(
                     "backup.failed", f"the bundle {name} can't be copied: {problem}"
                 ) from problem
-            _remove(partial)
+            _remove_tree(partial)
             continue
         partial.replace(place)
         copied += 1
     return copied
 
 
-def _remove(folder: Path) -> None:
-    """Remove a folder with read-only folders in it; one that is not there is fine."""
+def _remove_tree(folder: Path) -> None:
+    """Remove a folder with read-only folders in it, if it exists."""
     for path, _, _ in os.walk(folder):
         Path(path).chmod(0o700)
     with suppress(FileNotFoundError):
@@ -182,7 +182,7 @@ def backup(
             if isinstance(client.address, ServerChoice):
                 message = f"backup copies files of this host, but {client.address} is another host"
                 raise RequestError("usage", f"{message}; copy its database and bundles with their own tools")
-            state_dir = find_state(client)
+            state_dir = find_state_dir(client)
     copied = count(back_up(target, state_dir), "new bundle")
     print(f"{target}: the database and {copied} of {state_dir}")
 

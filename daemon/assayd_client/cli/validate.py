@@ -15,8 +15,8 @@ import typer
 from assayd.errors import AssaydError, RequestError
 from assayd_client import Document, PlainClient, Target
 from assayd_client.cli.exits import OF_VERDICT, VALIDATED, exit_code
-from assayd_client.cli.kinds import ShownAttempt, form_of
-from assayd_client.cli.options import Fields, Json, Junit, daemon_of
+from assayd_client.cli.kinds import AttemptView, form_of
+from assayd_client.cli.options import Fields, Json, Junit, selected_daemon
 from assayd_client.cli.report import UNKNOWN, Origin
 from assayd_client.cli.sample_paths import SamplePath, SamplePaths, SampleTree, sample_paths
 from assayd_client.cli.submitting import ValidateRequest, build_submission, run
@@ -34,24 +34,24 @@ def select(document: Document, fields: str) -> Document:
     found: Document = {}
     for field in fields.split(","):
         path = field.strip().split(".")
-        _merge(found, _taken(document, path, field.strip()))
+        _merge(found, _take_path(document, path, field.strip()))
     return found
 
 
-def _taken(value: object, path: list[str], field: str) -> object:
+def _take_path(value: object, path: list[str], field: str) -> object:
     if not path or value is None:
         return value
     if isinstance(value, list):
-        return [_taken(each, path, field) for each in value]
+        return [_take_path(each, path, field) for each in value]
     name, *rest = path
     if not isinstance(value, dict) or name not in value:
         has = f"{', '.join(value)}" if isinstance(value, dict) else "no fields"
         raise RequestError("usage", f"--fields: {field!r} doesn't exist; {name!r} has {has}")
-    return {name: _taken(value[name], rest, field)}
+    return {name: _take_path(value[name], rest, field)}
 
 
 def _merge(into: object, more: object) -> object:
-    """Put one selection into another of the same document; return the two."""
+    """Merge one selection of a document into another one, and return the result."""
     if isinstance(into, dict) and isinstance(more, dict):
         for name, value in more.items():
             into[name] = _merge(into[name], value) if name in into else value
@@ -74,7 +74,7 @@ class Written:
     in_place: bool = False
 
     def require_possible(self, repair: str | None, files: Sequence[Path]) -> None:
-        """Raise RequestError ``usage`` for options that do not fit, before anything is submitted."""
+        """Raise RequestError ``usage`` for options that don't fit together, before anything is submitted."""
         if self.in_place and repair is None:
             raise RequestError(
                 "usage", "--in-place needs --repair; to write the submitted code, use --out FILE"
@@ -96,20 +96,20 @@ class Written:
         texts = code_of(client, attempt)
         if self.out is not None:
             write_texts(texts, self.out)
-            _say_written(self.out)
+            _print_written(self.out)
         if self.in_place:
             before = texts_of(dict(submission))
             changed = {name: text for name, text in texts.items() if before.get(name) != text}
-            for path, text in by_path(changed, origin).items():
+            for path, text in texts_by_path(changed, origin).items():
                 write_texts({"": text}, path)
-                _say_written(path)
+                _print_written(path)
 
 
 def code_of(client: PlainClient, attempt: Document) -> dict[str, str]:
     """Return the texts of an attempt by name; a single one has no name. Raises: RequestError ``usage``."""
     from assayd_client.cli.generate import texts_of
 
-    return texts_of(ShownAttempt(client=client, attempt=attempt).submission())
+    return texts_of(AttemptView(client=client, attempt=attempt).submission())
 
 
 def print_code(client: PlainClient, attempt: Document) -> None:
@@ -127,8 +127,8 @@ def print_code(client: PlainClient, attempt: Document) -> None:
             print()
 
 
-def by_path(texts: Mapping[str, str], origin: Origin) -> dict[Path, str]:
-    """Return texts by the files that they are of."""
+def texts_by_path(texts: Mapping[str, str], origin: Origin) -> dict[Path, str]:
+    """Return the texts by the paths of their files."""
     if set(texts) == {""} and len(origin.paths) == 1:
         return {Path(next(iter(origin.paths.values()))): texts[""]}
     unknown = [name for name in texts if name not in origin.paths]
@@ -138,7 +138,7 @@ def by_path(texts: Mapping[str, str], origin: Origin) -> dict[Path, str]:
     return {Path(origin.paths[name]): text for name, text in texts.items()}
 
 
-def _say_written(path: Path) -> None:
+def _print_written(path: Path) -> None:
     print(f"assay: the validated code is in {plain(str(path))}", file=sys.stderr)
 
 
@@ -155,7 +155,7 @@ def watch_files(
     clear: bool,
     wait: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Validate now and after every change of the files, until an interrupt; return the last exit code.
+    """Validate now and after each change of the files until an interrupt; return the last exit code.
 
     Raises: RequestError ``usage``, when there is nothing that can be watched.
     """
@@ -169,7 +169,7 @@ def watch_files(
                 wait(LOOK_EVERY_S)
                 continue
             seen = now
-            code = _once(validate, clear=clear)
+            code = _validate_once(validate, clear=clear)
             if clear:
                 err().print(f"{time.strftime('%H:%M:%S')}, waiting for the next save; press Ctrl+C to stop")
     except KeyboardInterrupt:
@@ -179,20 +179,20 @@ def watch_files(
 def signature(paths: Sequence[Path]) -> Signature:
     """Return a fingerprint of the files; nothing if one of them doesn't exist."""
     try:
-        return tuple(sorted(_states(paths)))
+        return tuple(sorted(_file_states(paths)))
     except FileNotFoundError:
         return ()
 
 
-def _states(paths: Sequence[Path]) -> Iterator[tuple[str, int, int, int]]:
+def _file_states(paths: Sequence[Path]) -> Iterator[tuple[str, int, int, int]]:
     for path in paths:
         for each in sorted(path.rglob("*")) if path.is_dir() else (path,):
             state = each.stat()
             yield str(each), state.st_mtime_ns, state.st_size, state.st_ino
 
 
-def _once(validate: Callable[[], int], *, clear: bool) -> int:
-    """Validate; what cannot be submitted now is said, and may be right after the next save."""
+def _validate_once(validate: Callable[[], int], *, clear: bool) -> int:
+    """Validate; report errors of the submission, which the next save may correct."""
     if clear:
         sys.stdout.write(CLEAR)
         sys.stdout.flush()
@@ -217,7 +217,7 @@ class ReportFiles:
 
     @property
     def take_stdout(self) -> bool:
-        """Return whether one of them is written to standard output, which nothing else may be then."""
+        """Return whether a report is written to standard output, which must then contain nothing more."""
         return STDOUT in {self.sarif, self.junit}
 
     def require_one_on_stdout(self) -> None:
@@ -241,8 +241,8 @@ class ReportFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """The printed form of the attempt, and the reports to write."""
+class DisplayOptions:
+    """The output options of a command: the format of the attempt, and the reports to write."""
 
     as_json: bool
     fields: str | None
@@ -370,14 +370,14 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         options=[
             *(option or ()),
             *(["sample_rows=true"] if sample_rows else []),
-            *([f"tests={_text_of(tests)}"] if tests is not None else []),
+            *([f"tests={_read_text(tests)}"] if tests is not None else []),
             *([f"entry={entry}"] if entry is not None else []),
         ],
         cases=cases,
         intent=intent,
         webhook=webhook,
     )
-    shown = Shown(
+    shown = DisplayOptions(
         as_json=as_json or fields is not None,
         fields=fields,
         retry_context=retry_context,
@@ -386,7 +386,7 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     )
     written = Written(out=out, in_place=in_place)
     written.require_possible(repair, request.files)
-    daemon = daemon_of(context)
+    daemon = selected_daemon(context)
     if not watch:
         raise typer.Exit(validate_once(daemon, request, repair, shown, written))
 
@@ -398,9 +398,9 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
 
 
 def validate_once(
-    daemon: Target, request: ValidateRequest, repair: str | None, shown: Shown, written: Written
+    daemon: Target, request: ValidateRequest, repair: str | None, shown: DisplayOptions, written: Written
 ) -> int:
-    """Validate what the line says, show it, and return the exit code."""
+    """Validate the files of the command line, print the result, and return the exit code."""
     shown.reports.require_one_on_stdout()
     print_form = None if shown.form is None else form_of(request.kind, shown.form)
     with PlainClient(daemon) as client:
@@ -420,7 +420,7 @@ def validate_once(
         written.write(client, attempt, submission, files)
         shown.reports.write(client, attempt, origin)
         if print_form is not None:
-            print_form(ShownAttempt(client=client, attempt=attempt, as_json=shown.as_json))
+            print_form(AttemptView(client=client, attempt=attempt, as_json=shown.as_json))
     if shown.retry_context:
         _print_retry_context(attempt)
     elif print_form is None and (shown.as_json or not shown.reports.take_stdout):
@@ -431,7 +431,7 @@ def validate_once(
 def print_attempt(
     attempt: Document, *, as_json: bool, fields: str | None = None, origin: Origin = UNKNOWN
 ) -> None:
-    """Print an attempt: for a person, or as JSON, all of it or some fields."""
+    """Print an attempt as text, or as JSON with all or some fields."""
     if as_json:
         print_json(attempt if fields is None else select(attempt, fields))
         return
@@ -459,7 +459,7 @@ def put(path: Path, text: str) -> None:
         raise RequestError("file.unwritable", f"{path}: {error.strerror}") from error
 
 
-def _text_of(file: Path) -> str:
+def _read_text(file: Path) -> str:
     """Return the text of a file. Raises: RequestError ``request.files``."""
     from assayd.static.submitted_file import text_of  # needs more than most command lines
 

@@ -62,13 +62,13 @@ def show(
         console.print(f"  {step['position']}. {plain(step['name'])} ({step['type']})")
     for attempt in pipeline["attempts"]:
         console.print(f"\n{attempt['attempt_id']}  {attempt['verdict'] or 'unfinished'}")
-        for told in _history(attempt):
+        for told in _describe_origin(attempt):
             console.print(f"  {told}")
         print_table_of_steps(attempt["steps"])
 
 
-def _history(attempt: Document) -> Iterator[str]:
-    """Return where an attempt comes from: the one before, and the fix that it tries."""
+def _describe_origin(attempt: Document) -> Iterator[str]:
+    """Yield the origin of an attempt: its predecessor, and the fix that it tries."""
     from assayd_client.cli.terminal import shorten
 
     if attempt["parent_id"] is not None:
@@ -103,11 +103,11 @@ def commit(
     dry_run: DryRun = False,
 ) -> None:
     """Apply a validated attempt's database and files, if nothing has changed since they were submitted."""
-    from assayd_pipeline.commands.commit import apply, foretell, read_result
+    from assayd_pipeline.commands.commit import apply, fetch_result, foretell
 
     with PlainClient(context.find_root().obj) as client:
-        meant, name = _meant(client, attempt_id)
-        result = read_result(client, meant)
+        meant, name = _find_attempt(client, attempt_id)
+        result = fetch_result(client, meant)
     done = foretell(result, database, directory) if dry_run else apply(result, database, directory, name=name)
     for line in done:
         print(line)
@@ -183,7 +183,7 @@ def history(
     print_json(page) if as_json else print_history(page["runs"])
 
 
-def _meant(client: PlainClient, said: str) -> tuple[str, str | None]:
+def _find_attempt(client: PlainClient, said: str) -> tuple[str, str | None]:
     """Return the attempt, and its approved name if the caller named it by that.
 
     Raises: NotFound; RequestError.

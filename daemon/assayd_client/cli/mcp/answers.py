@@ -57,7 +57,7 @@ class FoundAnswer(BaseModel):
 
 
 class EditAnswer(BaseModel):
-    """A change of whole lines that is certain to be right."""
+    """A certain correction, which replaces whole lines."""
 
     rule: str = Field(description="Id of the rule whose finding this edit fixes.")
     file: str | None = Field(description="Submitted file.")
@@ -69,7 +69,7 @@ class EditAnswer(BaseModel):
 
 
 class CaseAnswer(BaseModel):
-    """One thing that was run: a path, a step, a test, a case."""
+    """One executed unit: a path, step, test or case."""
 
     name: str = Field(description="Name of the unit.")
     status: str = Field(description="passed, failed, error or skipped.")
@@ -81,7 +81,7 @@ class CaseAnswer(BaseModel):
 
 
 class AttemptAnswer(Answer):
-    """An attempt: its verdict, and why."""
+    """An attempt: its verdict and the reasons."""
 
     attempt_id: str = Field(description="Id of the attempt.")
     kind: str = Field(description="Kind of the submission.")
@@ -118,7 +118,7 @@ class PageAnswer(Answer):
 
 
 class StepAnswer(BaseModel):
-    """One answer of a provider, and what it came to."""
+    """One answer of a provider, and its result."""
 
     number: int = Field(description="Answer number, starting at 1.")
     attempt_id: str | None = Field(description="The attempt that ran it.")
@@ -130,7 +130,7 @@ class StepAnswer(BaseModel):
 
 
 class ChainAnswer(Answer):
-    """A repair or a generation: its tries, and its outcome."""
+    """A repair or generation: its attempts and outcome."""
 
     id: str = Field(description="Id of the repair or generation.")
     state: str = Field(description="running or finished.")
@@ -145,7 +145,7 @@ class ChainAnswer(Answer):
 
 
 class PolicyRow(BaseModel):
-    """One profile in a line."""
+    """A short description of one profile."""
 
     name: str = Field(description="Name of the profile.")
     description: str = Field(description="Purpose of the profile.")
@@ -154,7 +154,7 @@ class PolicyRow(BaseModel):
 
 
 class PolicyAnswer(Answer):
-    """Allowed names and limits."""
+    """The profiles, or the allowed names and limits of one."""
 
     policies: list[PolicyRow] = Field(description="All profiles; empty if one was requested.")
     policy: dict[str, Any] | None = Field(description="The requested profile with its effective values.")
@@ -164,7 +164,7 @@ class PolicyAnswer(Answer):
 
 
 class RuleRow(BaseModel):
-    """A rule in a line."""
+    """A short description of one rule."""
 
     id: str = Field(description="Rule id, as in findings.")
     severity: str = Field(description="Severity of its findings.")
@@ -172,7 +172,7 @@ class RuleRow(BaseModel):
 
 
 class KindRow(BaseModel):
-    """A kind in a line."""
+    """A short description of one kind."""
 
     kind: str = Field(description="Name of the kind.")
     policy: str = Field(description="Default profile.")
@@ -180,7 +180,7 @@ class KindRow(BaseModel):
 
 
 class KindsAnswer(Answer):
-    """What can be submitted."""
+    """The kinds that can be submitted."""
 
     kinds: list[KindRow] = Field(description="All kinds, or the requested one.")
     payload_schema: dict[str, Any] | None = Field(description="JSON Schema of the `payload`.")
@@ -197,12 +197,12 @@ def shown(text: str, most: int) -> str:
 
 
 def shown_or_none(text: object, most: int) -> str | None:
-    """Return what `shown` does, and None for None."""
+    """Return the result of `shown`, or None for None."""
     return None if text is None else shown(str(text), most)
 
 
 def fit(build: Callable[[Room], T]) -> T:
-    """Build an answer that has room; smaller and smaller until it is within `ANSWER_CHARS`."""
+    """Build an answer with less and less content until it fits into `ANSWER_CHARS`."""
     room = Room()
     for _ in range(HALVINGS):
         answer = build(room)
@@ -213,11 +213,11 @@ def fit(build: Callable[[Room], T]) -> T:
 
 
 def attempt_answer(attempt: Document) -> AttemptAnswer:
-    """Return the answer that shows an attempt."""
-    return fit(lambda room: _attempt(attempt, room))
+    """Return the answer for an attempt."""
+    return fit(lambda room: _build_attempt_answer(attempt, room))
 
 
-def _attempt(attempt: Document, room: Room) -> AttemptAnswer:
+def _build_attempt_answer(attempt: Document, room: Room) -> AttemptAnswer:
     report = attempt["report"] or {}
     findings = _errors_first(report.get("findings") or (), lambda each: each["severity"] == "error")
     results = report.get("runtime_results") or {}
@@ -230,21 +230,21 @@ def _attempt(attempt: Document, room: Room) -> AttemptAnswer:
         verdict=attempt["verdict"],
         stage_reached=report.get("stage_reached"),
         cause=attempt["cause"],
-        findings=[_finding(each, room) for each in findings[: room.items]],
+        findings=[_finding_answer(each, room) for each in findings[: room.items]],
         findings_total=len(findings),
-        edits=list(_edits(report.get("fix_hints") or (), room)),
-        cases=[_case(each, room) for each in cases[: room.items]],
+        edits=list(_edit_answers(report.get("fix_hints") or (), room)),
+        cases=[_case_answer(each, room) for each in cases[: room.items]],
         cases_total=len(cases),
         cases_passed=results.get("passed", 0),
         score=report.get("score"),
         integrity=report.get("integrity"),
         retry_context=shown_or_none(report.get("retry_context"), 5 * room.chars),
-        error=_error(attempt),
+        error=_format_error(attempt),
     )
-    return answer.model_copy(update={"more": list(_more(answer))})
+    return answer.model_copy(update={"more": list(_follow_up_hints(answer))})
 
 
-def _more(answer: AttemptAnswer) -> Iterator[str]:
+def _follow_up_hints(answer: AttemptAnswer) -> Iterator[str]:
     where = f"attempt_id={answer.attempt_id}"
     if answer.state != "finished":
         yield f"the attempt isn't finished; check again: show {where}"
@@ -260,7 +260,7 @@ def _errors_first(found: Sequence[Document], is_error: Callable[[Document], bool
     return sorted(found, key=lambda each: not is_error(each))
 
 
-def _finding(finding: Document, room: Room) -> FoundAnswer:
+def _finding_answer(finding: Document, room: Room) -> FoundAnswer:
     return FoundAnswer(
         rule=finding["rule"],
         severity=finding["severity"],
@@ -273,7 +273,7 @@ def _finding(finding: Document, room: Room) -> FoundAnswer:
     )
 
 
-def _edits(hints: Sequence[Document], room: Room) -> Iterator[EditAnswer]:
+def _edit_answers(hints: Sequence[Document], room: Room) -> Iterator[EditAnswer]:
     """Return the certain edits, without those that are too long to show in full."""
     whole = [each for each in hints if each["edit"] and len(each["edit"]["replacement"]) <= room.chars]
     for hint in whole[: room.items]:
@@ -287,33 +287,35 @@ def _edits(hints: Sequence[Document], room: Room) -> Iterator[EditAnswer]:
         )
 
 
-def _case(case: Document, room: Room) -> CaseAnswer:
+def _case_answer(case: Document, room: Room) -> CaseAnswer:
     return CaseAnswer(
         name=shown(case["name"], room.chars // 2),
         status=case["status"],
         cause=case["cause"],
-        result=_value(case["result"], room),
-        expected=_value(case.get("expected"), room),
+        result=_render_value(case["result"], room),
+        expected=_render_value(case.get("expected"), room),
         message=shown_or_none(case["message"], room.chars),
         line=case["line"],
     )
 
 
-def _value(value: object, room: Room) -> str | None:
+def _render_value(value: object, room: Room) -> str | None:
     return None if value is None else shown(json.dumps(value, ensure_ascii=False), room.chars // 2)
 
 
-def _error(attempt: Document) -> str | None:
+def _format_error(attempt: Document) -> str | None:
     error = attempt["error"]
     return None if error is None else shown(f"{error['code']}: {error['message']}", 1000)
 
 
 def chain_answer(chain: Document, last: Document | None, payload: str | None) -> ChainAnswer:
-    """Return the answer that shows a repair or a generation, with what its last attempt submitted."""
-    return fit(lambda room: _chain(chain, last, payload, room))
+    """Return the answer for a repair or generation, including the payload of its last attempt."""
+    return fit(lambda room: _build_chain_answer(chain, last, payload, room))
 
 
-def _chain(chain: Document, last: Document | None, payload: str | None, room: Room) -> ChainAnswer:
+def _build_chain_answer(
+    chain: Document, last: Document | None, payload: str | None, room: Room
+) -> ChainAnswer:
     steps = chain["attempts"][-room.items :]
     answer = ChainAnswer(
         id=chain["id"],

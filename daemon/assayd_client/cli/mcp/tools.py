@@ -34,7 +34,7 @@ class AgentTool:
             title=self.title,
             description=self.description,
             input_schema=self.takes.model_json_schema(),
-            output_schema=_one_of(self.gives),
+            output_schema=_union_schema(self.gives),
             annotations=ToolAnnotations(
                 title=self.title,
                 read_only_hint=self.read_only,
@@ -45,8 +45,8 @@ class AgentTool:
         )
 
 
-def _one_of(models: tuple[type[BaseModel], ...]) -> dict[str, Any]:
-    """Return the schema of an answer; of two, each is marked as an object, as earlier protocols want it."""
+def _union_schema(models: tuple[type[BaseModel], ...]) -> dict[str, Any]:
+    """Return the schema of an answer; each of two is marked as an object, as earlier protocols require."""
     schemas = [model.model_json_schema(mode="serialization") for model in models]
     if len(schemas) == 1:
         return schemas[0]

@@ -20,7 +20,7 @@ from assayd_client.cli.batch import (
     Summary,
     exit_code,
     follow,
-    make_up_name,
+    generate_name,
     send_and_follow,
 )
 from assayd_client.cli.patience import results_of
@@ -254,7 +254,7 @@ def test_exit_code_tells_our_trouble_before_failures() -> None:
     ("file", "stem"), [("a b/c d.jsonl", "c-d"), ("...jsonl", "batch"), ("x.y.jsonl", "x.y")]
 )
 def test_made_up_name_is_one_that_the_daemon_takes(file: str, stem: str) -> None:
-    assert make_up_name(Path(file)).startswith(f"{stem}-20")
+    assert generate_name(Path(file)).startswith(f"{stem}-20")
 
 
 class TestReplay:

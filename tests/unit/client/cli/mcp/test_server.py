@@ -131,7 +131,7 @@ async def test_kinds_give_the_contract_and_the_help_of_a_rule(agent) -> None:
     assert (await agent.call_tool("kinds", asked)).structured_content["help"] == "Import that is not allowed"
 
 
-@pytest.mark.parametrize("kind", registry.own_kinds())
+@pytest.mark.parametrize("kind", registry.list_own_kinds())
 async def test_contract_of_every_kind_fits_a_context_window(agent, tmp_path, kind) -> None:
     service = FakeService()
     service.kinds = registry.all_validators()
