@@ -159,6 +159,24 @@ def test_failed_lines_of_a_batch_run_again_as_a_new_batch(
     assert (again["counts"]["total"], again["counts"]["failed"]) == (2, 2)
 
 
+def test_batch_page_gets_its_final_actions_when_the_batch_ends(
+    window: Page, console: Console, daemon: Served
+) -> None:
+    lines = [json.dumps(submission(code)).encode() + b"\n" for code in ("x = 6", "bad = 6")]
+    daemon.call(daemon.daemon.runs.open.clear)
+    with PlainClient(daemon.path) as client:
+        batch = client.send_batch(lines, name="watched")
+    window.goto(f"{console.url}/batches/{batch['id']}")
+    expect(window.get_by_role("button", name="Cancel")).to_be_visible()
+
+    daemon.call(daemon.daemon.runs.open.set)
+
+    expect(window.get_by_role("button", name="Run failed lines again")).to_be_visible()
+    expect(window.get_by_role("button", name="Cancel")).to_have_count(0)
+    expect(window.locator(".facts").first).to_contain_text("took")
+    expect(window.get_by_role("heading", name="Why items fail")).to_be_visible()
+
+
 def test_batch_that_was_cancelled_goes_on_with_its_file(
     window: Page, console: Console, daemon: Served, tmp_path: Path
 ) -> None:

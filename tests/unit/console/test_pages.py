@@ -69,6 +69,10 @@ class Told:
     async def fetch(self, request: Any) -> bytes:
         return json.dumps(await self.ask(request)).encode()
 
+    async def events(self, request: Any) -> AsyncIterator[Any]:
+        for event in ():
+            yield event
+
     async def kinds(self) -> list[Any]:
         return [KIND]
 
@@ -219,6 +223,16 @@ async def test_file_of_a_bundle_is_handed_out_and_never_shown() -> None:
 
     assert answer.headers["content-type"] == "application/octet-stream"
     assert answer.headers["content-disposition"] == 'attachment; filename="x.html"'
+
+
+@pytest.mark.parametrize("address", ["/repairs/01R", "/generations/01R"])
+async def test_live_chain_sends_its_answers_and_ends(address: str) -> None:
+    async with logged_in({f"/v1{address}": chain(outcome="validated")}) as (client, _):
+        sent = (await client.get(f"{address}/live")).text
+
+    assert "event: progress\n" in sent
+    assert "Answer 2" in sent
+    assert sent.endswith("event: end\ndata: \n\n")
 
 
 async def test_hint_begins_a_new_repair_of_the_same_attempt() -> None:
