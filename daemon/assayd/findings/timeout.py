@@ -35,7 +35,7 @@ _THREADS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
+class TimeShare:
     """A share of the unit's time, with its wording and its fix."""
 
     seconds: float
@@ -47,40 +47,40 @@ def timeout_finding(unit: UnitResult, what: str) -> Finding:
     """Return the finding for a unit that reached its time limit. Args: what: the subject of the sentence."""
     return replace(
         cause_finding(Cause.TIMEOUT, what),
-        message=shorten(f"{what} ran out of time ({_limit(unit)}){time_words(unit)}."),
+        message=shorten(f"{what} ran out of time ({_format_limit(unit)}){describe_time_use(unit)}."),
         suggestion=time_hint(unit),
     )
 
 
-def time_words(unit: UnitResult) -> str:
+def describe_time_use(unit: UnitResult) -> str:
     """Return how the time was spent, as the end of a sentence; empty if unknown."""
-    said = [f"{spent.words.format(f'{spent.seconds:.2g} s')}" for spent in _spent(unit)]
+    said = [f"{spent.words.format(f'{spent.seconds:.2g} s')}" for spent in _time_shares(unit)]
     return f": it {' and '.join(said)}" if said else ""
 
 
 def time_hint(unit: UnitResult) -> str:
-    """Return the fix."""
-    return next((spent.hint for spent in _spent(unit)), COMPUTING)
+    """Return the fix for a timeout, by what took most of the time."""
+    return next((spent.hint for spent in _time_shares(unit)), COMPUTING)
 
 
-def _limit(unit: UnitResult) -> str:
+def _format_limit(unit: UnitResult) -> str:
     whole = unit.end is UnitEnd.INTERRUPTED
     limit_s = unit.outcome.evidence.get("timeout_s" if whole else "limit_s")
     said = f" {limit_s:.3g} s" if isinstance(limit_s, float | int) else " of the unit" * (not whole)
     return f"limit of the whole attempt{',' * bool(said)}{said}" if whole else f"limit{said}"
 
 
-def _spent(unit: UnitResult) -> Iterator[Spent]:
+def _time_shares(unit: UnitResult) -> Iterator[TimeShare]:
     """Yield what most of the time was spent on, the largest part first."""
     usage = unit.usage
-    parts: tuple[Spent, ...] = (
-        Spent(seconds=usage.cpu_s, words="used {} of processor time", hint=COMPUTING),
-        Spent(
+    parts: tuple[TimeShare, ...] = (
+        TimeShare(seconds=usage.cpu_s, words="used {} of processor time", hint=COMPUTING),
+        TimeShare(
             seconds=usage.waited_s,
             words="waited {} without computing (a sleep, a lock or a read?)",
             hint=WAITING,
         ),
-        Spent(seconds=usage.starved_s, words="waited {} for a processor", hint=STARVED),
+        TimeShare(seconds=usage.starved_s, words="waited {} for a processor", hint=STARVED),
     )
     whole_s = sum(part.seconds for part in parts)
     limit_s = unit.outcome.evidence.get("limit_s")
@@ -94,7 +94,7 @@ def _spent(unit: UnitResult) -> Iterator[Spent]:
             yield part
 
 
-def with_places(finding: Finding, text: str) -> Finding:
+def add_endless_parts(finding: Finding, text: str) -> Finding:
     """Add the parts of a Python source that may never end: its `while` loops or its threads."""
     if finding.suggestion == WAITING and "threading.Thread(" in text:
         return replace(finding, suggestion=_THREADS)

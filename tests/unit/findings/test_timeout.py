@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.findings.timeout import COMPUTING, STARVED, WAITING, timeout_finding, with_places
-from assayd.model.run import Cause, Outcome, UnitEnd, UnitResult, Usage
+from assayd.findings.timeout import COMPUTING, STARVED, WAITING, add_endless_parts, timeout_finding
+from assayd.model.run import Cause, Outcome, ResourceUsage, UnitEnd, UnitResult
 
 
 def late(wall_s: float, cpu_s: float, starved_s: float, end: UnitEnd = UnitEnd.DEADLINE) -> UnitResult:
     outcome = Outcome(cause=Cause.TIMEOUT, evidence={"limit_s": 5.0} if end is UnitEnd.DEADLINE else {})
-    usage = Usage(wall_s=wall_s, cpu_s=cpu_s, starved_s=starved_s)
+    usage = ResourceUsage(wall_s=wall_s, cpu_s=cpu_s, starved_s=starved_s)
     return UnitResult(name="u", wait_status=9, end=end, usage=usage, outcome=outcome)
 
 
@@ -50,8 +50,8 @@ def test_words_and_hint_follow_what_the_time_went_into(unit: UnitResult, words: 
 def test_loop_or_thread_that_may_not_end_is_named() -> None:
     computed = timeout_finding(late(5.01, 4.98, 0.0), "The code")
     waited = timeout_finding(late(5.0, 0.02, 0.01), "The code")
-    loop = with_places(computed, "n = 0\nwhile n < 3:\n    pass\n")
+    loop = add_endless_parts(computed, "n = 0\nwhile n < 3:\n    pass\n")
     assert (loop.line, loop.snippet) == (2, "while n < 3:")
     assert "loop on line 2" in (loop.suggestion or "")
-    assert with_places(computed, "for x in y: pass") == computed
-    assert "daemon=True" in (with_places(waited, "threading.Thread(target=f).start()").suggestion or "")
+    assert add_endless_parts(computed, "for x in y: pass") == computed
+    assert "daemon=True" in (add_endless_parts(waited, "threading.Thread(target=f).start()").suggestion or "")

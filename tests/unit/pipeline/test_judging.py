@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from assayd.kind import OnFail
+from assayd.kind import FailureAction
 from assayd.model.run import Cause, Output
 from assayd.package_data import share
 from assayd.policies import load_policies
@@ -140,7 +140,7 @@ def test_faults_of_all_steps_come_together() -> None:
 
     assert [finding.file for finding in findings] == ["a", "c", "b", "d"]
     assert found == ["shell.syntax", "sql.syntax", "command.blocked", "sql.drop"]
-    assert {stage.on_fail for stage in validator.stages} == {OnFail.CONTINUE}
+    assert {stage.on_fail for stage in validator.stages} == {FailureAction.CONTINUE}
 
 
 def test_place_that_is_not_in_the_text_is_not_told() -> None:

@@ -43,6 +43,19 @@ async def gateway(tmp_path: Path, postgres: PostgresServer) -> AsyncIterator[One
             yield found
 
 
+class Suspending(SharedAccount):
+    """Notes whose accounts are suspended; can be out of order."""
+
+    def __init__(self, *, works: bool = True) -> None:
+        self.suspended: list[str] = []
+        self._works = works
+
+    async def suspend(self, node: str) -> None:
+        if not self._works:
+            raise RequestError("broker.accounts", "no answer", retryable=True)
+        self.suspended.append(node)
+
+
 async def let_pass(gateway: OneGateway, seconds: float) -> None:
     """Let the runs of all nodes have begun earlier."""
     statement = text(f"UPDATE runs SET leased_at = leased_at - {int(seconds * 1_000_000)}")
@@ -119,6 +132,18 @@ async def test_node_that_loses_every_run_gets_no_more(gateway: OneGateway) -> No
     for _ in range(MOST_LOST - 1):
         await failing.note_lost("loses")
     assert await whys(gateway) == {"loses": FAILING, "works": ""}
+
+
+@pytest.mark.parametrize("works", [True, False])
+async def test_node_that_is_drained_reads_no_more_messages(gateway: OneGateway, works: bool) -> None:
+    for node in ("loses", "works"):
+        await gateway.beat(node)
+    accounts = Suspending(works=works)
+    failing = FailingNodes(gateway.access, accounts)
+    for _ in range(MOST_LOST):
+        await failing.note_lost("loses")
+    assert accounts.suspended == ["loses"] * works
+    assert (await whys(gateway))["loses"] == FAILING
 
 
 async def test_last_node_that_takes_work_goes_on(gateway: OneGateway) -> None:
