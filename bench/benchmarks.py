@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assayd_client.hidden_tests import HiddenTests, read_problem
+from assayd_client.hidden_tests import HiddenTests, parse_problem
 from bench.load import Submission
 
 MBPP_TASKS = range(11, 211)
@@ -44,7 +44,7 @@ class Reference:
 def humaneval(path: Path) -> Iterator[Reference]:
     """Read HumanEval's file: a line has `prompt`, `canonical_solution`, `test` and `entry_point`."""
     for task in _lines(path):
-        problem = read_problem(task)
+        problem = parse_problem(task)
         code = f"{task['prompt']}{task['canonical_solution']}"
         script = f"{code}\n{task['test']}\ncheck({task['entry_point']})\n"
         yield Reference(name=problem.task_id, hidden=problem.hidden, code=code, script=script)
@@ -54,7 +54,7 @@ def mbpp(path: Path) -> Iterator[Reference]:
     """Read MBPP's file: an object per line with `task_id`, `code`, `test_list`, `test_setup_code`."""
     for task in _lines(path):
         if task["task_id"] in MBPP_TASKS:
-            hidden = read_problem(task).hidden
+            hidden = parse_problem(task).hidden
             script = "\n".join([task["test_setup_code"], task["code"], *task["test_list"]])
             yield Reference(name=f"MBPP/{task['task_id']}", hidden=hidden, code=task["code"], script=script)
 

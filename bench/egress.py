@@ -19,7 +19,7 @@ import assayd.guest
 from assayd.aio import Deadline
 from assayd.egress import Relay
 from assayd.engines.docker import DockerEngine
-from assayd.ids import SystemClock, Ulids
+from assayd.ids import SystemClock, UlidGenerator
 from assayd.metrics import Metrics
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
 from assayd.model.run import Limits, Program, RunSpec, Unit
@@ -27,7 +27,7 @@ from assayd.package_data import share
 from assayd.ports.egress import EgressLimits
 from assayd.sandbox.container import ContainerOrigin
 from assayd.sandbox.images import Images
-from assayd.sandbox.pool.autoscale import Demand
+from assayd.sandbox.pool.autoscale import PoolDemand
 from assayd.sandbox.pool.decide import PoolLimits
 from assayd.sandbox.pool.pool import Pool
 from assayd.sandbox.sandbox import Sandbox
@@ -92,11 +92,11 @@ async def measure(port: int) -> list[list[float]]:
     engine = DockerEngine(base_url=os.environ.get("DOCKER_HOST"))
     pool = Pool(
         engine=engine,
-        origin=ContainerOrigin(daemon_id="bench-" + Ulids().new(), generation="bench"),
+        origin=ContainerOrigin(daemon_id="bench-" + UlidGenerator().new(), generation="bench"),
         clock=clock,
-        ids=Ulids(),
+        ids=UlidGenerator(),
         limits=PoolLimits(),
-        demand=Demand(base=0, most=0, unused=0),
+        demand=PoolDemand(base=0, most=0, unused=0),
     )
     sandbox = Sandbox(
         pool=pool,

@@ -13,7 +13,7 @@ import docker
 import assayd.guest
 from assayd.engines.docker import DockerEngine
 from assayd.errors import EngineError
-from assayd.ids import Ulids
+from assayd.ids import UlidGenerator
 from assayd.package_data import share
 from assayd.ports.engine import ContainerSpec
 from assayd.sandbox.container import ContainerOrigin, container_spec
@@ -50,7 +50,7 @@ class Ceiling:
     def __init__(self, engine: DockerEngine, key: PoolKey) -> None:
         self._engine = engine
         self._key = key
-        self._ids = Ulids()
+        self._ids = UlidGenerator()
         self._origin = ContainerOrigin(daemon_id="bench-" + self._ids.new(), generation="bench")
 
     async def measure(self, *, concurrency: int, seconds: float) -> float:

@@ -18,12 +18,12 @@ import typer.main
 from typer.completion import get_completion_script
 
 from assayd import __version__
-from assayd.__main__ import _parser
+from assayd.__main__ import _build_parser
 from assayd.settings import documented
 from assayd_client.cli import exits
 from assayd_client.cli.app import app
-from assayd_cluster.gateway.__main__ import _parser as _gateway_parser
-from assayd_cluster.node.__main__ import _parser as _node_parser
+from assayd_cluster.gateway.__main__ import _build_parser as _gateway_parser
+from assayd_cluster.node.__main__ import _build_parser as _node_parser
 from assayd_cluster.settings import NODE_PREFIX, GatewaySettings, NodeSettings
 
 Roff = Iterator[str]
@@ -97,7 +97,7 @@ def client_page() -> str:
 
 def daemon_page() -> str:
     """Return the page of `assayd`."""
-    parser = _parser()
+    parser = _build_parser()
     lines = [
         *_title("ASSAYD", 8, "assayd", "validate untrusted code, for clients on a Unix socket"),
         *_synopsis("assayd", "[--print-config | --check-config | --sample-config]"),

@@ -26,7 +26,7 @@ def write(folder: Path) -> None:
 
 def _rules() -> Iterator[str]:
     yield from ("# Rules", "", "All rules by kind. `GET /v1/kinds/KIND` returns the same.")
-    for kind in sorted(registry.own_kinds()):
+    for kind in sorted(registry.list_own_kinds()):
         rows = ((f"`{rule.id}`", rule.severity, rule.title, rule.help) for rule in registry.own(kind).rules)
         yield from ("", f"## {kind}", "", *_table(("rule", "severity", "title", "example or advice"), rows))
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from assayd.ids import Ulids
+from assayd.ids import UlidGenerator
 from assayd_client import ClientError, DaemonUnreachable, Document, PlainClient
 from support.daemons.daemon_process import DaemonProcess, new_home
 from support.engines.cuttable_engine import CuttableEngine
@@ -89,7 +89,7 @@ class Clients:
         self._daemon = daemon
         self._ledger = ledger
         self._chance = chance
-        self._ids = Ulids()
+        self._ids = UlidGenerator()
         self._lock = threading.Lock()
         self.stop = threading.Event()
         self.threads: list[threading.Thread] = []

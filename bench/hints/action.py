@@ -24,6 +24,7 @@ from pathlib import Path
 from assayd_client import Document, PlainClient
 from bench.hints.run import WAIT_S, Case, load, submitted
 
+TRIES = 3
 INTRODUCTION = """\
 Each case is a checker's report about code of which you see a line at most. Write one line per case: its
 number, and the change that you would make to the code, as exactly as the report allows.
@@ -42,12 +43,21 @@ def told(report: Document) -> str:
     return "\n\n".join(texts)
 
 
+def refused(client: PlainClient, case: Case) -> Document:
+    """Submit a case, again after an internal error; return the last attempt."""
+    for _ in range(TRIES):
+        attempt = client.submit(case.submission, wait_s=WAIT_S)
+        if attempt["verdict"] != "error":
+            break
+    return attempt
+
+
 def draw(client: PlainClient, folder: Path, cases: list[Case], seed: int) -> None:
     """Write the sheet and its keys. Exits if a case isn't refused."""
     random.Random(seed).shuffle(cases)
     sheet, key, names = [INTRODUCTION], [], dict[str, str]()
     for number, case in enumerate(cases, 1):
-        attempt = client.submit(case.submission, wait_s=WAIT_S)
+        attempt = refused(client, case)
         if attempt["verdict"] != "failed":
             sys.exit(f"{case.kind}/{case.name} is {attempt['verdict']}, expected failed")
         sheet.append(f"## {number} ({case.kind})\n\n```\n{told(attempt['report'])}\n```\n")

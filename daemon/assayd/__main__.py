@@ -12,11 +12,11 @@ from assayd.program import exit_code, importing
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the daemon until a signal stops it; return the exit code."""
-    chosen = _parser().parse_args(arguments)
+    chosen = _build_parser().parse_args(arguments)
     return exit_code("assayd", lambda: _run(chosen))
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="assayd",
         description="Validate untrusted code in throwaway containers, for clients on a Unix socket.",
@@ -42,9 +42,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(chosen: argparse.Namespace) -> int:
     if chosen.sbom:
-        from assayd.imaging.sbom import of_environment
+        from assayd.imaging.sbom import environment_sbom
 
-        print(of_environment().decode(), end="")
+        print(environment_sbom().decode(), end="")
         return 0
     from assayd.settings import effective, load_settings, sample
 

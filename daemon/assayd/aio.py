@@ -24,11 +24,11 @@ _PUNCTUAL_S = 0.01
 
 
 class Deadline:
-    """The moment by which something must be over, which may also be declared to be now.
+    """A deadline that can be restarted, extended or cancelled; cancelling makes it expire at once.
 
     One object is passed down through everything that an attempt does. `cancel()` ends every scope that
     is open, and every one that is opened later. Time in which the event loop stood still is not counted, nor
-    what `leave_out` names; at three times its time the deadline comes in any case.
+    what `exclude_time` names; at three times its time the deadline comes in any case.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -39,12 +39,12 @@ class Deadline:
         self.restart(timeout_s)
 
     def restart(self, timeout_s: float) -> None:
-        """Count `timeout_s` seconds from now. No scope may be open."""
+        """Restart the countdown of `timeout_s` seconds. No scope may be open."""
         self._began, self._timeout_s = self._loop.time(), timeout_s
         self._late_s = self._left_out_s = 0.0
 
-    def leave_out(self, total_s: float) -> None:
-        """Do not count so many seconds of the time since it began."""
+    def exclude_time(self, total_s: float) -> None:
+        """Exclude a total of `total_s` seconds since the start from the timeout."""
         self._left_out_s = max(total_s, self._left_out_s)
 
     def cancel(self) -> None:
@@ -68,20 +68,20 @@ class Deadline:
                     self._timer.cancel()
                     self._timer = None
 
-    def _up_at(self) -> float:
+    def _expires_at(self) -> float:
         passing_s = self._timeout_s + self._late_s + self._left_out_s
         return self._began + min(passing_s, MOST * self._timeout_s)
 
     def _set_timer(self) -> None:
         tick_s = max(_TICK_S, self._timeout_s / 1000)
-        due = min(self._loop.time() + tick_s, self._up_at())
+        due = min(self._loop.time() + tick_s, self._expires_at())
         self._timer = self._loop.call_at(due, self._tick, due)
 
     def _tick(self, due: float) -> None:
-        """Look whether the time is up; a loop that comes late was busy with something else."""
+        """Check whether the deadline has expired; delays of a busy event loop don't count."""
         late_s = self._loop.time() - due
         self._late_s += late_s if late_s > _PUNCTUAL_S else 0.0
-        if self._loop.time() >= self._up_at():
+        if self._loop.time() >= self._expires_at():
             self._timer = None
             self._end_scopes()
         else:
@@ -95,7 +95,7 @@ class Deadline:
 
 
 class Signal:
-    """Wakes all waiters, each time. Take `next` first, then check the state, then wait for it."""
+    """A repeatable broadcast event. Take `next` first, then check the state, then wait for it."""
 
     def __init__(self) -> None:
         self._next: asyncio.Event | None = None
@@ -115,7 +115,7 @@ class Signal:
 
 
 async def pause(time_s: float, *, unless: asyncio.Event) -> None:
-    """Let time pass, but no more once something is the case."""
+    """Sleep for `time_s` seconds, or until `unless` is set."""
     try:
         # Not `wait_for`: that of Python 3.11 loses a cancellation that comes together with the event.
         async with asyncio.timeout(time_s):
@@ -125,19 +125,19 @@ async def pause(time_s: float, *, unless: asyncio.Event) -> None:
 
 
 def back_off_s(failures: int) -> float:
-    """Return how many seconds to wait after so many failures in a row: exponential, with jitter."""
+    """Return how many seconds to wait after `failures` failures in a row: exponential, with jitter."""
     jitter_s = random.uniform(0, BACK_OFF_S)  # noqa: S311 - spreads retries, keeps no secret
     return min(BACK_OFF_S * 2.0 ** min(failures - 1, 10) + jitter_s, MOST_BACK_OFF_S)
 
 
-def back_off(state: RetryCallState) -> float:
-    """Return the same as tenacity's `wait`: seconds before the next try, by the number of tries so far."""
+def tenacity_back_off(state: RetryCallState) -> float:
+    """Return the seconds before the next try, as a `wait` callback of tenacity."""
     return back_off_s(state.attempt_number)
 
 
 @asynccontextmanager
 async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
-    """Return a TaskGroup that raises an error of its body unchanged, after its tasks have ended.
+    """Yield a TaskGroup that raises an error of its body unwrapped, after its tasks have ended.
 
     A bare TaskGroup would wrap that error into a group. The body must see to it that its tasks end.
     """
@@ -179,10 +179,10 @@ async def finish(work: Coroutine[object, object, T], *, timeout_s: float) -> T:
     return task.result()
 
 
-async def first_that_opens(
+async def open_first_available(
     places: Sequence[str], open_one: Callable[[str], Awaitable[T]], *, until: float
 ) -> T:
-    """Open the first of several places that can be opened; each has its share of the time that is left.
+    """Open the first place that can be opened; divide the remaining time among the places.
 
     Args:
         places: at least one.

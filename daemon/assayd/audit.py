@@ -24,7 +24,7 @@ from pathlib import Path
 
 import structlog
 
-from assayd.model.audit_chain import line_digest, previous_of, written_at
+from assayd.model.audit_chain import line_digest, read_previous_digest, read_timestamp
 
 log = structlog.get_logger()
 
@@ -43,7 +43,7 @@ _LOCK_PAUSES_S = (0.001, 0.004, 0.02)
 
 
 class AuditLog:
-    """The log of one folder."""
+    """The audit log in one folder."""
 
     def __init__(self, folder: Path, *, file_bytes: int = FILE_BYTES, files: int = FILES) -> None:
         """Go on with the chain of a folder. Raises: OSError, if it can't be used."""
@@ -56,7 +56,7 @@ class AuditLog:
         self._number = 0
         self._written = 0
         self._last = NO_LINE
-        self._open(numbers[-1] if numbers else 1)
+        self._open_file(numbers[-1] if numbers else 1)
 
     def close(self) -> None:
         """Write nothing more."""
@@ -68,10 +68,10 @@ class AuditLog:
         """Write one line; return whether it is written. A full disk is logged, and stops nothing."""
         entry = {"actor": actor, "action": action, "subject": subject[:_LONGEST], **details}
         try:
-            with self._locked():
-                self._follow_others()
+            with self._hold_lock():
+                self._catch_up()
                 if self._written >= self._file_bytes:
-                    self._turn()
+                    self._rotate()
                 at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
                 whole = {"at": at, **entry, "previous": self._last}
                 line = json.dumps(whole, separators=(",", ":"), default=str).encode()
@@ -84,7 +84,7 @@ class AuditLog:
         return True
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _hold_lock(self) -> Iterator[None]:
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             _lock(folder)
@@ -92,26 +92,26 @@ class AuditLog:
         finally:
             os.close(folder)
 
-    def _follow_others(self) -> None:
-        """Continue after lines that another process has added, if they follow the last line of this one.
+    def _catch_up(self) -> None:
+        """Continue after lines that another process has added, if they follow this process's last line.
 
         If they don't, neither does the next line, so `verify` finds them. Another process may have begun a
         file since this one chose its own.
         """
         newest = max(map(_number, files_of(self._folder)), default=0)
         if newest > self._number:
-            self._open(newest)
+            self._open_file(newest)
             return
         size = os.fstat(self._opened).st_size
         most = max(0, min(size - self._written, _MOST_ADDED))
         for line in os.pread(self._opened, most, self._written).splitlines():
-            if previous_of(line) != self._last:
+            if read_previous_digest(line) != self._last:
                 break
             self._last = line_digest(line)
         self._written = size
 
     def _append(self, line: bytes) -> None:
-        """Write a line whole or not at all. Raises: OSError."""
+        """Append a whole line or nothing. Raises: OSError."""
         if os.write(self._opened, line) < len(line):
             os.ftruncate(self._opened, self._written)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -121,17 +121,17 @@ class AuditLog:
         for file in files_of(self._folder):
             with suppress(FileNotFoundError), file.open("rb") as opened:  # it was the oldest, and is gone
                 for line in opened:
-                    if not since or written_at(line) >= since:
+                    if not since or read_timestamp(line) >= since:
                         yield line
 
-    def _turn(self) -> None:
-        """Begin the next file, and remove the oldest one beyond those that are kept."""
-        self._open(self._number + 1)
+    def _rotate(self) -> None:
+        """Begin the next file, and remove the oldest one beyond the number of kept files."""
+        self._open_file(self._number + 1)
         for old in files_of(self._folder)[: -self._files]:
             old.unlink()
 
-    def _open(self, number: int) -> None:
-        """Go on with a file; the one before stays open if this fails. Raises: OSError."""
+    def _open_file(self, number: int) -> None:
+        """Continue with a file; the previous one stays open if this fails. Raises: OSError."""
         file = self._folder / f"audit-{number:06}.jsonl"
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         opened = os.open(file, flags, 0o600)
@@ -165,7 +165,7 @@ def add_line(folder: Path, action: str, *, actor: dict[str, object], subject: st
 
 
 def _lock(folder: int) -> None:
-    """Lock the folder against other writers, or give up quickly. Raises: BlockingIOError."""
+    """Lock the folder against other writers; give up after a short time. Raises: BlockingIOError."""
     for pause_s in _LOCK_PAUSES_S:
         with suppress(BlockingIOError):
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)

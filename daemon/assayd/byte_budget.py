@@ -16,7 +16,7 @@ from time import perf_counter
 from assayd import memory
 from assayd.errors import RequestError
 from assayd.fair_queue import FairSemaphore
-from assayd.pace import Pace
+from assayd.pace import UserThrottle
 
 LARGE_BYTES = 2**20
 """A larger text is read alone: once read, it takes many times its size."""
@@ -25,7 +25,7 @@ OPERATORS_SHARE = 8
 
 
 class ByteBudget:
-    """So many bytes for all users.
+    """A number of bytes in memory that all users share.
 
     Args:
         total_bytes: for everybody; operators alone may use the last eighth.
@@ -34,7 +34,7 @@ class ByteBudget:
     """
 
     def __init__(
-        self, total_bytes: int, *, pace: Pace | None = None, operators: frozenset[int] | None = None
+        self, total_bytes: int, *, pace: UserThrottle | None = None, operators: frozenset[int] | None = None
     ) -> None:
         self._total = total_bytes
         self._operators = frozenset({0, os.geteuid()}) if operators is None else operators
@@ -42,7 +42,7 @@ class ByteBudget:
         self._held: Counter[int] = Counter()
         self._reading = asyncio.Semaphore(1)
         self._parsing = FairSemaphore(1)
-        self.pace = pace or Pace()
+        self.pace = pace or UserThrottle()
         self._numbers = count()
 
     @property
@@ -68,8 +68,8 @@ class ByteBudget:
             del self._held[uid]
 
     @contextmanager
-    def growing(self, uid: int, *, operator: bool | None = None) -> Iterator[Growing]:
-        """Keep the added bytes while the body runs.
+    def growing(self, uid: int, *, operator: bool | None = None) -> Iterator[GrowingReservation]:
+        """Yield a reservation that can grow; release its bytes when the body ends.
 
         Args:
             uid: in whose name.
@@ -78,7 +78,7 @@ class ByteBudget:
         """
         if operator is not None:
             (self._said_to_be.add if operator else self._said_to_be.discard)(uid)
-        growing = Growing(self, uid)
+        growing = GrowingReservation(self, uid)
         try:
             yield growing
         finally:
@@ -86,7 +86,7 @@ class ByteBudget:
 
     @asynccontextmanager
     async def reading(self, size: int) -> AsyncIterator[None]:
-        """Wait until no other large text is being read, where this is one."""
+        """Wait until no other large text is being read, if this one is large."""
         if size <= LARGE_BYTES:
             yield
             return
@@ -116,8 +116,8 @@ class ByteBudget:
                 return
 
 
-class Growing:
-    """What one request holds of a budget."""
+class GrowingReservation:
+    """The bytes of a budget that one request has reserved."""
 
     def __init__(self, budget: ByteBudget, uid: int) -> None:
         self._budget = budget

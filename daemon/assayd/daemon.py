@@ -36,7 +36,7 @@ from assayd.log import configure
 from assayd.model.attempt import State
 from assayd.sd_notify import Notifier
 from assayd.settings import Settings
-from assayd.sockets import listen, listen_loopback, passed_by_systemd
+from assayd.sockets import is_passed_by_systemd, listen, listen_loopback
 from assayd.wiring import Assembly, PartOverrides, build, configure_api
 
 log = structlog.get_logger()
@@ -54,14 +54,14 @@ def run(settings: Settings, overrides: PartOverrides | None = None) -> int:
     configure(settings.log.level, settings.log.format)
     sys.setswitchinterval(SWITCH_S)
     memory.settle()
-    take_priority(settings.nice)
+    raise_priority(settings.nice)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_main(settings, overrides or PartOverrides()))
     return 0
 
 
-def _settle_memory() -> None:
-    """Have the collector leave alone what stays, and look less often.
+def _tune_gc() -> None:
+    """Tune garbage collection: freeze the existing objects and collect less often.
 
     An attempt makes some thousands of objects and few cycles. With Python's own threshold the collector took
     a sixth of its processor time, and now and then went through everything for 150 ms while all waited.
@@ -71,8 +71,8 @@ def _settle_memory() -> None:
     gc.set_threshold(10_000, 10, 10)
 
 
-def take_priority(nice: int) -> None:
-    """Go before the engine's processes: refilling the pool keeps all cores busy, an attempt needs little.
+def raise_priority(nice: int) -> None:
+    """Raise the priority above the engine's processes: filling the pool uses all cores, an attempt few.
 
     A priority that this process was started with is left alone.
     """
@@ -100,13 +100,13 @@ async def _main(settings: Settings, overrides: PartOverrides) -> None:
                 await Daemon(parts, notifier, greeting=greeting(settings)).serve(*served)
         finally:
             server_socket.close()
-            if not passed_by_systemd():
+            if not is_passed_by_systemd():
                 settings.socket.unlink(missing_ok=True)
     log.info("daemon.stopped")
 
 
 def greeting(settings: Settings) -> str:
-    """Return what a person who started the daemon can type next; empty if the log is for a program."""
+    """Return what a person who started the daemon can type next; empty if the log is for programs."""
     if settings.log.format != "console":
         return ""
     client = Path(sys.argv[0]).absolute().with_name("assay")
@@ -116,10 +116,10 @@ def greeting(settings: Settings) -> str:
 
 @contextmanager
 def state_lock(state_dir: Path) -> Iterator[None]:
-    """Hold the state directory for this process alone."""
+    """Hold an exclusive lock on the state directory."""
     try:
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _require_own(state_dir)
+        _require_private(state_dir)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         handle = os.open(state_dir / "lock", flags, 0o600)
     except OSError as problem:
@@ -137,7 +137,7 @@ def state_lock(state_dir: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _require_own(state_dir: Path) -> None:
+def _require_private(state_dir: Path) -> None:
     """See that other users can't write to a directory. Raises: ConfigError ``state.unusable``; OSError."""
     facts = state_dir.stat()
     mode = stat.S_IMODE(facts.st_mode)
@@ -165,7 +165,7 @@ class Daemon:
 
         Args:
             parts: all of them.
-            notifier: what tells the service manager.
+            notifier: notifies the service manager.
             recovers: whether this process continues attempts that are unfinished at the start.
             drain_s: seconds for running attempts to end at the stop.
             greeting: printed to standard error once the daemon is ready; empty for no messages to a person.
@@ -175,7 +175,7 @@ class Daemon:
         self._notifier = notifier
         self._recovers = recovers
         self._drain_s = drain_s
-        notifier.status = self._status
+        notifier.status = self._status_line
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
 
@@ -190,10 +190,10 @@ class Daemon:
             sweeping = tasks.create_task(self._parts.readiness.keep_sweeping(), name="sweep")
             removing = tasks.create_task(self._parts.retention.keep_sweeping(), name="retention")
             preparing = tasks.create_task(self._prepare(), name="prepare")
-            saying = tasks.create_task(self._say_ready(), name="say-ready")
-            looking = tasks.create_task(self._parts.acceptance.keep_looking(), name="acceptance")
+            saying = tasks.create_task(self._notify_ready(), name="say-ready")
+            looking = tasks.create_task(self._parts.acceptance.check_periodically(), name="acceptance")
             await self._stop.wait()
-            self.tell_stop()
+            self.log_stop()
             self._parts.acceptance.stop()
             self._notifier.stopping()
             preparing.cancel()
@@ -206,8 +206,8 @@ class Daemon:
             for task in (sweeping, removing, saying, looking):
                 task.cancel()
 
-    def tell_stop(self) -> None:
-        """Log the stop, and tell a person at a terminal what it waits for."""
+    def log_stop(self) -> None:
+        """Log the stop, and print the pending work for a person at a terminal."""
         active = self._parts.scheduler.active
         log.info("daemon.stopping", under_way=active, drain_s=self._drain_s)
         if self._greeting and active:
@@ -218,8 +218,8 @@ class Daemon:
                 flush=True,
             )
 
-    async def _say_ready(self) -> None:
-        """Notify the service manager that the daemon serves.
+    async def _notify_ready(self) -> None:
+        """Notify the service manager that the daemon is ready.
 
         It does as soon as the sandbox was got ready or has said why it can't be: an engine that is down
         is answered with 503, without restarting the daemon.
@@ -227,8 +227,8 @@ class Daemon:
         await self._parts.readiness.tried.wait()
         self._notifier.ready()
 
-    def _status(self) -> str:
-        """Describe in one line how the daemon is."""
+    def _status_line(self) -> str:
+        """Describe the state of the daemon in one line."""
         ready, problem = self._parts.acceptance.now()
         if self._stop.is_set():
             return f"stopping; {self._parts.scheduler.active} attempts running"
@@ -239,7 +239,7 @@ class Daemon:
         return f"serving; {states.total()} attempts running, {queued} waiting"
 
     async def _prepare(self) -> None:
-        """Become ready, recover what a previous run has left, say so, and stay ready."""
+        """Become ready, recover the attempts of the previous run, notify, and stay ready."""
         # Asked before anything can be accepted: nothing of this run may be among it.
         unfinished = await self._parts.admission.unfinished() if self._recovers else ()
         await self._parts.readiness.prepare()
@@ -248,7 +248,7 @@ class Daemon:
             await self._parts.batches.recover(unfinished)
             await self._parts.chains.recover()
             await self._parts.workflows.recover()
-        _settle_memory()
+        _tune_gc()
         origin = self._parts.origin
         log.info(
             "daemon.ready",
@@ -261,7 +261,7 @@ class Daemon:
         await self._parts.readiness.keep_ready()
 
     async def _drain(self) -> None:
-        """Let running attempts end, within the drain time; a second signal cuts it short."""
+        """Wait for running attempts until the drain time is over; a second signal ends the wait."""
         drained = asyncio.ensure_future(self._parts.scheduler.drain(self._drain_s))
         hurried = asyncio.ensure_future(self._hurry.wait())
         await asyncio.wait({drained, hurried}, return_when=asyncio.FIRST_COMPLETED)
@@ -286,7 +286,7 @@ class Daemon:
     def _on_reload_signal(self) -> None:
         published = self._parts.readiness.tried.is_set()
         if published:
-            self._notifier.reloading()
+            self._notifier.notify_reloading()
         try:
             self._parts.policies.reload()
         except ConfigError as problem:

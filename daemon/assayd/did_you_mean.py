@@ -19,7 +19,7 @@ MAX_CHARS = 250
 
 
 def close_names(name: str, known: Iterable[str], most: int = 1) -> list[str]:
-    """Return the known names that are close to a name, the closest first, at most `most` of them."""
+    """Return up to `most` known names that resemble a name, the closest first."""
     if len(name) > MAX_CHARS:
         return []
     return get_close_matches(name, known, n=most, cutoff=CUTOFF)

@@ -15,7 +15,7 @@ through later. HTTP status and exit code are mapped from `code` in `api` and `cl
 
 
 class AssaydError(Exception):
-    """Base of all that this project raises.
+    """Base class of all exceptions that this project raises.
 
     Args:
         code: stable identifier, e.g. ``engine.unreachable``.
@@ -33,11 +33,11 @@ class AssaydError(Exception):
 
 
 class ConfigError(AssaydError):
-    """A settings value, policy file or recipe cannot be used."""
+    """A setting, policy file or recipe can't be used."""
 
 
 class RequestError(AssaydError):
-    """A request is refused; nothing was accepted."""
+    """A request was refused; nothing was accepted."""
 
 
 class EngineError(AssaydError):

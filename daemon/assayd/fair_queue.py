@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """What waits. `pop` serves the user that was served longest ago, and of it the flow likewise."""
+    """A queue that serves users in turn, and the flows of each user in turn."""
 
     def __init__(self) -> None:
         self._users: OrderedDict[int, OrderedDict[str, OrderedDict[str, T]]] = OrderedDict()
@@ -35,21 +35,21 @@ class FairQueue(Generic[T]):
         self._flows[key] = user, flow
 
     def pop(self) -> T:
-        """Take the item whose turn it is. Raises: KeyError when there is none."""
+        """Remove and return the next item. Raises: KeyError, if the queue is empty."""
         for flows in self._users.values():
             for items in flows.values():
                 return self.serve(next(iter(items)))
         raise KeyError("the queue is empty")
 
-    def pop_of_another(self, users: Container[int]) -> T | None:
-        """Take the item whose turn it is among those of other users; None when there is none."""
+    def pop_other_user(self, users: Container[int]) -> T | None:
+        """Remove and return the next item of users not in `users`; None if there is none."""
         for user, flows in self._users.items():
             if user not in users:
                 return self.serve(next(iter(next(iter(flows.values())))))
         return None
 
     def users(self) -> KeysView[int]:
-        """Return whose items wait, in turn."""
+        """Return the users with waiting items, in the order of their turns."""
         return self._users.keys()
 
     def serve(self, key: str) -> T:
@@ -64,7 +64,7 @@ class FairQueue(Generic[T]):
         return item
 
     def in_turn(self) -> list[T]:
-        """Return everything in the order in which `pop` would; it goes on waiting."""
+        """Return all items in the order of `pop`, without removing them."""
         if not self._flows:
             return []
         copy: FairQueue[T] = FairQueue()
@@ -128,7 +128,7 @@ class FairSemaphore:
 
     async def _acquire(self, waiter: _Waiter) -> None:
         self._waiting.put(*waiter.flow, waiter.key, waiter)
-        self._hand_out()
+        self._assign_slots()
         try:
             await waiter.turn
         except asyncio.CancelledError:
@@ -143,12 +143,12 @@ class FairSemaphore:
         self._held[waiter.flow] -= 1
         if not self._held[waiter.flow]:
             del self._held[waiter.flow]
-        self._hand_out()
+        self._assign_slots()
 
-    def _hand_out(self) -> None:
+    def _assign_slots(self) -> None:
         while self._free:
             is_reserved = self._free <= self._reserved
-            waiter = self._waiting.pop_of_another({user for user, _ in self._held} if is_reserved else ())
+            waiter = self._waiting.pop_other_user({user for user, _ in self._held} if is_reserved else ())
             if waiter is None:
                 break
             if waiter.turn.done():  # its task was cancelled, and is just about to notice

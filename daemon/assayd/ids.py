@@ -1,4 +1,4 @@
-"""The real clock and the real source of identities; tests bring their own."""
+"""The real clock and the real source of ids; tests replace both."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RANDOM_BITS = 80
 
 
 class SystemClock:
-    """The machine's time."""
+    """A clock that reads the system time."""
 
     def now(self) -> datetime:
         """Return the current time, UTC and aware."""
@@ -23,8 +23,8 @@ class SystemClock:
         return time.monotonic()
 
 
-class Ulids:
-    """ULIDs that increase within this process, also within one millisecond.
+class UlidGenerator:
+    """A generator of ULIDs that increase within this process, also within one millisecond.
 
     Source: the ULID specification: 48 bits of milliseconds, 80 bits of randomness, Crockford base32.
     """

@@ -22,7 +22,7 @@ NONE = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A key, and where it came from."""
+    """A provider's API key with its origin."""
 
     text: str = field(repr=False)
     source: str
@@ -30,7 +30,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeySource:
-    """Where an operator says that a key is. `usual` is the vendor's own variable, for the vendor alone.
+    """The configured location of a key. `usual` is the vendor's own variable, for the vendor's server only.
 
     `section` is the part of the settings that says so.
     """
@@ -42,22 +42,24 @@ class KeySource:
 
 
 def find_key(name: str, place: KeySource, environment: Mapping[str, str]) -> Key:
-    """Return the key of a provider; a server that is not the vendor's gets one only if one is named for it.
+    """Return a provider's key; a server other than the vendor's gets only a key configured for it.
 
     Raises: ConfigError ``repair.key`` (of another section: its own) when there is none where it should be, or
     anybody else can read it.
     """
     owner = f"{place.section}.{name}"
     if place.file is not None:
-        return Key(text=_checked(_read(owner, place.file), owner, place.file), source=str(place.file))
+        return Key(
+            text=_check_key(_read_key_file(owner, place.file), owner, place.file), source=str(place.file)
+        )
     variable = place.variable or place.usual
     if variable is None:
         return Key(text=NONE, source="no key")
     found = environment.get(variable, "").strip()
     if not found:
         message = f"no key: the environment variable {variable} isn't set, and no file is named"
-        raise _unusable(owner, message)
-    return Key(text=_checked(found, owner, f"${variable}"), source=f"${variable}")
+        raise _key_error(owner, message)
+    return Key(text=_check_key(found, owner, f"${variable}"), source=f"${variable}")
 
 
 def hide_environment() -> None:
@@ -70,38 +72,38 @@ def hide_environment() -> None:
         raise ConfigError("repair.key", f"can't hide the environment: {os.strerror(ctypes.get_errno())}")
 
 
-def _read(owner: str, path: Path) -> str:
-    """Read a key file: a regular file of this user or root, unreadable for group and others.
+def _read_key_file(owner: str, path: Path) -> str:
+    """Read a key file, a regular file owned by this user or root that group and others can't read.
 
     The group may be root's, which is how systemd lends a service its credentials.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as problem:
-        raise _unusable(owner, f"no key: {path}: {problem.strerror}") from problem
+        raise _key_error(owner, f"no key: {path}: {problem.strerror}") from problem
     try:
         facts = os.fstat(descriptor)
         others = stat.S_IMODE(facts.st_mode) & (0o037 if facts.st_gid == 0 else 0o077)
         if not stat.S_ISREG(facts.st_mode):
-            raise _unusable(owner, f"{path} is not a regular file")
+            raise _key_error(owner, f"{path} is not a regular file")
         if others or facts.st_uid not in {0, os.geteuid()}:
             mode = f"{stat.S_IMODE(facts.st_mode):04o}"
             message = (
                 f"{path} (mode {mode}, owner {facts.st_uid}) must be readable only by the daemon's "
                 "user: chown it, chmod 0600"
             )
-            raise _unusable(owner, message)
+            raise _key_error(owner, message)
         return os.read(descriptor, MOST_BYTES + 1).decode("utf-8", "replace").strip()
     finally:
         os.close(descriptor)
 
 
-def _checked(text: str, owner: str, where: object) -> str:
-    """Check that a key is valid in a header: a library would print an invalid one."""
+def _check_key(text: str, owner: str, where: object) -> str:
+    """Check that a key is valid in an HTTP header, because a library would print an invalid one."""
     if not text or len(text) > MOST_BYTES or not (text.isascii() and text.isprintable()) or " " in text:
-        raise _unusable(owner, f"{where} must hold a key: one word of printable ASCII")
+        raise _key_error(owner, f"{where} must hold a key: one word of printable ASCII")
     return text
 
 
-def _unusable(owner: str, message: str) -> ConfigError:
+def _key_error(owner: str, message: str) -> ConfigError:
     return ConfigError(f"{owner.partition('.')[0]}.key", f"{owner}: {message}", field=owner)

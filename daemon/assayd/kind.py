@@ -1,4 +1,4 @@
-"""What a kind of submission brings: the class `Kind`, of which every kind is one subclass with one instance.
+"""The class `Kind`: every kind of submission is a subclass of it with one instance.
 
 A kind decides and does nothing: no I/O, no clock. Its static stages and everything that parses submitted text
 run in an analysis worker, its code runs in a container, and the kind says what both mean. Whatever needs a
@@ -23,23 +23,23 @@ from typing_extensions import TypeVar
 from assayd.errors import ConfigError
 from assayd.findings.briefing import allowances, answer_form, usual
 from assayd.findings.retry_context import (
-    context_of,
     headline_of,
     is_unreadable,
     needs_allowances,
+    repair_context,
     retry_context,
-    without_layout,
+    strip_layout,
 )
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.prompting import (
-    Briefing,
     Document,
     Example,
-    Passage,
+    PromptContext,
+    PromptParts,
     Proposal,
     RepairContext,
-    Surrounding,
+    SourcePart,
     Taken,
 )
 from assayd.model.report import Judgement, Rating
@@ -52,8 +52,8 @@ Q = TypeVar("Q", bound=BaseModel, default=P)
 """Its payload as `Kind.prepare` returns it: the same model, unless `Kind.prepared` names another."""
 
 
-class OnFail(StrEnum):
-    """What a static stage with errors does to the stages after it."""
+class FailureAction(StrEnum):
+    """The effect of a static stage's errors on the stages after it."""
 
     STOP = "stop"
     """They are skipped."""
@@ -63,15 +63,15 @@ class OnFail(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage(Generic[P]):
-    """One static stage: a pure function over payload and policy. Runs in an analysis worker."""
+    """One static stage: a pure function of payload and policy that runs in an analysis worker."""
 
     name: str
     check: Callable[[P, ExecutionPolicy], Sequence[Finding]]
-    on_fail: OnFail = OnFail.STOP
+    on_fail: FailureAction = FailureAction.STOP
 
 
 class Cap(StrEnum):
-    """How the size of a part of a payload is measured; the value names the limit in the settings."""
+    """The measure for the size of a part of a payload; the value is the name of the limit setting."""
 
     SOURCE = "source_bytes"
     """One text, in bytes."""
@@ -84,7 +84,7 @@ class Cap(StrEnum):
 
 
 class Kind(ABC, Generic[P, Q]):
-    """A kind of submission, generic in its payload; bare, it stands for a kind of any payload.
+    """A kind of submission, generic in its payload type; without a parameter, a kind of any payload.
 
     Attributes:
         name: the kind's name in a submission.
@@ -179,7 +179,7 @@ class Kind(ABC, Generic[P, Q]):
         """Turn the raw record of the run into findings and cases. Pure; all guest bytes are hostile."""
 
     def prepare_trial(self, payload: Q, policy: ExecutionPolicy) -> Q:
-        """Return the prepared payload with what `plan_trial` needs, if the policy asks for a trial.
+        """Return the prepared payload with the data for `plan_trial`, if the policy requires a trial.
 
         May parse hostile text: it runs in an analysis worker, once, after `prepare`.
         """
@@ -205,7 +205,7 @@ class Kind(ABC, Generic[P, Q]):
         return {}
 
     def image_of(self, policy: ExecutionPolicy) -> str:
-        """Return the image, without prefix, that a submission runs in under a policy."""
+        """Return the name, without prefix, of the image that a submission runs in under a policy."""
         return policy.image or self.image
 
     def narrow(self, payload: P, policy: ExecutionPolicy) -> ExecutionPolicy:
@@ -266,14 +266,14 @@ class Kind(ABC, Generic[P, Q]):
         """Return the code of a model's answer, without prose and fences around it."""
         return answer
 
-    def passage(self, payload: P) -> Passage:
+    def passage(self, payload: P) -> SourcePart:
         """Return the text of the submission to fix; an empty passage if it has none."""
         text = getattr(payload, self.code_field, None)
         if not isinstance(text, str):
-            return Passage(name="", language=self.language, text="")
-        return Passage(name=self.code_field, language=self.language, text=text, beginning=self.beginning)
+            return SourcePart(name="", language=self.language, text="")
+        return SourcePart(name=self.code_field, language=self.language, text=text, beginning=self.beginning)
 
-    def surroundings(self, payload: P) -> Sequence[Surrounding]:
+    def surroundings(self, payload: P) -> Sequence[PromptContext]:
         """Return what a fix of the submission has to fit into."""
         return ()
 
@@ -285,7 +285,7 @@ class Kind(ABC, Generic[P, Q]):
         """
         unreadable = is_unreadable(report)
         allowed = usual(policy) if policy and needs_allowances(report, self.runtime_stages) else None
-        return context_of(
+        return repair_context(
             self.passage(payload),
             report,
             instructions=() if unreadable else (*self.rules_for(allowed), *self._compared(payload)),
@@ -299,19 +299,19 @@ class Kind(ABC, Generic[P, Q]):
 
     def normal_form(self, payload: P) -> bytes:
         """Return what stays the same if a fix changes only layout and comments."""
-        return without_layout(self.passage(payload).text, "#")
+        return strip_layout(self.passage(payload).text, "#")
 
     def taken(self, payload: P) -> Taken:
         """Return which fields a submission takes out of which texts; no text, if rules can't replace code."""
         return Taken(texts=(), fields=())
 
-    def around(self, context: Any) -> Sequence[Surrounding]:
+    def around(self, context: Any) -> Sequence[PromptContext]:
         """Return what a submission written from words has to fit into, given the context of the request."""
         return ()
 
-    def brief(self, context: Any, policy: ExecutionPolicy) -> Briefing:
+    def brief(self, context: Any, policy: ExecutionPolicy) -> PromptParts:
         """Return the prompt's part of the kind, given the context and the effective policy."""
-        return Briefing(
+        return PromptParts(
             task=self.task,
             rules=(*self.rules_for(usual(policy)), *self._compared(context)),
             example=self.example,
@@ -329,6 +329,6 @@ class Kind(ABC, Generic[P, Q]):
         return {**base, self.code_field: self.code_of(proposal.code)}
 
     def _compared(self, asked: object) -> tuple[str, ...]:
-        """Return how results are compared with the cases of a payload or of the context of a request."""
+        """Return descriptions of how results are compared with the cases of a payload or request context."""
         modes = {str(case.compare) for case in getattr(asked, "cases", ())}
         return tuple(told for mode, told in self.comparison.items() if mode in modes)

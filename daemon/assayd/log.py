@@ -32,14 +32,14 @@ _SHARED: tuple[Processor, ...] = (
     structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
     structlog.processors.StackInfoRenderer(),
 )
-# Libraries that would tell of every request or migration step at info.
+# Libraries that log every request or migration step at level info.
 _QUIET = ("alembic", "aiosqlite", "sqlalchemy", "docker", "urllib3", "uvicorn.access", "httpx", "httpcore")
 
 
 def configure(
     level: str = "info", form: Literal["json", "console"] = "json", out: TextIO | None = None
 ) -> None:
-    """Send our events and the libraries' records to one stream in one form.
+    """Send the daemon's events and the records of libraries to one stream in one format.
 
     Args:
         level: least level written: debug, info, warning, error.
@@ -49,8 +49,8 @@ def configure(
     least = logging.getLevelNamesMapping()[level.upper()]
     stream = out or sys.stderr
     handler = logging.StreamHandler(stream)
-    prepare, render = _form(form)
-    last = _with_priority(render) if is_journal(stream) else render
+    prepare, render = _log_processors(form)
+    last = _prepend_priority(render) if is_journal(stream) else render
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=_SHARED,
@@ -66,13 +66,13 @@ def configure(
     structlog.configure(
         processors=[*_SHARED, *prepare, last],
         wrapper_class=structlog.make_filtering_bound_logger(least),
-        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", _Lossy(stream))),
+        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", _LossyStream(stream))),
         cache_logger_on_first_use=True,
     )
 
 
-class _Lossy:
-    """Drops lines that cannot be written: what ails the log must not end an attempt."""
+class _LossyStream:
+    """A stream that drops lines it can't write, because a logging failure must not end an attempt."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -89,18 +89,18 @@ class _Lossy:
 
 
 def request_id() -> str | None:
-    """Return the id of the request that is being answered."""
+    """Return the id of the current request, or None outside of a request."""
     bound = structlog.contextvars.get_contextvars().get(REQUEST_ID)
     return bound if isinstance(bound, str) else None
 
 
-def trace_ids(context: TraceContext | None) -> dict[str, str]:
-    """Return the keys by which lines name the span that they belong to; none if nothing is traced."""
+def trace_log_fields(context: TraceContext | None) -> dict[str, str]:
+    """Return the log fields that identify the current span; empty if nothing is traced."""
     return {} if context is None else {"trace_id": context.trace_id, "span_id": context.span_id}
 
 
 def is_journal(stream: TextIO) -> bool:
-    """Return whether a stream leads to systemd's journal (``JOURNAL_STREAM``, systemd.exec(5))."""
+    """Return whether a stream is connected to systemd's journal (``JOURNAL_STREAM``, systemd.exec(5))."""
     named = os.environ.get("JOURNAL_STREAM")
     if not named:
         return False
@@ -111,8 +111,8 @@ def is_journal(stream: TextIO) -> bool:
     return named == f"{facts.st_dev}:{facts.st_ino}"
 
 
-def _form(form: Literal["json", "console"]) -> tuple[tuple[Processor, ...], Processor]:
-    """Return what prepares an event, and what makes it text."""
+def _log_processors(form: Literal["json", "console"]) -> tuple[tuple[Processor, ...], Processor]:
+    """Return the functions that prepare an event, and the one that renders it."""
     # Local variables may hold submitted source, or a key; both forms omit them.
     if form == "console":
         plain = structlog.dev.plain_traceback
@@ -121,8 +121,8 @@ def _form(form: Literal["json", "console"]) -> tuple[tuple[Processor, ...], Proc
     return (structlog.processors.ExceptionRenderer(tracebacks),), structlog.processors.JSONRenderer()
 
 
-def _with_priority(render: Processor) -> Processor:
-    """Put the level in front of each line, as the journal wants it."""
+def _prepend_priority(render: Processor) -> Processor:
+    """Wrap a renderer so that each line starts with its level, as the journal requires."""
     as_text = cast("Callable[[WrappedLogger, str, EventDict], str]", render)
 
     def rendered(logger: WrappedLogger, name: str, event: EventDict) -> str:

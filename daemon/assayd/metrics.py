@@ -33,70 +33,72 @@ _MOST_LABELLED = 4096
 
 @lru_cache(_MOST_LABELLED)
 def labelled(metric: _Metric, *labels: str) -> _Metric:
-    """Return a metric's time series of these labels, looked up once: that takes as long as counting."""
+    """Return a metric's time series for these labels, cached because the lookup is as slow as counting."""
     return metric.labels(*labels)
 
 
 class Metrics:
-    """All metrics of one daemon."""
+    """All metrics of one daemon in one registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(namespace="assayd", registry=self.registry)
-        self._gauge("build_info", "Version of the running daemon.", "version").labels(__version__).set(1)
-        self.policies_stale = self._gauge(
+        self._create_gauge("build_info", "Version of the running daemon.", "version").labels(__version__).set(
+            1
+        )
+        self.policies_stale = self._create_gauge(
             "policies_stale", "1 while the policy files can't be loaded, so that older policies stay in use."
         )
-        self.ready = self._gauge("ready", "1 while attempts are accepted.")
+        self.ready = self._create_gauge("ready", "1 while attempts are accepted.")
         self._attempts()
-        self._containers()
-        self._surroundings()
+        self._create_container_metrics()
+        self._create_daemon_metrics()
 
     def _attempts(self) -> None:
-        self.accepted = self._counter("attempts_accepted", "Accepted attempts.", "kind")
-        self.attempts = self._counter("attempts", "Finished attempts.", "kind", "verdict", "cause")
-        self.attempts_reported = self._counter(
+        self.accepted = self._create_counter("attempts_accepted", "Accepted attempts.", "kind")
+        self.attempts = self._create_counter("attempts", "Finished attempts.", "kind", "verdict", "cause")
+        self.attempts_reported = self._create_counter(
             "attempts_reported",
             "Attempts under report-only policies, by whether enforcement would fail them.",
             "kind",
             "would_fail",
         )
-        self.under_way = self._gauge("attempts_under_way", "Attempts without a verdict.", "state")
-        self.queue_depth = self._gauge("queue_depth", "Attempts in the queue.")
-        self.batch_items_waiting = self._gauge(
+        self.under_way = self._create_gauge("attempts_under_way", "Attempts without a verdict.", "state")
+        self.queue_depth = self._create_gauge("queue_depth", "Attempts in the queue.")
+        self.batch_items_waiting = self._create_gauge(
             "batch_items_waiting", "Items of unfinished batches without a verdict."
         )
-        self.oldest_attempt = self._gauge(
+        self.oldest_attempt = self._create_gauge(
             "oldest_attempt_seconds", "Age of the oldest attempt without a verdict; 0 if there is none."
         )
-        self.queue_bytes = self._gauge("queue_bytes", "Submissions held in memory.")
-        self.attempt_duration = self._histogram(
+        self.queue_bytes = self._create_gauge("queue_bytes", "Submissions held in memory.")
+        self.attempt_duration = self._create_histogram(
             "attempt_duration_seconds", "Time of attempts, by step.", "stage"
         )
-        self.stage_duration = self._histogram(
+        self.stage_duration = self._create_histogram(
             "stage_duration_seconds", "Time of a kind's stages.", "kind", "stage"
         )
-        self.limit_use = self._histogram(
+        self.limit_use = self._create_histogram(
             "limit_use_ratio",
             "Share of a limit that attempts used; 1 is all of it.",
             "limit",
             buckets=_SHARES,
         )
-        self.static_misses = self._counter(
+        self.static_misses = self._create_counter(
             "static_misses", "Runs that failed with a fault that static stages missed.", "kind", "rule"
         )
-        self.denied_imports = self._counter("denied_imports", "Imports refused at run time.", "kind")
-        self.denied_connections = self._counter(
+        self.denied_imports = self._create_counter("denied_imports", "Imports refused at run time.", "kind")
+        self.denied_connections = self._create_counter(
             "denied_connections", "Connections of submitted code that the policy refused.", "kind"
         )
-        self.webhook_tries = self._counter(
+        self.webhook_tries = self._create_counter(
             "webhook_tries", "Deliveries of webhook messages, by result.", "outcome"
         )
-        self.webhook_messages = self._gauge(
+        self.webhook_messages = self._create_gauge(
             "webhook_messages_waiting", "Undelivered webhook messages with at least one failed delivery."
         )
-        self.repairs = self._counter("repairs", "Finished repairs.", "kind", "provider", "outcome")
-        self.repair_fixes = self._counter(
+        self.repairs = self._create_counter("repairs", "Finished repairs.", "kind", "provider", "outcome")
+        self.repair_fixes = self._create_counter(
             "repair_fixes",
             "Fixes, by number in the repair and verdict.",
             "kind",
@@ -104,13 +106,13 @@ class Metrics:
             "number",
             "verdict",
         )
-        self.repair_duration = self._histogram(
+        self.repair_duration = self._create_histogram(
             "repair_duration_seconds", "Time from the failure to the repaired attempt.", "kind", "provider"
         )
-        self.repair_fix_duration = self._histogram(
+        self.repair_fix_duration = self._create_histogram(
             "repair_fix_duration_seconds", "Time from a failure to its fix.", "kind", "provider"
         )
-        self.provider_tokens = self._counter(
+        self.provider_tokens = self._create_counter(
             "provider_tokens",
             "Tokens of requests to providers and of their replies.",
             "kind",
@@ -118,60 +120,62 @@ class Metrics:
             "part",
         )
 
-    def _containers(self) -> None:
-        self.engine_info = self._gauge("engine_info", "The engine in use.", "kind", "version")
-        self.templates = self._gauge("templates", "1 while containers are cloned from templates.")
-        self.leases = self._counter("leases", "Containers leased to runs.", "start")
-        self.containers = self._gauge("containers", "Existing containers.", "state")
-        self.idle_containers = self._gauge("idle_containers", "Idle containers.", "pool_key", "image")
-        self.refill_seconds = self._gauge(
+    def _create_container_metrics(self) -> None:
+        self.engine_info = self._create_gauge("engine_info", "The engine in use.", "kind", "version")
+        self.templates = self._create_gauge("templates", "1 while containers are cloned from templates.")
+        self.leases = self._create_counter("leases", "Containers leased to runs.", "start")
+        self.containers = self._create_gauge("containers", "Existing containers.", "state")
+        self.idle_containers = self._create_gauge("idle_containers", "Idle containers.", "pool_key", "image")
+        self.refill_seconds = self._create_gauge(
             "refill_seconds", "Recent time to create a container.", "pool_key", "image"
         )
-        self.engine_call = self._histogram(
+        self.engine_call = self._create_histogram(
             "engine_call_duration_seconds", "Time of calls to the container engine.", "call"
         )
-        self.engine_errors = self._counter(
+        self.engine_errors = self._create_counter(
             "engine_errors", "Failed calls to the container engine.", "call", "code"
         )
-        self.egress_accesses = self._counter(
+        self.egress_accesses = self._create_counter(
             "egress_accesses", "Hosts that submitted code requested, by result.", "rule"
         )
-        self.egress_bytes = self._counter(
+        self.egress_bytes = self._create_counter(
             "egress_bytes", "Bytes of submitted code's connections.", "direction"
         )
 
-    def _surroundings(self) -> None:
-        self.requests = self._counter("requests", "Answered requests.", "method", "route", "status")
-        self.connections = self._gauge("connections", "Open connections to the socket.")
-        self.workers_lost = self._counter(
+    def _create_daemon_metrics(self) -> None:
+        self.requests = self._create_counter("requests", "Answered requests.", "method", "route", "status")
+        self.connections = self._create_gauge("connections", "Open connections to the socket.")
+        self.workers_lost = self._create_counter(
             "analysis_workers_lost", "Analysis workers that crashed or ran out of time on a submission."
         )
-        self.trace_spans = self._counter(
+        self.trace_spans = self._create_counter(
             "trace_spans", "Spans of traces, by result: exported, failed, dropped.", "outcome"
         )
-        self.bundle_bytes = self._gauge("bundle_bytes", "Size of all bundles.")
-        self.bundles_removed = self._counter("bundles_removed", "Bundles removed by retention.")
-        self.refused_connections = self._counter(
+        self.bundle_bytes = self._create_gauge("bundle_bytes", "Size of all bundles.")
+        self.bundles_removed = self._create_counter("bundles_removed", "Bundles removed by retention.")
+        self.refused_connections = self._create_counter(
             "refused_connections",
             "Connections to the socket refused because of too many, by one user or in total.",
         )
-        self.disk_free = self._gauge(
+        self.disk_free = self._create_gauge(
             "disk_free_bytes", "Free space on the file system of state and artifacts."
         )
-        self.disk_size = self._gauge("disk_size_bytes", "Size of the file system of state and artifacts.")
-        self.database_bytes = self._gauge("database_bytes", "Size of the database's files.")
+        self.disk_size = self._create_gauge(
+            "disk_size_bytes", "Size of the file system of state and artifacts."
+        )
+        self.database_bytes = self._create_gauge("database_bytes", "Size of the database's files.")
 
     def render(self) -> bytes:
         """Return all values in the text form that Prometheus reads."""
         return generate_latest(self.registry)
 
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+    def _create_counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"assayd_{name}", text, labels, registry=self.registry)
 
-    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+    def _create_gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"assayd_{name}", text, labels, registry=self.registry)
 
-    def _histogram(
+    def _create_histogram(
         self, name: str, text: str, *labels: str, buckets: Sequence[float] = _SECONDS
     ) -> Histogram:
         return Histogram(f"assayd_{name}", text, labels, registry=self.registry, buckets=buckets)

@@ -20,8 +20,8 @@ LOOK_S = 0.1
 MOST_SEEN = 64
 
 
-class Pace:
-    """When each of the last `MOST_SEEN` users asked last, and until when each rests.
+class UserThrottle:
+    """A throttle that records each user's last request and the time until which each user must wait.
 
     Args:
         share: part of the time that a user may use while others ask for something too.
@@ -41,14 +41,14 @@ class Pace:
             del self._seen[next(iter(self._seen))]
         self._seen[user] = self._clock()
 
-    def is_alone(self, user: Hashable) -> bool:
-        """Return whether no other user has asked for anything for `ALONE_S`."""
+    def is_only_user(self, user: Hashable) -> bool:
+        """Return whether no other user has made a request for `ALONE_S`."""
         now = self._clock()
         return all(each == user or now - at > ALONE_S for each, at in self._seen.items())
 
     def used(self, user: Hashable, seconds: float) -> None:
         """Have a user rest for the time that it used, unless it is alone."""
-        if self.is_alone(user):
+        if self.is_only_user(user):
             return
         now = self._clock()
         rests_until = max(self._rests_until.pop(user, 0), now) + seconds * self._rest_per_s
@@ -57,6 +57,6 @@ class Pace:
         self._rests_until[user] = min(rests_until, now + MOST_REST_S)
 
     def rest_s(self, user: Hashable) -> float:
-        """Return for how long a user rests before it is looked at again, in seconds; 0 if it need not."""
+        """Return the seconds after which a throttled user is checked again; 0 if the user needn't wait."""
         left_s = self._rests_until.get(user, 0) - self._clock()
-        return 0 if left_s <= 0 or self.is_alone(user) else min(left_s, LOOK_S)
+        return 0 if left_s <= 0 or self.is_only_user(user) else min(left_s, LOOK_S)

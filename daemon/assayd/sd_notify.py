@@ -16,7 +16,7 @@ USUALLY_S = 5.0
 
 
 class Notifier:
-    """The line to the service manager; `status` says in one line how the daemon is.
+    """A connection to the service manager; `status` returns the daemon's state in one line.
 
     A sign of life is given from the event loop, so that it stops when the loop does: the watchdog then
     ends the daemon, and its next run recovers what this one has left unfinished.
@@ -24,7 +24,7 @@ class Notifier:
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self.status: Callable[[], str] = lambda: "starting"
-        self.every_s = _interval_s(environ)
+        self.every_s = _heartbeat_interval_s(environ)
         # Without an address it would open a socket and forget it.
         self._line = sdnotify.SystemdNotifier() if environ.get("NOTIFY_SOCKET") else None
         if self._line is not None and self._line.socket is not None:
@@ -33,30 +33,30 @@ class Notifier:
 
     @asynccontextmanager
     async def living(self) -> AsyncIterator[None]:
-        """Notify on a timer that the daemon lives, and how it is, while the body runs: to its very end."""
+        """Send a heartbeat and the status at regular intervals while the body runs, until its very end."""
         async with task_group() as tasks:
-            telling = tasks.create_task(self._keep_telling(), name="tell")
+            telling = tasks.create_task(self._send_periodically(), name="tell")
             try:
                 yield
             finally:
                 telling.cancel()
 
-    async def _keep_telling(self) -> None:
+    async def _send_periodically(self) -> None:
         while True:
-            self._say(f"WATCHDOG=1\nSTATUS={self.status()}")
+            self._notify(f"WATCHDOG=1\nSTATUS={self.status()}")
             await asyncio.sleep(self.every_s)
 
     def ready(self) -> None:
         """Notify that the daemon serves, at first and after a reload."""
-        self._say(f"READY=1\nSTATUS={self.status()}")
+        self._notify(f"READY=1\nSTATUS={self.status()}")
 
-    def reloading(self) -> None:
+    def notify_reloading(self) -> None:
         """Notify that the policies are being reloaded; `ready` ends that."""
-        self._say("RELOADING=1")
+        self._notify("RELOADING=1")
 
     def stopping(self) -> None:
-        """Notify that the daemon ends."""
-        self._say(f"STOPPING=1\nSTATUS={self.status()}")
+        """Notify the service manager that the daemon is stopping."""
+        self._notify(f"STOPPING=1\nSTATUS={self.status()}")
 
     def close(self) -> None:
         """Close the socket; nothing more is sent."""
@@ -64,12 +64,12 @@ class Notifier:
             self._line.socket.close()
         self._line = None
 
-    def _say(self, what: str) -> None:
+    def _notify(self, what: str) -> None:
         if self._line is not None:
             self._line.notify(what)
 
 
-def _interval_s(environ: Mapping[str, str]) -> float:
+def _heartbeat_interval_s(environ: Mapping[str, str]) -> float:
     """Return the time between two signs of life: half of the watchdog's limit."""
     allowed, meant_for = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID")
     if not allowed.isdigit() or int(allowed) == 0 or meant_for not in {None, str(os.getpid())}:

@@ -24,8 +24,8 @@ def listen(path: Path, *, mode: int, group: str | None) -> socket.socket:
 
     Raises: ConfigError ``socket.taken`` when another daemon answers there, ``socket.unusable`` otherwise.
     """
-    if passed_by_systemd():
-        return _take_passed()
+    if is_passed_by_systemd():
+        return _take_passed_socket()
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
         _clear(path)
@@ -51,12 +51,12 @@ def listen_loopback(address: tuple[str, int]) -> socket.socket:
     return server
 
 
-def passed_by_systemd() -> bool:
-    """Return whether the socket is that of a socket unit (sd_listen_fds(3)), which outlives this process."""
+def is_passed_by_systemd() -> bool:
+    """Return whether systemd passed the socket (sd_listen_fds(3)), so that it outlives this process."""
     return os.environ.get("LISTEN_PID") == str(os.getpid()) and os.environ.get("LISTEN_FDS") == "1"
 
 
-def _take_passed() -> socket.socket:
+def _take_passed_socket() -> socket.socket:
     passed = socket.socket(fileno=FIRST_PASSED_FD)
     passed.setblocking(False)
     os.set_inheritable(FIRST_PASSED_FD, False)
@@ -86,7 +86,7 @@ def _bind(path: Path, mode: int, group: str | None) -> socket.socket:
         _bind_private(server, path)
         undo.callback(path.unlink, missing_ok=True)
         if group is not None:
-            _give_to(path, group)
+            _set_group(path, group)
         path.chmod(mode)
         server.listen(BACKLOG)
         undo.pop_all()
@@ -102,7 +102,7 @@ def _bind_private(server: socket.socket, path: Path) -> None:
         os.umask(before)
 
 
-def _give_to(path: Path, group: str) -> None:
+def _set_group(path: Path, group: str) -> None:
     try:
         shutil.chown(path, group=group)
     except LookupError as problem:

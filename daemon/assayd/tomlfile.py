@@ -44,11 +44,11 @@ class Problem:
 
     def __str__(self) -> str:
         place = f"{self.path}:{self.line}" if self.line is not None else f"{self.path}"
-        return f"{place}: {_in_brackets(self.key)}{self.message}"
+        return f"{place}: {_format_key(self.key)}{self.message}"
 
 
 class FileError(ConfigError):
-    """One or more files cannot be used; `problems` has all that was found."""
+    """An exception raised when files can't be used; `problems` contains all problems that were found."""
 
     def __init__(self, code: str, problems: Sequence[Problem]) -> None:
         super().__init__(code, "\n".join(str(p) for p in problems))
@@ -57,7 +57,7 @@ class FileError(ConfigError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TomlFile:
-    """A file that is TOML: its values, and on which line each key stands."""
+    """A TOML file: its values, and the line of each key."""
 
     path: Path
     values: Mapping[str, object]
@@ -92,11 +92,11 @@ def read(path: Path, code: str) -> TomlFile:
     except OSError as problem:
         message = f"can't be read: {problem.strerror or problem}"
         raise FileError(code, [Problem(path=path, line=None, key="", message=message)]) from problem
-    return read_content(path, content, code)
+    return parse_content(path, content, code)
 
 
-def read_content(path: Path, content: bytes, code: str) -> TomlFile:
-    """Read what a file holds; `path` is only named in problems.
+def parse_content(path: Path, content: bytes, code: str) -> TomlFile:
+    """Parse the content of a file; `path` is used only in error messages.
 
     Raises:
         FileError: it is not UTF-8, or is not TOML.
@@ -123,23 +123,23 @@ def parse(file: TomlFile, model: type[_Model], code: str) -> _Model:
     try:
         return model.model_validate(file.values)
     except ValidationError as problem:
-        found = sorted(_problems(file, model, problem), key=lambda p: p.line or 0)
+        found = sorted(_validation_problems(file, model, problem), key=lambda p: p.line or 0)
         raise FileError(code, found) from problem
 
 
 def key_lines(text: str) -> dict[Key, int]:
-    """Map every key and table of a valid TOML text to its line, 1-based.
+    """Return the 1-based line of every key and table of a valid TOML text.
 
     Keys inside inline tables are not listed; `TomlFile.line` gives the line of the key around them.
     """
     lines: dict[Key, int] = {}
     table: Key = ()
-    for number, statement in _statements(text):
+    for number, statement in _split_statements(text):
         if statement.startswith("["):
-            table = _key(statement.lstrip("["))
+            table = _parse_key(statement.lstrip("["))
             lines.setdefault(table, number)
         elif statement and not statement.startswith("#"):
-            lines.setdefault(table + _key(statement), number)
+            lines.setdefault(table + _parse_key(statement), number)
     return lines
 
 
@@ -168,8 +168,8 @@ def sentence(message: str) -> str:
     return message[:1].lower() + message[1:]
 
 
-def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Cut a TOML text at the newlines that end a statement, with the line on which each begins."""
+def _split_statements(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the statements of a TOML text with the lines on which they begin."""
     start, line, begun, depth = 0, 1, 1, 0
     for token in _TOKEN.finditer(text):
         found = token.group()
@@ -184,7 +184,7 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
     yield begun, text[start:].strip()
 
 
-def _key(statement: str) -> Key:
+def _parse_key(statement: str) -> Key:
     parts: list[str] = []
     position = 0
     while (match := _PART.match(statement, position)) is not None:
@@ -202,7 +202,7 @@ def _syntax_problem(path: Path, text: str) -> Problem:
     return Problem(path=path, line=int(match["line"]), key="", message=f"isn't valid TOML: {match['text']}")
 
 
-def _problems(file: TomlFile, model: type[BaseModel], error: ValidationError) -> Iterator[Problem]:
+def _validation_problems(file: TomlFile, model: type[BaseModel], error: ValidationError) -> Iterator[Problem]:
     for entry in error.errors():
         key = entry["loc"]
         if entry["type"] == "extra_forbidden":
@@ -213,7 +213,7 @@ def _problems(file: TomlFile, model: type[BaseModel], error: ValidationError) ->
 
 
 def _fields_at(model: type[BaseModel], key: Sequence[object]) -> list[str]:
-    """Name the keys that a model knows at a place inside it."""
+    """Return the field names of a model at a key inside it."""
     for part in key:
         field = model.model_fields.get(str(part))
         inner = _submodel(field.annotation) if field is not None else None
@@ -230,8 +230,8 @@ def _submodel(annotation: object) -> type[BaseModel] | None:
     return None
 
 
-def _in_brackets(key: str) -> str:
-    """Word ``resources.timeout_s`` as ``[resources] timeout_s: ``."""
+def _format_key(key: str) -> str:
+    """Format ``resources.timeout_s`` as ``[resources] timeout_s: ``."""
     if not key:
         return ""
     table, _, name = key.rpartition(".")

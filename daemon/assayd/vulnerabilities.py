@@ -11,7 +11,7 @@ Version = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vulnerability:
-    """A published escape from a container, and the first safe version of each maintained series."""
+    """A published container escape, and the first safe version of each maintained series."""
 
     program: str
     name: str
@@ -49,7 +49,7 @@ VULNERABILITIES = (
 
 
 def known_vulnerabilities(versions: Mapping[str, str]) -> tuple[str, ...]:
-    """Return which published vulnerabilities the version numbers point to.
+    """Return the published vulnerabilities that these versions of programs have.
 
     A distribution may have mended an old version, which its number does not show.
 
@@ -59,11 +59,11 @@ def known_vulnerabilities(versions: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(
         f"{known.program} {versions[known.program]}: {known.name} ({known.what}), unless backported"
         for known in VULNERABILITIES
-        if known.program in versions and _affected(_numbers(versions[known.program]), known.fixed_in)
+        if known.program in versions and _is_affected(_parse_version(versions[known.program]), known.fixed_in)
     )
 
 
-def _affected(version: Version, fixed_in: tuple[Version, ...]) -> bool:
+def _is_affected(version: Version, fixed_in: tuple[Version, ...]) -> bool:
     if not version:
         return True
     for fixed in fixed_in:
@@ -72,6 +72,6 @@ def _affected(version: Version, fixed_in: tuple[Version, ...]) -> bool:
     return version < max(fixed_in)
 
 
-def _numbers(text: str) -> Version:
+def _parse_version(text: str) -> Version:
     match = re.match(r"v?(\d+)\.(\d+)\.(\d+)", text)
     return tuple(int(part) for part in match.groups()) if match else ()

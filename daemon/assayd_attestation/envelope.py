@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from cryptography.exceptions import InvalidSignature
 
-from assayd.model.json_reader import JsonError, JsonLimits, read_strictly
+from assayd.model.json_reader import JsonError, JsonLimits, parse_strictly
 from assayd_attestation.keys import PublicKey
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
@@ -24,7 +24,7 @@ _LIMITS = JsonLimits(bytes=MOST_BYTES, depth=16, containers=1_000_000, values=4_
 
 
 class EnvelopeError(ValueError):
-    """An envelope can't be read, or none of the keys has signed it; the message says which."""
+    """An exception raised when an envelope is unreadable or no key has signed it; the message says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +35,8 @@ class Opened:
     key_id: str
 
 
-def pre_authentication(payload: bytes) -> bytes:
-    """Return the bytes that a signature is over."""
+def signed_bytes(payload: bytes) -> bytes:
+    """Return the bytes that are signed."""
     kind = PAYLOAD_TYPE.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
@@ -55,20 +55,20 @@ def open_envelope(text: bytes, keys: Sequence[PublicKey]) -> Opened:
 
     Raises: EnvelopeError.
     """
-    envelope = _object(text, "the attestation")
+    envelope = _parse_object(text, "the attestation")
     if envelope.get("payloadType") != PAYLOAD_TYPE:
         raise EnvelopeError(f"the attestation's payloadType isn't {PAYLOAD_TYPE}")
-    payload = _decoded(envelope.get("payload"), "payload")
-    key = _signer(envelope.get("signatures"), pre_authentication(payload), keys)
-    statement = _object(payload, "the signed statement")
+    payload = _decode_base64(envelope.get("payload"), "payload")
+    key = _find_signer(envelope.get("signatures"), signed_bytes(payload), keys)
+    statement = _parse_object(payload, "the signed statement")
     if statement.get("_type") != STATEMENT_TYPE:
         raise EnvelopeError(f"the signed statement's _type isn't {STATEMENT_TYPE}")
     return Opened(statement=statement, key_id=key.id)
 
 
-def _signer(signatures: object, signed: bytes, keys: Sequence[PublicKey]) -> PublicKey:
+def _find_signer(signatures: object, signed: bytes, keys: Sequence[PublicKey]) -> PublicKey:
     for each in signatures[:_MOST_SIGNATURES] if isinstance(signatures, list) else ():
-        signature = _decoded(each.get("sig") if isinstance(each, dict) else None, "sig")
+        signature = _decode_base64(each.get("sig") if isinstance(each, dict) else None, "sig")
         for key in keys:
             try:
                 key.key.verify(signature, signed)
@@ -79,9 +79,9 @@ def _signer(signatures: object, signed: bytes, keys: Sequence[PublicKey]) -> Pub
     raise EnvelopeError(f"the signature is not by this key ({shown})")
 
 
-def _object(text: bytes, what: str) -> Mapping[str, object]:
+def _parse_object(text: bytes, what: str) -> Mapping[str, object]:
     try:
-        value = read_strictly(text, _LIMITS)
+        value = parse_strictly(text, _LIMITS)
     except JsonError as error:
         raise EnvelopeError(f"{what} isn't valid JSON: {error}") from error
     if not isinstance(value, dict):
@@ -89,7 +89,7 @@ def _object(text: bytes, what: str) -> Mapping[str, object]:
     return value
 
 
-def _decoded(text: object, what: str) -> bytes:
+def _decode_base64(text: object, what: str) -> bytes:
     try:
         return base64.b64decode(text if isinstance(text, str) else "?", validate=True)
     except (binascii.Error, ValueError) as error:

@@ -22,12 +22,12 @@ _MOST_BYTES = 2**20
 
 
 class KeyFileError(ValueError):
-    """A key file can't be used; the message names the file and says what to do."""
+    """An exception raised when a key file can't be used; the message names the file and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """A key that verifies, with the id that envelopes name it by."""
+    """A key that verifies signatures, with the id by which envelopes name it."""
 
     key: Ed25519PublicKey
 
@@ -44,32 +44,34 @@ class PublicKey:
         return self.key.public_bytes(encoding, form)
 
 
-def public_file(private: Path) -> Path:
+def public_key_file(private: Path) -> Path:
     """Return the file of the public keys of a private one."""
     return private.with_name(f"{private.name}.pub")
 
 
 def create(file: Path) -> PublicKey:
     """Write a new private key, and its public key next to it. Raises: KeyFileError, if one exists."""
-    for each in (file, public_file(file)):
+    for each in (file, public_key_file(file)):
         if each.exists():
             raise KeyFileError(f"{each} exists; choose another name, or run: assay keys rotate {file}")
     key = Ed25519PrivateKey.generate()
     public = PublicKey(key.public_key())
-    _write(file, _private_pem(key), mode=0o600)
-    _write(public_file(file), public.pem, mode=0o644)
+    _write_atomically(file, _private_pem(key), mode=0o600)
+    _write_atomically(public_key_file(file), public.pem, mode=0o644)
     return public
 
 
 def rotate(file: Path) -> PublicKey:
     """Replace a private key, and put the new public key before the older ones. Raises: KeyFileError."""
     old = PublicKey(read_private(file).public_key())
-    known = [each.pem for each in read_public(public_file(file))] if public_file(file).exists() else []
+    known = (
+        [each.pem for each in read_public(public_key_file(file))] if public_key_file(file).exists() else []
+    )
     key = Ed25519PrivateKey.generate()
     public = PublicKey(key.public_key())
     olds = known if old.pem in known else [old.pem, *known]
-    _write(public_file(file), b"".join([public.pem, *olds]), mode=0o644)
-    _write(file, _private_pem(key), mode=0o600)
+    _write_atomically(public_key_file(file), b"".join([public.pem, *olds]), mode=0o644)
+    _write_atomically(file, _private_pem(key), mode=0o600)
     return public
 
 
@@ -93,7 +95,7 @@ def read_public(file: Path) -> tuple[PublicKey, ...]:
     keys = []
     for block in _PEM_BLOCK.findall(text):
         if b"PRIVATE" in block.splitlines()[0]:
-            raise KeyFileError(f"{file} holds a private key; name its public key: {public_file(file)}")
+            raise KeyFileError(f"{file} holds a private key; name its public key: {public_key_file(file)}")
         try:
             key = serialization.load_pem_public_key(block)
         except (ValueError, UnsupportedAlgorithm) as error:
@@ -124,8 +126,8 @@ def _read(file: Path) -> tuple[int, bytes]:
         raise KeyFileError(f"can't read the key file {file}: {error.strerror}") from error
 
 
-def _write(file: Path, content: bytes, *, mode: int) -> None:
-    """Write a file whole or not at all."""
+def _write_atomically(file: Path, content: bytes, *, mode: int) -> None:
+    """Write a file completely or not at all."""
     draft = file.with_name(f".{file.name}.new")
     try:
         draft.unlink(missing_ok=True)

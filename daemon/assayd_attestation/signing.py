@@ -15,10 +15,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from assayd.errors import AssaydError
 from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch, Item
-from assayd.ports.attesting import Concluded
+from assayd.ports.attesting import ConcludedAttempt
 from assayd.ports.clock import Clock
 from assayd_attestation import keys, statement
-from assayd_attestation.envelope import pre_authentication, seal
+from assayd_attestation.envelope import seal, signed_bytes
 from assayd_attestation.statement import Signatory
 
 LARGE_BYTES = 2**20
@@ -28,7 +28,7 @@ _MOST_ERROR = 300
 
 
 class Signer(Protocol):
-    """Signs bytes with one key."""
+    """A signer of bytes with one key."""
 
     key_id: str
 
@@ -38,7 +38,7 @@ class Signer(Protocol):
 
 
 class FileSigner:
-    """A key that was read from a file."""
+    """A signer with a key from a file."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
@@ -50,7 +50,7 @@ class FileSigner:
 
 
 class CommandSigner:
-    """A program that reads the bytes to sign on standard input, and prints the signature in base64.
+    """A signer by a program that reads the bytes on standard input and prints the signature in base64.
 
     Every signature is checked with the public key before it is used.
     """
@@ -63,15 +63,15 @@ class CommandSigner:
 
     async def sign(self, text: bytes) -> bytes:
         """Return the signature. Raises: AssaydError ``attestation.failed``."""
-        printed = await self._ask(text)
+        printed = await self._run_command(text)
         try:
             signature = base64.b64decode(printed.strip(), validate=True)
             self._public.key.verify(signature, text)
         except (binascii.Error, ValueError, InvalidSignature) as error:
-            raise _failed("its output isn't a signature by attestation.command_key") from error
+            raise _failed_error("its output isn't a signature by attestation.command_key") from error
         return signature
 
-    async def _ask(self, text: bytes) -> bytes:
+    async def _run_command(self, text: bytes) -> bytes:
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -80,49 +80,51 @@ class CommandSigner:
                 stderr=asyncio.subprocess.PIPE,
             )
         except OSError as error:
-            raise _failed(f"{self._command[0]} can't be started: {error.strerror}") from error
+            raise _failed_error(f"{self._command[0]} can't be started: {error.strerror}") from error
         try:
             async with asyncio.timeout(self._timeout_s):
                 printed, said = await process.communicate(text)
         except TimeoutError as error:
-            raise _failed(f"{self._command[0]} has not answered within {self._timeout_s:g} s") from error
+            raise _failed_error(
+                f"{self._command[0]} has not answered within {self._timeout_s:g} s"
+            ) from error
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
         if process.returncode != 0 or len(printed) > _MOST_ANSWER:
             reason = said.decode("utf-8", "replace").strip()[:_MOST_ERROR] or "no reason on standard error"
-            raise _failed(f"{self._command[0]} ended with {process.returncode}: {reason}")
+            raise _failed_error(f"{self._command[0]} ended with {process.returncode}: {reason}")
         return printed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SigningAttester:
-    """Implements `ports.attesting.Attester`."""
+    """An attester that signs statements. Implements `ports.attesting.Attester`."""
 
     signer: Signer
     signatory: Signatory
     clock: Clock
 
-    async def attest(self, concluded: Concluded) -> bytes:
+    async def attest(self, concluded: ConcludedAttempt) -> bytes:
         """Return the signed statement of an attempt."""
         if sum(map(len, concluded.files.values())) > LARGE_BYTES:
             payload = await asyncio.to_thread(statement.of_attempt, concluded, self.signatory)
         else:
             payload = statement.of_attempt(concluded, self.signatory)
-        return await self._sealed(payload)
+        return await self._sign_envelope(payload)
 
     async def attest_batch(self, batch: Batch, items: Sequence[tuple[Item, Attempt | None]]) -> bytes:
         """Return the signed statement of a finished batch and its items, each with its attempt if kept."""
         now = self.clock.now()
-        return await self._sealed(
+        return await self._sign_envelope(
             await asyncio.to_thread(statement.of_batch, batch, items, self.signatory, now)
         )
 
-    async def _sealed(self, payload: bytes) -> bytes:
-        signature = await self.signer.sign(pre_authentication(payload))
+    async def _sign_envelope(self, payload: bytes) -> bytes:
+        signature = await self.signer.sign(signed_bytes(payload))
         return seal(payload, key_id=self.signer.key_id, signature=signature)
 
 
-def _failed(reason: str) -> AssaydError:
+def _failed_error(reason: str) -> AssaydError:
     return AssaydError("attestation.failed", f"the verdict can't be signed: {reason}")

@@ -19,7 +19,7 @@ from assayd.documents.base import timestamp
 from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch, Item
 from assayd.model.finding import Severity
-from assayd.ports.attesting import Concluded
+from assayd.ports.attesting import ConcludedAttempt
 from assayd_attestation.envelope import STATEMENT_TYPE
 from assayd_attestation.types import BATCH_TYPE, VERDICT_TYPE
 
@@ -28,17 +28,19 @@ _COOKIE = re.compile(r"#.*?coding[:=][ \t]*([-\w.]+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signatory:
-    """The daemon that signs: its id, and the name that the operator gave it."""
+    """The signing daemon: its id, and the name that the operator gave it."""
 
     daemon_id: str
     name: str | None
 
 
-def of_attempt(concluded: Concluded, signatory: Signatory) -> bytes:
+def of_attempt(concluded: ConcludedAttempt, signatory: Signatory) -> bytes:
     """Return the statement of an attempt as JSON."""
     attempt = concluded.attempt
     sources = [
-        (name, _sha256(text.encode("utf-8", "replace"))) for name, text in concluded.sources if _is_utf8(text)
+        (name, _hash_text(text.encode("utf-8", "replace")))
+        for name, text in concluded.sources
+        if _is_utf8(text)
     ]
     subjects = [("submission", attempt.input_digest), *sources]
     predicate: dict[str, object] = {
@@ -55,16 +57,16 @@ def of_attempt(concluded: Concluded, signatory: Signatory) -> bytes:
             "digest": {"sha256": concluded.policy_digest},
             "enforcement": concluded.enforcement,
         },
-        "sandbox": _sandbox(concluded),
+        "sandbox": _sandbox_entry(concluded),
         "limits": dict(concluded.limits),
         "findings": {str(each): concluded.findings.get(str(each), 0) for each in Severity},
         "cases": None if concluded.cases is None else dict(concluded.cases),
         "score": concluded.score,
-        "files": {name: _sha256(text) for name, text in sorted(concluded.files.items())},
+        "files": {name: _hash_text(text) for name, text in sorted(concluded.files.items())},
         "validatedAt": timestamp(concluded.validated_at),
-        "daemon": _daemon(signatory),
+        "daemon": _daemon_entry(signatory),
     }
-    return _statement(subjects, VERDICT_TYPE, predicate)
+    return _encode_statement(subjects, VERDICT_TYPE, predicate)
 
 
 def of_batch(
@@ -74,15 +76,15 @@ def of_batch(
     predicate = {
         "batch": {"id": batch.id, "name": batch.name},
         "verdicts": dict(Counter(str(item.verdict) for item, _ in items)),
-        "items": [_item(item, attempt) for item, attempt in items],
+        "items": [_item_entry(item, attempt) for item, attempt in items],
         "validatedAt": timestamp(batch.finished_at or now),
-        "daemon": _daemon(signatory),
+        "daemon": _daemon_entry(signatory),
     }
     subjects = [(f"line {item.line}", item.input_digest) for item, _ in items]
-    return _statement(subjects, BATCH_TYPE, predicate)
+    return _encode_statement(subjects, BATCH_TYPE, predicate)
 
 
-def _item(item: Item, attempt: Attempt | None) -> dict[str, object]:
+def _item_entry(item: Item, attempt: Attempt | None) -> dict[str, object]:
     return {
         "line": item.line,
         "attempt": item.attempt_id,
@@ -93,14 +95,16 @@ def _item(item: Item, attempt: Attempt | None) -> dict[str, object]:
     }
 
 
-def _statement(subjects: Sequence[tuple[str, str]], kind: str, predicate: Mapping[str, object]) -> bytes:
+def _encode_statement(
+    subjects: Sequence[tuple[str, str]], kind: str, predicate: Mapping[str, object]
+) -> bytes:
     named = [{"name": name, "digest": {"sha256": sha256}} for name, sha256 in subjects]
     statement = {"_type": STATEMENT_TYPE, "subject": named, "predicateType": kind, "predicate": predicate}
     return json.dumps(statement, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def _is_utf8(text: str) -> bool:
-    """Return whether a file with this text is read as UTF-8, as the text was checked.
+    """Return whether Python reads a file with this text as UTF-8, as the check did.
 
     Python reads a file by the encoding that one of its first two lines names (PEP 263).
     """
@@ -109,7 +113,7 @@ def _is_utf8(text: str) -> bool:
     return all(name.lower().replace("_", "-") in {"utf-8", "utf8"} for name in named)
 
 
-def _sandbox(concluded: Concluded) -> dict[str, object] | None:
+def _sandbox_entry(concluded: ConcludedAttempt) -> dict[str, object] | None:
     container = concluded.container
     if container is None:
         return None
@@ -121,9 +125,9 @@ def _sandbox(concluded: Concluded) -> dict[str, object] | None:
     }
 
 
-def _daemon(signatory: Signatory) -> dict[str, object]:
+def _daemon_entry(signatory: Signatory) -> dict[str, object]:
     return {"id": signatory.daemon_id, "name": signatory.name, "version": __version__}
 
 
-def _sha256(text: bytes) -> str:
+def _hash_text(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()

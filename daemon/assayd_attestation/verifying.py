@@ -1,6 +1,6 @@
 """Checks a signed verdict offline: against a bundle, a file with its attestation, or alone for a batch.
 
-Everything that is read is hostile. A check says what does not match; nothing is extracted or run.
+All input is hostile. A check reports the mismatch; nothing is extracted or run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class UnsignedError(ValueError):
 
 
 class MismatchError(ValueError):
-    """The attestation doesn't match the bundle or file; the message says why."""
+    """An exception raised when the attestation doesn't match the bundle or file; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +50,8 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
-    """What an attestation says, once it is known to hold."""
+class VerifiedAttestation:
+    """The contents of a verified attestation."""
 
     subject: str
     key_id: str
@@ -71,7 +71,7 @@ def verify(
     attestation: Path | None = None,
     wanted: Wanted = Wanted(),
     now: datetime | None = None,
-) -> Verified:
+) -> VerifiedAttestation:
     """Check a bundle's folder, or a file with its attestation.
 
     Raises: UnsignedError, MismatchError; OSError, if a file can't be read.
@@ -79,8 +79,8 @@ def verify(
     if path.is_dir():
         opened, subject = _verify_bundle(path, keys)
     else:
-        opened, subject = _verify_file(path, attestation or _beside(path), keys)
-    return _validated(opened, subject, wanted, now)
+        opened, subject = _verify_file(path, attestation or _attestation_path(path), keys)
+    return _require_validated(opened, subject, wanted, now)
 
 
 def verify_submission(
@@ -90,45 +90,51 @@ def verify_submission(
     *,
     wanted: Wanted = Wanted(),
     now: datetime | None = None,
-) -> Verified:
-    """Check that an attestation is for the submission with this digest. Raises: MismatchError."""
-    opened = _open(envelope, keys)
+) -> VerifiedAttestation:
+    """Verify the attestation of the submission with this digest. Raises: MismatchError."""
+    opened = _open_attestation(envelope, keys)
     _expect_type(opened, VERDICT_TYPE)
-    subjects = [_mapping(each) for each in _list(opened.statement.get("subject"))]
+    subjects = [_mapping_or_empty(each) for each in _list_or_empty(opened.statement.get("subject"))]
     digests = [
-        _mapping(each.get("digest")).get("sha256") for each in subjects if each.get("name") == SUBMISSION
+        _mapping_or_empty(each.get("digest")).get("sha256")
+        for each in subjects
+        if each.get("name") == SUBMISSION
     ]
     if input_digest not in digests:
         raise MismatchError("it is for another submission")
-    return _validated(opened, SUBMISSION, wanted, now)
+    return _require_validated(opened, SUBMISSION, wanted, now)
 
 
-def _validated(opened: Opened, subject: str, wanted: Wanted, now: datetime | None) -> Verified:
+def _require_validated(
+    opened: Opened, subject: str, wanted: Wanted, now: datetime | None
+) -> VerifiedAttestation:
     predicate = _predicate(opened)
     if predicate.get("verdict") != "validated":
-        raise MismatchError(f"the verdict is {_shown(predicate.get('verdict'))}")
-    policy = _mapping(predicate.get("policy"))
+        raise MismatchError(f"the verdict is {_shorten_repr(predicate.get('verdict'))}")
+    policy = _mapping_or_empty(predicate.get("policy"))
     judged = Judged(
-        kind=_mapping(predicate.get("attempt")).get("kind"),
-        policies=frozenset({policy.get("name"), _mapping(policy.get("digest")).get("sha256")}),
+        kind=_mapping_or_empty(predicate.get("attempt")).get("kind"),
+        policies=frozenset({policy.get("name"), _mapping_or_empty(policy.get("digest")).get("sha256")}),
         policy=policy.get("name"),
         enforcement=policy.get("enforcement"),
     )
-    _check_wanted([judged], predicate, wanted, now)
-    return Verified(subject=subject, key_id=opened.key_id, statement=opened.statement)
+    _check_requirements([judged], predicate, wanted, now)
+    return VerifiedAttestation(subject=subject, key_id=opened.key_id, statement=opened.statement)
 
 
 def verify_batch(
     path: Path, keys: Sequence[PublicKey], *, wanted: Wanted = Wanted(), now: datetime | None = None
-) -> Verified:
-    """Check the attestation of a batch: every item is validated. Raises: as `verify`."""
-    opened = _open(_read(path), keys)
+) -> VerifiedAttestation:
+    """Verify the attestation of a batch and that every item is validated. Raises: as `verify`."""
+    opened = _open_attestation(_read(path), keys)
     _expect_type(opened, BATCH_TYPE)
     predicate = _predicate(opened)
-    items = [_mapping(item) for item in _list(predicate.get("items"))]
+    items = [_mapping_or_empty(item) for item in _list_or_empty(predicate.get("items"))]
     if not items:
         raise MismatchError("the batch has no items")
-    others = Counter(_shown(item.get("verdict")) for item in items if item.get("verdict") != "validated")
+    others = Counter(
+        _shorten_repr(item.get("verdict")) for item in items if item.get("verdict") != "validated"
+    )
     if others:
         listed = ", ".join(f"{count} {verdict}" for verdict, count in others.items())
         raise MismatchError(f"not all items are validated: {listed}")
@@ -141,14 +147,14 @@ def verify_batch(
         )
         for item in items
     ]
-    _check_wanted(judged, predicate, wanted, now)
-    name = str(_mapping(predicate.get("batch")).get("name"))
-    return Verified(subject=name, key_id=opened.key_id, statement=opened.statement)
+    _check_requirements(judged, predicate, wanted, now)
+    name = str(_mapping_or_empty(predicate.get("batch")).get("name"))
+    return VerifiedAttestation(subject=name, key_id=opened.key_id, statement=opened.statement)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """As what a submission was judged; `policies` are the name and, if known, the digest of its policy."""
+    """The expected judgment of a submission; `policies`: the name and, if known, the digest of its policy."""
 
     kind: object
     policies: frozenset[object]
@@ -156,17 +162,17 @@ class Judged:
     enforcement: object
 
 
-def _beside(path: Path) -> Path:
+def _attestation_path(path: Path) -> Path:
     return path.with_name(path.name + NEXT_TO_FILE)
 
 
 def _verify_bundle(folder: Path, keys: Sequence[PublicKey]) -> tuple[Opened, str]:
     if not (folder / ATTESTATION).is_file():
         raise UnsignedError(f"{folder} has no {ATTESTATION}: its daemon signs nothing")
-    attested = _open(_read(folder / ATTESTATION), keys)
+    attested = _open_attestation(_read(folder / ATTESTATION), keys)
     _expect_type(attested, VERDICT_TYPE)
-    signed = _mapping(_predicate(attested).get("files"))
-    found = dict(_digests(folder))
+    signed = _mapping_or_empty(_predicate(attested).get("files"))
+    found = dict(_file_digests(folder))
     for name in sorted(signed.keys() | found.keys()):
         if name not in found:
             raise MismatchError(f"{name} is missing in the bundle")
@@ -174,37 +180,39 @@ def _verify_bundle(folder: Path, keys: Sequence[PublicKey]) -> tuple[Opened, str
             raise MismatchError(f"{name} was added to the bundle: the attestation doesn't name it")
         if signed[name] != found[name]:
             raise MismatchError(f"{name} was changed after it was signed")
-    return attested, str(_mapping(_predicate(attested).get("attempt")).get("id"))
+    return attested, str(_mapping_or_empty(_predicate(attested).get("attempt")).get("id"))
 
 
 def _verify_file(path: Path, attestation: Path, keys: Sequence[PublicKey]) -> tuple[Opened, str]:
     if not attestation.exists():
         raise UnsignedError(f"{attestation} doesn't exist; name another with --attestation")
-    attested = _open(_read(attestation), keys)
+    attested = _open_attestation(_read(attestation), keys)
     _expect_type(attested, VERDICT_TYPE)
     with path.open("rb") as opened:
-        digest = _sha256(opened)
-    for each in _list(attested.statement.get("subject")):
-        subject = _mapping(each)
-        if _mapping(subject.get("digest")).get("sha256") == digest and _fits(path, subject.get("name")):
+        digest = _hash_file(opened)
+    for each in _list_or_empty(attested.statement.get("subject")):
+        subject = _mapping_or_empty(each)
+        if _mapping_or_empty(subject.get("digest")).get("sha256") == digest and _has_subject_name(
+            path, subject.get("name")
+        ):
             return attested, path.name
     raise MismatchError(f"the attestation is for code other than {path.name}")
 
 
-def _fits(path: Path, subject: object) -> bool:
-    """Return whether a file may be a subject: a module's file only under its own name."""
+def _has_subject_name(path: Path, subject: object) -> bool:
+    """Return whether a file's name fits a subject: a module's file must have its own name."""
     within, _, name = str(subject).partition(".")
     return within != "files" or path.name == name.rpartition("/")[2]
 
 
-def _sha256(opened: IO[bytes]) -> str:
+def _hash_file(opened: IO[bytes]) -> str:
     digest = hashlib.sha256()
     while piece := opened.read(PIECE_BYTES):
         digest.update(piece)
     return digest.hexdigest()
 
 
-def _open(envelope: bytes, keys: Sequence[PublicKey]) -> Opened:
+def _open_attestation(envelope: bytes, keys: Sequence[PublicKey]) -> Opened:
     try:
         return open_envelope(envelope, keys)
     except EnvelopeError as error:
@@ -217,26 +225,26 @@ def _expect_type(opened: Opened, kind: str) -> None:
         raise MismatchError(f"the attestation is of another type: {str(found)[:100]}, not {kind}")
 
 
-def _check_wanted(
+def _check_requirements(
     judged: Sequence[Judged], predicate: Mapping[str, Any], wanted: Wanted, now: datetime | None
 ) -> None:
     for each in judged:
         if each.enforcement != "enforce" and not wanted.reported:
             raise MismatchError("its profile only reported broken rules; --allow-reported accepts that")
         if wanted.kind not in {None, each.kind}:
-            raise MismatchError(f"it was judged as {_shown(each.kind)}")
+            raise MismatchError(f"it was judged as {_shorten_repr(each.kind)}")
         if wanted.policy is not None and wanted.policy not in each.policies:
-            raise MismatchError(f"it was judged by the policy {_shown(each.policy)}")
+            raise MismatchError(f"it was judged by the policy {_shorten_repr(each.policy)}")
     if wanted.max_age is None:
         return
-    age = (now or datetime.now(UTC)) - _moment(predicate.get("validatedAt"))
+    age = (now or datetime.now(UTC)) - _parse_time(predicate.get("validatedAt"))
     if age > wanted.max_age:
         raise MismatchError(f"the verdict is {age.days} days and {age.seconds // 3600} hours old")
     if age < -CLOCK_SKEW:
         raise MismatchError("the verdict is from the future; compare the clocks of both machines")
 
 
-def _moment(text: object) -> datetime:
+def _parse_time(text: object) -> datetime:
     try:
         return datetime.fromisoformat(str(text))
     except ValueError as error:
@@ -244,18 +252,18 @@ def _moment(text: object) -> datetime:
 
 
 def _predicate(opened: Opened) -> Mapping[str, Any]:
-    return _mapping(opened.statement.get("predicate"))
+    return _mapping_or_empty(opened.statement.get("predicate"))
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
+def _mapping_or_empty(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _list(value: object) -> list[Any]:
+def _list_or_empty(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _shown(value: object) -> str:
+def _shorten_repr(value: object) -> str:
     return repr(str(value)[:64])
 
 
@@ -264,9 +272,9 @@ def _read(file: Path) -> bytes:
         return opened.read(MOST_BYTES + 1)
 
 
-def _digests(bundle: Path) -> Iterator[tuple[str, str]]:
-    """Return the files of a bundle with their digests; anything but files and folders is refused."""
-    for folder, folders, files in os.walk(bundle, onerror=_raise):
+def _file_digests(bundle: Path) -> Iterator[tuple[str, str]]:
+    """Yield the files of a bundle with their digests. Raises for anything except files and folders."""
+    for folder, folders, files in os.walk(bundle, onerror=_reraise):
         for name in (*folders, *files):
             path = Path(folder, name)
             shown = path.relative_to(bundle).as_posix()
@@ -274,8 +282,8 @@ def _digests(bundle: Path) -> Iterator[tuple[str, str]]:
                 raise MismatchError(f"{shown} is not a regular file")
             if path.is_file() and shown not in UNSIGNED_FILES:
                 with path.open("rb") as opened:
-                    yield shown, _sha256(opened)
+                    yield shown, _hash_file(opened)
 
 
-def _raise(problem: OSError) -> None:
+def _reraise(problem: OSError) -> None:
     raise problem

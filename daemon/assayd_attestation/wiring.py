@@ -11,16 +11,16 @@ from assayd_attestation.statement import Signatory
 
 
 def build_attester(settings: AttestationSettings, *, daemon_id: str, clock: Clock) -> SigningAttester:
-    """Return what signs. Raises: ConfigError ``attestation.key``, if a key can't be used."""
+    """Return the attester. Raises: ConfigError ``attestation.key``, if a key can't be used."""
     try:
-        signer = _signer(settings)
+        signer = _build_signer(settings)
     except keys.KeyFileError as error:
         raise ConfigError("attestation.key", str(error), field="attestation") from error
     signatory = Signatory(daemon_id=daemon_id, name=settings.name)
     return SigningAttester(signer=signer, signatory=signatory, clock=clock)
 
 
-def _signer(settings: AttestationSettings) -> Signer:
+def _build_signer(settings: AttestationSettings) -> Signer:
     if settings.key is not None and settings.command:
         raise keys.KeyFileError("both attestation.key and attestation.command are set; remove one")
     if settings.key is not None:

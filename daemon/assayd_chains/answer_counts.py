@@ -32,7 +32,7 @@ Key = tuple[str, str, date]
 
 @dataclass(slots=True)
 class RuleCount:
-    """A rule: failed attempts that broke it, those that another attempt followed, those that cleared it."""
+    """Counts of a rule: failed attempts that broke it, those with a next attempt, those that cleared it."""
 
     attempts: int = 0
     answered: int = 0
@@ -41,7 +41,7 @@ class RuleCount:
 
 @dataclass(slots=True)
 class AnswerCount:
-    """The counts of one kind, provider and week; `answers` are those of validated generations."""
+    """Counts of one kind, provider and week; `answers` are those of validated generations."""
 
     generations: int = 0
     validated: int = 0
@@ -56,14 +56,14 @@ class AnswerCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerCounts:
-    """Counts by kind, provider and Monday; not `complete` if there were more chains than are read."""
+    """Counts by kind, provider and Monday; not `complete` if there are more chains than the limit."""
 
     counts: Mapping[Key, AnswerCount]
     complete: bool
 
 
 def first_monday(now: datetime, weeks: int) -> datetime:
-    """Return the beginning of the first of so many weeks, of which the last is the current one."""
+    """Return the beginning of the first of `weeks` weeks, the last of which is the current one."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     return midnight - timedelta(days=now.weekday(), weeks=weeks - 1)
 
@@ -72,29 +72,33 @@ def count_answers(connection: Connection, uid: int | None, since: datetime, kind
     """Count the answers to chains of a user, or of all, that began since a time."""
     counts: defaultdict[Key, AnswerCount] = defaultdict(AnswerCount)
     columns = (repairs.c.attempt_id, repairs.c.generation_id, repairs.c.hint)
-    fixed = connection.execute(_newest(repairs, columns, uid, since, kind)).all()
+    fixed = connection.execute(_newest_chains(repairs, columns, uid, since, kind)).all()
     fixes = _attempts_of_fixes(connection, [row.id for row in fixed])
     of_generation = Counter({row.generation_id: 0 for row in fixed})
     for row in fixed:
         of_generation[row.generation_id] += len(fixes.get(row.id, ()))
         if row.outcome is not None:
-            _add_repair(counts[_key(row)], row.outcome, hinted=row.hint is not None)
+            _add_repair(counts[_count_key(row)], row.outcome, hinted=row.hint is not None)
     written = 0
-    for row in connection.execute(_newest(generations, (generations.c.drafts,), uid, since, kind)):
+    for row in connection.execute(_newest_chains(generations, (generations.c.drafts,), uid, since, kind)):
         written += 1
         if row.outcome is not None:
-            _add_generation(counts[_key(row)], row.outcome, json.loads(row.drafts), of_generation[row.id])
+            _add_generation(
+                counts[_count_key(row)], row.outcome, json.loads(row.drafts), of_generation[row.id]
+            )
     tries = {row.id: [row.attempt_id, *fixes.get(row.id, ())] for row in fixed}
-    broken = _rules(connection, [attempt_id for some in tries.values() for attempt_id in some if attempt_id])
+    broken = _broken_rules(
+        connection, [attempt_id for some in tries.values() for attempt_id in some if attempt_id]
+    )
     for row in fixed:
-        _add_rules(counts[_key(row)].rules, [one for one in tries[row.id] if one in broken], broken)
+        _add_rules(counts[_count_key(row)].rules, [one for one in tries[row.id] if one in broken], broken)
     return AnswerCounts(counts=dict(counts), complete=max(len(fixed), written) < MOST_CHAINS)
 
 
-def _newest(
+def _newest_chains(
     table: Table, columns: Sequence[Any], uid: int | None, since: datetime, kind: str | None
 ) -> Select[Any]:
-    """Select the newest chains by an index: of the user, or of the ids, which begin with a time."""
+    """Return the query for the newest chains, which uses an index: of the user, or of the ids."""
     shown = (table.c.id, table.c.kind, table.c.provider, table.c.started_at, table.c.outcome, *columns)
     statement = select(*shown).order_by(table.c.started_at.desc()).limit(MOST_CHAINS)
     if uid is None:
@@ -105,7 +109,7 @@ def _newest(
     return statement if kind is None else statement.where(table.c.kind == kind)
 
 
-def _key(row: Any) -> Key:
+def _count_key(row: Any) -> Key:
     began = from_micros(row.started_at).astimezone(UTC).date()
     return row.kind, row.provider, began - timedelta(days=began.weekday())
 
@@ -114,30 +118,30 @@ def _attempts_of_fixes(connection: Connection, ids: Sequence[str]) -> Mapping[st
     """Return the attempt of each fix by repair, in order; None for a fix that wasn't run."""
     found: defaultdict[str, list[str | None]] = defaultdict(list)
     columns = (repair_fixes.c.repair_id, repair_fixes.c.attempt_id)
-    for some in _in_shares(ids):
+    for some in _split_ids(ids):
         wanted = select(*columns).where(repair_fixes.c.repair_id.in_(some))
         for row in connection.execute(wanted.order_by(repair_fixes.c.repair_id, repair_fixes.c.number)):
             found[row.repair_id].append(row.attempt_id)
     return found
 
 
-def _rules(connection: Connection, ids: Sequence[str]) -> Mapping[str, frozenset[str]]:
+def _broken_rules(connection: Connection, ids: Sequence[str]) -> Mapping[str, frozenset[str]]:
     """Return the rules that finished attempts broke, by attempt."""
     found = {}
-    for some in _in_shares(ids):
+    for some in _split_ids(ids):
         wanted = select(verdicts.c.attempt_id, verdicts.c.rules).where(verdicts.c.attempt_id.in_(some))
         for row in connection.execute(wanted):
             found[row.attempt_id] = frozenset(json.loads(row.rules))
     return found
 
 
-def _in_shares(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Return ids in shares that fit into one statement."""
+def _split_ids(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the ids in groups that fit into one statement."""
     return (ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE))
 
 
 def _add_repair(count: AnswerCount, outcome: str, *, hinted: bool) -> None:
-    good = Outcome.read_of_repair(outcome) is Outcome.VALIDATED
+    good = Outcome.from_repair_word(outcome) is Outcome.VALIDATED
     count.repairs += 1
     count.repaired += good
     count.hinted += hinted
@@ -156,7 +160,7 @@ def _add_generation(count: AnswerCount, outcome: str, drafts: Sequence[Any], fix
 def _add_rules(
     rules: defaultdict[str, RuleCount], tries: Sequence[str], broken: Mapping[str, frozenset[str]]
 ) -> None:
-    """Count the rules of a repair's attempts, oldest first; a validated one broke none."""
+    """Count the rules of a repair's attempts, oldest first; validated attempts broke none."""
     for attempt_id in tries:
         for rule in broken[attempt_id]:
             rules[rule].attempts += 1

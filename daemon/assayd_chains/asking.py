@@ -53,10 +53,10 @@ async def ask(
 
     async with asyncio.timeout(timeout_s):
         async for attempt in AsyncRetrying(
-            retry=retry_if_exception(_can_help),
+            retry=retry_if_exception(_is_retryable),
             stop=enough,
-            wait=_wait_s,
-            before_sleep=_tell,
+            wait=_retry_pause_s,
+            before_sleep=_log_failure,
             sleep=sleep,
             reraise=True,
         ):
@@ -64,47 +64,47 @@ async def ask(
                 wording.heard("")
                 try:
                     reply = await provider.fix(wording, timeout_s=max(ends_at - clock.monotonic(), 0.001))
-                    _check(request, reply)
+                    _refuse_question(request, reply)
                     return reply
                 except ProviderError as problem:
-                    wording = _with_problem(request, problem)
+                    wording = _add_form_error(request, problem)
                     raise
     raise AssertionError("a retry loop without an end")
 
 
-def _check(request: FixRequest, reply: Reply) -> None:
-    """Refuse a question if none was invited. Raises: ProviderError ``provider.reply``."""
+def _refuse_question(request: FixRequest, reply: Reply) -> None:
+    """Refuse a question if the request allows none. Raises: ProviderError ``provider.reply``."""
     if reply.question and not request.questions:
         raise ProviderError("provider.reply", "the reply is a question; answer with code", retryable=True)
 
 
-def _can_help(problem: BaseException) -> bool:
+def _is_retryable(problem: BaseException) -> bool:
     return isinstance(problem, ProviderError) and problem.retryable
 
 
-def _with_problem(request: FixRequest, problem: ProviderError) -> FixRequest:
-    """Return the request with the form error of the last answer, if it had one."""
+def _add_form_error(request: FixRequest, problem: ProviderError) -> FixRequest:
+    """Return the request with the format error of the last answer, if it had one."""
     if problem.code != "provider.reply":
         return request
     told = f"{request.user}\nYOUR LAST ANSWER HAD THE WRONG FORM\n{problem.message[:_TOLD_CHARS]}.\n"
     return replace(request, user=told)
 
 
-def _wait_s(state: RetryCallState) -> float:
-    """Return the pause before the next call: the provider's, or a growing one."""
+def _retry_pause_s(state: RetryCallState) -> float:
+    """Return the seconds before the next call: as the provider requests, or growing."""
     problem = state.outcome.exception() if state.outcome is not None else None
     asked_for = problem.retry_after_s if isinstance(problem, ProviderError) else None
     return _JITTER(state) if asked_for is None else asked_for
 
 
-def _tell(state: RetryCallState) -> None:
+def _log_failure(state: RetryCallState) -> None:
     problem = state.outcome.exception() if state.outcome is not None else None
     code = getattr(problem, "code", None)
     log.warning("provider.call_failed", code=code, again_in_s=round(state.upcoming_sleep, 1))
 
 
-class HeardAnswer:
-    """The text of an answer so far. An empty piece means that the answer starts again."""
+class StreamedAnswer:
+    """The text of an answer so far. An empty piece restarts the answer."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.text = ""

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from tenacity import AsyncRetrying, retry_if_exception
 
-from assayd.aio import back_off
+from assayd.aio import tenacity_back_off
 from assayd.attempts.admission import Admission, AttemptOrigin
 from assayd.attempts.scheduler import Scheduler
 from assayd.documents import canonical, submission_diff
@@ -38,7 +38,7 @@ ReadSubmission = Callable[[str], Awaitable[Document | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class FinishedSubmission:
     """A finished attempt with its submission and its report."""
 
     attempt: Attempt
@@ -61,7 +61,7 @@ class Attempts(Protocol):
         """Submit in the name of a peer; doing it again changes nothing. Raises: RequestError."""
         ...
 
-    async def finished(self, attempt_id: str) -> Subject:
+    async def finished(self, attempt_id: str) -> FinishedSubmission:
         """Wait until an attempt has its verdict. Raises: RequestError ``not_found``."""
         ...
 
@@ -83,7 +83,7 @@ class Attempts(Protocol):
 
 
 class DaemonAttempts:
-    """Implements `Attempts` on the parts of the daemon."""
+    """The attempts of this daemon. Implements `Attempts`."""
 
     def __init__(
         self,
@@ -103,10 +103,12 @@ class DaemonAttempts:
     async def submit(self, attempt_id: str, submission: Document, *, peer: Peer) -> None:
         """Submit in the name of a peer; again if the refusal passes: a full queue, a full disk, a stop."""
         document, origin = canonical(dict(submission)), AttemptOrigin(peer=peer, attempt_id=attempt_id)
-        retrying = AsyncRetrying(retry=retry_if_exception(_passes), wait=back_off, sleep=self._sleep)
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(_is_temporary), wait=tenacity_back_off, sleep=self._sleep
+        )
         await retrying(self._admission.submit_document, document, origin)
 
-    async def finished(self, attempt_id: str) -> Subject:
+    async def finished(self, attempt_id: str) -> FinishedSubmission:
         """Wait until an attempt has its verdict. Raises: RequestError ``not_found``."""
         while True:
             ended = await self._scheduler.wait(attempt_id, WAIT_S)
@@ -116,7 +118,9 @@ class DaemonAttempts:
             if attempt.state is State.FINISHED:
                 submission = json.loads(await self._jobs.document(attempt.id))
                 report, _ = await self._documents(attempt)
-                return Subject(attempt=attempt, submission=submission, report=json.loads(report) or {})
+                return FinishedSubmission(
+                    attempt=attempt, submission=submission, report=json.loads(report) or {}
+                )
             if ended is None:
                 await self._sleep(UNKNOWN_S)
 
@@ -139,7 +143,7 @@ class DaemonAttempts:
 
 
 async def submit_rules(attempts: Attempts, repair: Repair) -> None:
-    """Submit the accepted rules of a repair in place of its code; not again, and not if that is gone."""
+    """Submit the accepted rules of a repair instead of its code, unless that was done or the code is gone."""
     fallback = repair.fallback or {}
     attempt_id, before = fallback.get("attempt_id"), await attempts.submission(repair.attempt_id)
     if before is None or not isinstance(attempt_id, str):
@@ -153,7 +157,7 @@ async def submit_rules(attempts: Attempts, repair: Repair) -> None:
     await attempts.submit(attempt_id, document, peer=parent.attempt.peer)
 
 
-def _passes(refusal: BaseException) -> bool:
+def _is_temporary(refusal: BaseException) -> bool:
     return isinstance(refusal, RequestError) and refusal.retryable
 
 
@@ -168,7 +172,7 @@ async def stored_submission(jobs: DatabaseJobStore, attempt_id: str) -> Document
 async def diffs_of(
     before: str | None, answers: Sequence[Answer], read: ReadSubmission
 ) -> tuple[str | None, ...]:
-    """Return what each answer changed; None for one without an attempt, or if a submission is no longer kept.
+    """Return what each answer changed; None without an attempt, or if a submission isn't stored any more.
 
     Args:
         before: the attempt that the first answer follows, if any.
@@ -178,12 +182,12 @@ async def diffs_of(
     old, diffs = await read(before) if before is not None else None, list[str | None]()
     for answer in answers:
         new = await read(answer.attempt_id) if answer.attempt_id is not None else None
-        diffs.append(await _diff(old, new))
+        diffs.append(await _diff_payloads(old, new))
         old = new if answer.attempt_id is not None else old
     return tuple(diffs)
 
 
-async def _diff(before: Document | None, after: Document | None) -> str | None:
+async def _diff_payloads(before: Document | None, after: Document | None) -> str | None:
     if before is None or after is None:
         return None
     return await asyncio.to_thread(submission_diff, before.get("payload"), after.get("payload"))
@@ -198,10 +202,12 @@ async def attachments(
     """
     if attempt.parent_id is None and attempt.intent is None:
         return {}  # fixes follow an attempt, and generated code has them
-    mine = [repair for repair in await store.repairs_of(attempt.id) if _place(repair, attempt) is not None]
+    mine = [
+        repair for repair in await store.repairs_of(attempt.id) if _fix_number(repair, attempt) is not None
+    ]
     if not mine:
-        return _answer_file(attempt, await _draft_step(attempt, store))
-    *before, last = mine[-1].fixes[: _place(mine[-1], attempt)]
+        return _answer_file(attempt, await _find_draft_step(attempt, store))
+    *before, last = mine[-1].fixes[: _fix_number(mine[-1], attempt)]
     outcome = Outcome.VALIDATED if verdict is Verdict.VALIDATED else None
     repair = replace(mine[-1], fixes=(*before, replace(last, verdict=verdict)), outcome=outcome)
     diffs = await diffs_of(repair.attempt_id, repair.fixes, partial(stored_submission, jobs))
@@ -209,8 +215,8 @@ async def attachments(
     return {**shown, **_answer_file(attempt, await store.step(repair.id, last.number, draft=False))}
 
 
-async def _draft_step(attempt: Attempt, store: DatabaseChainStore) -> ProviderStep | None:
-    """Return the answer to words that became an attempt, if one did."""
+async def _find_draft_step(attempt: Attempt, store: DatabaseChainStore) -> ProviderStep | None:
+    """Return the answer to words that became this attempt, or None."""
     chain = await store.generation_of(attempt)
     drafts = chain.drafts if chain is not None else ()
     number = next((draft.number for draft in drafts if draft.attempt_id == attempt.id), None)
@@ -220,12 +226,12 @@ async def _draft_step(attempt: Attempt, store: DatabaseChainStore) -> ProviderSt
 
 
 def _answer_file(attempt: Attempt, step: ProviderStep | None) -> Mapping[str, bytes]:
-    """Return an unprocessed answer by its name in the bundle; edits by rules have no text."""
+    """Return the raw answer by its file name in the bundle; empty for edits by rules."""
     if step is None or not step.reply.text:
         return {}
     return {f"answer_{stamp(attempt.created_at)}.txt": step.reply.text.encode("utf-8", "replace")}
 
 
-def _place(repair: Repair, attempt: Attempt) -> int | None:
-    """Return the number of the fix that an attempt runs."""
+def _fix_number(repair: Repair, attempt: Attempt) -> int | None:
+    """Return the number of the fix that an attempt runs, or None."""
     return next((fix.number for fix in repair.fixes if fix.attempt_id == attempt.id), None)

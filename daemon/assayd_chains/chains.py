@@ -25,10 +25,10 @@ from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Verdict
-from assayd.model.submission import Peer, RepairWish
+from assayd.model.submission import Peer, RepairOptions
 from assayd.ports.chains import AttemptFix, AttemptRepair
 from assayd.ports.clock import Clock, Ids
-from assayd.ports.driving import ELSEWHERE_S, Driven, Driving
+from assayd.ports.driving import ELSEWHERE_S, DrivenWork, Driving
 from assayd.ports.webhooks import WebhookGate
 from assayd_chains.answer_counts import AnswerCounts
 from assayd_chains.attempts import Attempts, diffs_of, submit_rules
@@ -64,7 +64,7 @@ OPEN_PER_USER = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainLimits:
-    """Limits of chains: simultaneous ones of each kind, budget, time, and the program to run at the end.
+    """Limits of chains: concurrent ones of each kind, answers, and time; and the program to run at the end.
 
     `timeout` is the time of a round, from its failure on.
     """
@@ -98,21 +98,21 @@ class RepairRequests:
         self._limits = limits
         self.recorded: asyncio.Queue[Chain] = asyncio.Queue()
 
-    def check(self, wish: RepairWish) -> None:
+    def check(self, wish: RepairOptions) -> None:
         """Check that the provider exists. Raises: RequestError ``repair.provider_unknown``."""
         if wish.provider not in self._providers:
             known = ", ".join(sorted(self._providers))
             message = f"unknown provider {wish.provider[:64]!r}; use one of {known}"
             raise RequestError("repair.provider_unknown", message, field="repair.provider")
 
-    async def record(self, attempt: Attempt, wish: RepairWish) -> None:
+    async def record(self, attempt: Attempt, wish: RepairOptions) -> None:
         """Have an attempt repaired if it fails. Asking twice is asking once."""
         if not await self._store.repairs_of(attempt.id):
             chain = self.new(attempt, wish)
             await self._store.save(chain)
             self.recorded.put_nowait(chain)
 
-    def new(self, attempt: Attempt, wish: RepairWish, grant: Grant | None = None) -> Chain:
+    def new(self, attempt: Attempt, wish: RepairOptions, grant: Grant | None = None) -> Chain:
         """Return a repair of an attempt that isn't on record yet."""
         now, chain_id = self._clock.now(), self._ids.new()
         failure = Failure(attempt_id=attempt.id, at=now)
@@ -189,7 +189,7 @@ class Chains:
         """Continue unfinished chains of a previous run: all, or `only` those with these ids."""
         unfinished = [each for each in await self._store.unfinished() if only is None or each.id in only]
         for chain in unfinished:
-            self._start(chain)
+            self._start_chain(chain)
         of_words = sum(chain.words is not None for chain in unfinished)
         if of_words < len(unfinished):
             log.warning("repairs.recovered", count=len(unfinished) - of_words)
@@ -205,25 +205,25 @@ class Chains:
         if attempt.state is not State.FINISHED or attempt.verdict is not Verdict.FAILED:
             raise RequestError("repair.not_failed", "only a failed attempt can be repaired")
         most = terms.max_attempts or self._limits.max_attempts
-        wish = RepairWish(provider=self._fixer(terms), max_attempts=most)
+        wish = RepairOptions(provider=self._select_fixer(terms), max_attempts=most)
         self._requests.check(wish)
         for earlier in await self._store.repairs_of(attempt.id):
             if earlier.outcome is None:
                 raise RequestError("repair.running", f"repair {earlier.id} of this attempt is still running")
         if not terms.grants:
-            wish = replace(wish, max_attempts=min(most, await self._left(attempt)))
+            wish = replace(wish, max_attempts=min(most, await self._fixes_left(attempt)))
         if terms.fresh:
             attempt = await self._first_of(attempt)
         grant = Grant(uid=terms.uid, at=self._clock.now(), hint=terms.hint) if terms.grants else None
         course = Course(self._requests.new(attempt, wish, grant))
         if terms.code is not None:
-            await self._edit(course, terms.code)
+            await self._apply_edit(course, terms.code)
         await self._store.save(course.chain)
         await self._drive(course.chain)
-        return _repair(course.chain)
+        return _require_repair(course.chain)
 
-    def _fixer(self, terms: RepairTerms) -> str:
-        """Return the provider of a repair; a hint isn't sent to one that can't read it.
+    def _select_fixer(self, terms: RepairTerms) -> str:
+        """Return the provider of a repair; a hint is only sent to a provider that can read it.
 
         Raises: RequestError ``repair.hint_unread``.
         """
@@ -238,14 +238,14 @@ class Chains:
             raise RequestError("repair.hint_unread", message, field="hint")
         return terms.provider or rules.NAME
 
-    async def _left(self, attempt: Attempt) -> int:
-        """Return how many fixes the attempt and those before it have left.
+    async def _fixes_left(self, attempt: Attempt) -> int:
+        """Return how many fixes an attempt and its predecessors have left.
 
         Raises: RequestError ``repair.budget_spent``.
         """
         most = self._limits.max_attempts
         earlier: dict[str, Repair] = {}
-        for followed in await self._ancestry(attempt):
+        for followed in await self._ancestors(attempt):
             earlier |= {repair.id: repair for repair in await self._store.repairs_of(followed.id)}
         left = budget_left([earlier[repair_id] for repair_id in sorted(earlier)], most)
         if left == 0:
@@ -257,11 +257,11 @@ class Chains:
         return left
 
     async def _first_of(self, attempt: Attempt) -> Attempt:
-        """Follow the parents to the submission that no one had repaired yet."""
-        return (await self._ancestry(attempt))[-1]
+        """Return the original submission, which no repair has produced."""
+        return (await self._ancestors(attempt))[-1]
 
-    async def _ancestry(self, attempt: Attempt) -> Sequence[Attempt]:
-        """Return an attempt and those that it follows, newest first, as far as they are kept."""
+    async def _ancestors(self, attempt: Attempt) -> Sequence[Attempt]:
+        """Return an attempt and its predecessors, newest first, as far as they are stored."""
         found = {attempt.id: attempt}
         while (parent_id := attempt.parent_id) is not None and parent_id not in found:
             try:
@@ -271,7 +271,7 @@ class Chains:
             found[attempt.id] = attempt
         return list(found.values())
 
-    async def _edit(self, course: Course, code: str) -> None:
+    async def _apply_edit(self, course: Course, code: str) -> None:
         try:
             await self._loop.edit(course, code, "Edited by the user.")
         except (Misfit, WorkerDied) as problem:
@@ -283,7 +283,7 @@ class Chains:
         Raises: RequestError ``kind.unknown``, ``generation.unsupported``, ``generation.provider``,
             ``policy.unknown``, ``webhook.not_allowed``, ``quota.full``, ``invalid``.
         """
-        words = await self._words(terms, peer)
+        words = await self._check_terms(terms, peer)
         mine = sum(
             each.chain.words is not None and each.chain.uid == peer.uid for each in self._courses.values()
         )
@@ -296,7 +296,7 @@ class Chains:
         chain = Chain(
             id=self._ids.new(),
             kind=terms.kind,
-            provider=self._writer(terms.provider),
+            provider=self._select_writer(terms.provider),
             uid=peer.uid,
             max_attempts=terms.max_attempts or self._limits.max_attempts,
             started_at=now,
@@ -308,8 +308,8 @@ class Chains:
         await self._drive(chain)
         return chain
 
-    async def _words(self, terms: GenerationTerms, peer: Peer) -> Words:
-        """Return the request of a generation, checked."""
+    async def _check_terms(self, terms: GenerationTerms, peer: Peer) -> Words:
+        """Validate the terms of a generation and return its request."""
         kind = self._kinds.get(terms.kind)
         if kind is None:
             known = ", ".join(sorted(self._kinds))
@@ -332,8 +332,8 @@ class Chains:
             webhook=terms.webhook,
         )
 
-    def _writer(self, name: str | None) -> str:
-        """Return the provider of a generation: the one that is named, or the only one that is configured."""
+    def _select_writer(self, name: str | None) -> str:
+        """Return the provider of a generation: the named one, or the only configured one."""
         if name is None and len(self.writers) == 1:
             return self.writers[0]
         if name is None or name not in self.writers:
@@ -360,15 +360,15 @@ class Chains:
 
     async def _drive(self, chain: Chain) -> None:
         if await self._driving.take(_driven(chain), chain.id):
-            self._start(chain)
+            self._start_chain(chain)
 
-    def _start(self, chain: Chain) -> None:
+    def _start_chain(self, chain: Chain) -> None:
         if chain.id in self._courses:  # recovered while its request was on its way here
             return
         course = self._courses[chain.id] = Course(chain)
-        self._carriers[chain.id] = self._tasks.create_task(self._carry(course), name=f"chain-{chain.id}")
+        self._carriers[chain.id] = self._tasks.create_task(self._run_chain(course), name=f"chain-{chain.id}")
 
-    async def _carry(self, course: Course) -> None:
+    async def _run_chain(self, course: Course) -> None:
         chain_id, ended = course.chain.id, None
         try:
             async with self._slots[course.chain.words is not None]:
@@ -389,8 +389,8 @@ class Chains:
         if ended is not None:
             self._count_tokens(ended)
             if ended.repair is not None:
-                self._count(ended.repair)
-            await self._alert(ended)
+                self._count_repair(ended.repair)
+            await self._run_alert_command(ended)
 
     async def _end_broken(self, course: Course, problem: Exception) -> Chain | None:
         """End a chain that met an internal error; None if its end can't be kept: the next run has it."""
@@ -402,9 +402,9 @@ class Chains:
             log.exception(_NOT_ENDED[_driven(course.chain)], **_named(course.chain), problem=str(again))
             return None
 
-    def _count(self, repair: Repair) -> None:
+    def _count_repair(self, repair: Repair) -> None:
         kind, provider, metrics = repair.kind, repair.provider, self._metrics
-        metrics.repairs.labels(kind, provider, repair.outcome.of_repair if repair.outcome else "none").inc()
+        metrics.repairs.labels(kind, provider, repair.outcome.repair_word if repair.outcome else "none").inc()
         for fix in repair.fixes:
             not_run = "duplicate" if fix.duplicate else "unusable" if fix.problem is not None else "none"
             verdict = fix.verdict.value if fix.verdict else not_run
@@ -415,13 +415,13 @@ class Chains:
             metrics.repair_duration.labels(kind, provider).observe(took_s)
 
     def _count_tokens(self, chain: Chain) -> None:
-        """Count the tokens of the round that has ended."""
+        """Count the tokens of the last ended round."""
         for name in TOKENS:
             tokens = self._metrics.provider_tokens.labels(chain.kind, chain.provider, name.partition("_")[0])
             tokens.inc(tokens_of(chain.round.answers, name) or 0)
 
-    async def _alert(self, chain: Chain) -> None:
-        """Run the operator's command with what couldn't be repaired, or generated at all."""
+    async def _run_alert_command(self, chain: Chain) -> None:
+        """Run the operator's command for a chain that failed."""
         if chain.outcome in {Outcome.VALIDATED, Outcome.QUESTION} or not self._limits.on_exhausted:
             return
         repair, last = chain.repair, chain.last_attempt_id
@@ -431,7 +431,7 @@ class Chains:
             "report": None if last is None else dict((await self._attempts.finished(last)).report),
         }
         named = _named(chain) if repair is None else {"repair_id": repair.id}
-        what = Driven.GENERATION if repair is None else Driven.REPAIR
+        what = DrivenWork.GENERATION if repair is None else DrivenWork.REPAIR
         try:
             await run(self._limits.on_exhausted, canonical(alert), timeout_s=ALERT_TIMEOUT_S, environment={})
         except ProviderError as problem:
@@ -472,7 +472,7 @@ class Chains:
         return await self._store.repair_of(attempt_id)
 
     async def repair_diffs(self, repair: Repair) -> Sequence[str | None]:
-        """Return what each fix changed; None for one that wasn't submitted, or is no longer kept."""
+        """Return what each fix changed; None for fixes that weren't submitted or aren't stored any more."""
         return await diffs_of(repair.attempt_id, repair.fixes, self._attempts.submission)
 
     async def repair_step(self, repair: Repair, number: int) -> ProviderStep | None:
@@ -526,17 +526,17 @@ class Chains:
 
     async def cancel(self, chain: Chain) -> None:
         """End a generation, with its attempt under way. Raises: RequestError ``generation.finished``."""
-        if not await self._cancel(chain.id, Driven.GENERATION, ended=chain.outcome is not None):
+        if not await self._cancel(chain.id, DrivenWork.GENERATION, ended=chain.outcome is not None):
             raise RequestError("generation.finished", "the generation has ended")
 
     async def cancel_repair(self, repair: Repair) -> None:
         """End a repair, with the generation that it belongs to. Raises: RequestError ``repair.finished``."""
-        kind = Driven.REPAIR if repair.generation_id is None else Driven.GENERATION
+        kind = DrivenWork.REPAIR if repair.generation_id is None else DrivenWork.GENERATION
         if not await self._cancel(repair.chain_id, kind, ended=repair.outcome is not None):
             raise RequestError("repair.finished", "the repair has ended")
 
-    async def _cancel(self, chain_id: str, kind: Driven, *, ended: bool) -> bool:
-        """End a chain wherever it is carried out; False if it has ended, or none carries it out."""
+    async def _cancel(self, chain_id: str, kind: DrivenWork, *, ended: bool) -> bool:
+        """End a chain in the process that runs it; False if it has ended, or no process runs it."""
         return not ended and (self.end(chain_id) or await self._driving.cancel(kind, chain_id))
 
     def end(self, chain_id: str) -> bool:
@@ -552,7 +552,7 @@ class Chains:
         while True:
             course = self._courses.get(chain_id)
             changed = course.changed.next if course is not None else None
-            view = await self._view(chain_id) if course is None else course.view
+            view = await self._load_view(chain_id) if course is None else course.view
             if view is None:
                 return
             if course is not None or view != shown:
@@ -562,33 +562,33 @@ class Chains:
                 return
             await (changed.wait() if changed is not None else asyncio.sleep(ELSEWHERE_S))
 
-    async def _view(self, chain_id: str) -> ChainView | None:
+    async def _load_view(self, chain_id: str) -> ChainView | None:
         chain = await self._store.chain(chain_id)
         return None if chain is None else ChainView(chain=chain)
 
 
-_BROKEN = {Driven.REPAIR: "repair.broken", Driven.GENERATION: "generation.broken"}
-_ALERTED = {Driven.REPAIR: "repair.alerted", Driven.GENERATION: "generation.alerted"}
-_ALERT_FAILED = {Driven.REPAIR: "repair.alert_failed", Driven.GENERATION: "generation.alert_failed"}
-_NOT_ENDED = {Driven.REPAIR: "repair.not_ended", Driven.GENERATION: "generation.not_ended"}
+_BROKEN = {DrivenWork.REPAIR: "repair.broken", DrivenWork.GENERATION: "generation.broken"}
+_ALERTED = {DrivenWork.REPAIR: "repair.alerted", DrivenWork.GENERATION: "generation.alerted"}
+_ALERT_FAILED = {DrivenWork.REPAIR: "repair.alert_failed", DrivenWork.GENERATION: "generation.alert_failed"}
+_NOT_ENDED = {DrivenWork.REPAIR: "repair.not_ended", DrivenWork.GENERATION: "generation.not_ended"}
 
 
 def _named(chain: Chain) -> dict[str, str]:
     return {"repair_id" if chain.words is None else "generation_id": chain.id}
 
 
-def _driven(chain: Chain) -> Driven:
-    return Driven.REPAIR if chain.words is None else Driven.GENERATION
+def _driven(chain: Chain) -> DrivenWork:
+    return DrivenWork.REPAIR if chain.words is None else DrivenWork.GENERATION
 
 
-def _repair(chain: Chain) -> Repair:
+def _require_repair(chain: Chain) -> Repair:
     repair = chain.repair
     assert repair is not None, "a chain that starts with a failed attempt has it"  # noqa: S101 - a caller's bug
     return repair
 
 
 def _check_context(model: type[BaseModel], context: Mapping[str, object]) -> None:
-    """Check that a context is what the kind declares. Raises: RequestError ``invalid``."""
+    """Check that a context matches the kind's model. Raises: RequestError ``invalid``."""
     try:
         model.model_validate_json(json.dumps(context))
     except ValidationError as error:

@@ -35,14 +35,14 @@ STUCK_AFTER = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """Ask the provider for an answer."""
+    """The decision to ask the provider for an answer."""
 
     strategy: Strategy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """End the chain."""
+    """The decision to end the chain."""
 
     outcome: Outcome
     detail: str | None = None
@@ -50,17 +50,16 @@ class Stop:
 
 def decide(chain: Chain, now: datetime) -> Ask | Stop:
     """Return the next step of a chain whose last attempt, if any, has its verdict."""
-    outcome = _outcome(chain, now)
+    outcome = _choose_outcome(chain, now)
     if outcome is None:
-        return Ask(strategy=_strategy(chain.round))
-    return Stop(outcome=outcome, detail=_detail(chain.round, outcome))
+        return Ask(strategy=_choose_strategy(chain.round))
+    return Stop(outcome=outcome, detail=_outcome_detail(chain.round, outcome))
 
 
-def _outcome(chain: Chain, now: datetime) -> Outcome | None:
-    """Return the first reason to stop.
+def _choose_outcome(chain: Chain, now: datetime) -> Outcome | None:
+    """Return the outcome of the first reason to stop, or None.
 
-    The good one comes first; then the failure itself, which tells a reader more than that a limit was met,
-    too.
+    A success comes first; then the failure itself, which is more informative than an exceeded limit.
     """
     current = chain.round
     reasons = (
@@ -69,39 +68,39 @@ def _outcome(chain: Chain, now: datetime) -> Outcome | None:
         (Outcome.TIMEOUT, now >= chain.ends_at),
         (Outcome.QUESTION, current.last is not None and current.last.is_question),
         (Outcome.EXHAUSTED, len(current.answers) >= chain.max_attempts),
-        (Outcome.STUCK, _repeats(current.fingerprints) >= STUCK_AFTER),
+        (Outcome.STUCK, _count_repeats(current.fingerprints) >= STUCK_AFTER),
     )
     return next((outcome for outcome, holds in reasons if holds), None)
 
 
-def _strategy(current: Round) -> Strategy:
+def _choose_strategy(current: Round) -> Strategy:
     if current.failure is None:
         return Strategy.WRITE
     if current.last is not None and current.last.duplicate:
         return Strategy.DIFFERENT
-    return Strategy.RETHINK if _repeats(current.fingerprints) > 1 else Strategy.FIX
+    return Strategy.RETHINK if _count_repeats(current.fingerprints) > 1 else Strategy.FIX
 
 
 def _is_terminal(current: Round) -> bool:
-    """Return whether the last attempt ended in a way that no new code can answer."""
-    ended = _last_ended(current)
+    """Return whether the last attempt ended in a way that new code can't fix."""
+    ended = _last_judged_answer(current)
     if ended is None:
         return current.failure is not None and current.failure.cause in TERMINAL_CAUSES
     return ended.verdict in {Verdict.ERROR, Verdict.CANCELLED} or ended.cause in TERMINAL_CAUSES
 
 
-def _last_ended(current: Round) -> Answer | None:
+def _last_judged_answer(current: Round) -> Answer | None:
     return next((answer for answer in reversed(current.answers) if answer.verdict is not None), None)
 
 
-def _detail(current: Round, outcome: Outcome) -> str | None:
-    """Return what a reader needs to know beyond the outcome."""
+def _outcome_detail(current: Round, outcome: Outcome) -> str | None:
+    """Return what a reader needs to know in addition to the outcome, or None."""
     if outcome is Outcome.QUESTION and current.last is not None:
         return current.last.text
     if current.failure is not None:
         problem = current.fixes[-1].problem if current.fixes else None
         return f"the last fix can't be used: {problem}" if problem else None
-    ended = _last_ended(current)
+    ended = _last_judged_answer(current)
     if outcome is Outcome.TERMINAL and ended is not None and ended.verdict is not None:
         return f"the attempt ended as {ended.verdict.value}"
     details = {Outcome.TIMEOUT: late(current), Outcome.EXHAUSTED: "no answer was a submission"}
@@ -113,8 +112,8 @@ def late(current: Round) -> str:
     return f"the time for the {'generation' if current.failure is None else 'repair'} is over"
 
 
-def _repeats(fingerprints: Sequence[str]) -> int:
-    """Count how often the last failure was met in a row."""
+def _count_repeats(fingerprints: Sequence[str]) -> int:
+    """Return how many times in a row the last failure occurred."""
     count = 0
     for found in reversed(fingerprints):
         if found != fingerprints[-1]:
@@ -139,7 +138,7 @@ def fingerprint(report: Mapping[str, object]) -> str:
 
     Rules, cases and the shape of messages count. Lines don't, since every fix moves them.
     """
-    parts = "\n".join("\t".join(part) for part in _parts(report))
+    parts = "\n".join("\t".join(part) for part in _fingerprint_parts(report))
     return hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -150,16 +149,16 @@ def shape(message: str) -> str:
     return message.strip()
 
 
-def _parts(report: Mapping[str, object]) -> Iterator[tuple[str, ...]]:
+def _fingerprint_parts(report: Mapping[str, object]) -> Iterator[tuple[str, ...]]:
     yield ("stage", str(report.get("stage_reached")))
-    errors = [f for f in _dicts(report.get("findings")) if f.get("severity") == "error"]
+    errors = [f for f in _get_dicts(report.get("findings")) if f.get("severity") == "error"]
     for finding in errors[:FIRST]:
         yield ("finding", str(finding.get("rule")), shape(str(finding.get("message"))))
     runtime = report.get("runtime_results")
-    cases = _dicts(runtime.get("cases")) if isinstance(runtime, dict) else []
+    cases = _get_dicts(runtime.get("cases")) if isinstance(runtime, dict) else []
     for case in [case for case in cases if case.get("status") in {"failed", "error"}][:FIRST]:
         yield ("case", str(case.get("name")), str(case.get("error_type")))
 
 
-def _dicts(value: object) -> Sequence[Mapping[str, object]]:
+def _get_dicts(value: object) -> Sequence[Mapping[str, object]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any
 
-from assayd.documents.base import milliseconds, written_time
+from assayd.documents.base import format_time, milliseconds
 from assayd.documents.chains import (
     AnswerRuleDocument,
     AnswersDocument,
@@ -40,7 +40,7 @@ def answers_document(counted: AnswerCounts, since: datetime) -> AnswersDocument:
     """Return the document of counted answers, the newest week first."""
     weeks = sorted(counted.counts.items(), key=lambda item: (-item[0][2].toordinal(), item[0][:2]))
     return AnswersDocument.model_construct(
-        since=written_time(since),
+        since=format_time(since),
         complete=counted.complete,
         weeks=[_answer_week(key, count) for key, count in weeks],
     )
@@ -72,9 +72,9 @@ def repair_document(
         repair,
         state="running" if repair.outcome is None else "finished",
         record=dict(record),
-        attempts=[_answer(fix, fix.number, diff) for fix, diff in zip_longest(repair.fixes, diffs)],
-        **_tokens(repair.fixes),
-        outcome=None if repair.outcome is None else repair.outcome.of_repair,
+        attempts=[_fix_document(fix, fix.number, diff) for fix, diff in zip_longest(repair.fixes, diffs)],
+        **_sum_tokens(repair.fixes),
+        outcome=None if repair.outcome is None else repair.outcome.repair_word,
     )
 
 
@@ -83,7 +83,7 @@ def repair_event(number: int, repair: Repair, record: Mapping[str, str]) -> Repa
     return RepairEventDocument.model_construct(
         id=str(number),
         kind="repair" if repair.outcome is None else "finished",
-        at=written_time(repair.finished_at or repair.started_at),
+        at=format_time(repair.finished_at or repair.started_at),
         body=repair_document(repair, record=record),
     )
 
@@ -111,8 +111,8 @@ def generation_document(
         labels=dict(words.labels),
         webhook=words.webhook,
         hints=[GrantDocument.from_value(grant) for grant in chain.grants],
-        attempts=[_answer(answer, n, diff) for n, (answer, diff) in enumerate(answers, 1) if answer],
-        **_tokens(chain.answers),
+        attempts=[_fix_document(answer, n, diff) for n, (answer, diff) in enumerate(answers, 1) if answer],
+        **_sum_tokens(chain.answers),
         detail=current.detail,
         finished_at=current.finished_at,
         attempt_id=chain.last_attempt_id,
@@ -122,12 +122,12 @@ def generation_document(
 
 def generation_event(number: int, kind: str, body: dict[str, Any]) -> GenerationEventDocument:
     """Return an event of a generation; `number` counts the events of one stream, and is its id."""
-    at = written_time(datetime.now(UTC))
+    at = format_time(datetime.now(UTC))
     return GenerationEventDocument.model_construct(id=str(number), kind=kind, at=at, body=body)
 
 
 def generation_message(chain: Chain) -> Values | None:
-    """Return the row that notifies a webhook of the end of a generation; None before it, and without one."""
+    """Return the row of the webhook message about the end of a generation; None before it or without URL."""
     words, at = chain.words, chain.round.finished_at
     if words is None or words.webhook is None or at is None:
         return None
@@ -148,12 +148,12 @@ def step_document(step: ProviderStep) -> StepDocument:
     return StepDocument.from_value(step, answer=reply.text or reply.code, reason=reply.reason)
 
 
-def _tokens(answers: Sequence[Answer]) -> dict[str, int | None]:
-    """Return the tokens of several answers together; None if no provider counted any."""
+def _sum_tokens(answers: Sequence[Answer]) -> dict[str, int | None]:
+    """Return the sums of tokens of several answers; None if no provider counted any."""
     return {name: tokens_of(answers, name) for name in TOKENS}
 
 
-def _answer(answer: Answer, number: int, diff: str | None) -> FixDocument:
+def _fix_document(answer: Answer, number: int, diff: str | None) -> FixDocument:
     unusable = answer.problem is not None and not answer.is_draft
     return FixDocument.from_value(
         answer,
@@ -163,7 +163,7 @@ def _answer(answer: Answer, number: int, diff: str | None) -> FixDocument:
         patched_code=answer.text,
         diff=diff,
         cause=UNUSABLE if unusable else answer.cause,
-        repaired_at=written_time(answer.asked_at),
+        repaired_at=format_time(answer.asked_at),
         repair_successful=None if answer.verdict is None else answer.verdict == "validated",
         input_tokens=answer.usage.input_tokens,
         output_tokens=answer.usage.output_tokens,

@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 import structlog
 
 from assayd.analysis.analyst import Analyst, Flow, WorkerDied
-from assayd.analysis.messages import Briefed, Described, Failed, Patched, Patching
+from assayd.analysis.messages import Failed, GenerationBriefing, PatchRequest, PatchResult, RepairDescription
 from assayd.errors import AssaydError
 from assayd.findings.retry_context import without_reminders
 from assayd.kind import Kind
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.prompting import Passage, Proposal
+from assayd.model.prompting import Proposal, SourcePart
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd_chains.attempts import Attempts, Subject
-from assayd_chains.fallback.offer import EarlierTry, offer, trigger_of
+from assayd_chains.attempts import Attempts, FinishedSubmission
+from assayd_chains.fallback.offer import EarlierAttempt, offer, trigger_of
 from assayd_chains.model import Answer, Chain, Document, Outcome, Repair, Strategy, Words, text_of
 from assayd_chains.prompts import Revision, cut, earlier_answers, earlier_drafts, fix_prompt, write_prompt
 from assayd_chains.provider import FixRequest
@@ -60,7 +60,7 @@ class Ready:
 
 
 class Fitter:
-    """Asks kinds, in analysis workers, on behalf of a chain."""
+    """A helper of a chain that prepares requests and applies answers, with kinds in analysis workers."""
 
     def __init__(
         self,
@@ -82,30 +82,32 @@ class Fitter:
     async def target(self, chain: Chain, strategy: Strategy) -> Target:
         """Return the request for the next answer. Raises: Misfit; RequestError; WorkerDied."""
         if chain.words is not None and strategy is Strategy.WRITE:
-            return await self._words(chain, chain.words)
+            return await self._write_target(chain, chain.words)
         return await self._passage(chain, strategy)
 
-    async def digest(self, subject: Subject) -> str:
+    async def digest(self, subject: FinishedSubmission) -> str:
         """Return the digest of a failed submission's normal form. Raises: Misfit, if it can't be fixed."""
-        return (await self._described(subject)).digest
+        return (await self._describe(subject)).digest
 
-    async def fitted(self, kind: str, target: Target, proposal: Proposal) -> Patched:
-        """Return the payload with an answer in its place, or why it doesn't fit."""
+    async def fitted(self, kind: str, target: Target, proposal: Proposal) -> PatchResult:
+        """Return the payload with an answer applied, or the reason why the answer doesn't fit."""
         passage = target.request.passage.name
-        return await self._patched(kind, target.payload, passage, proposal, target.flow)
+        return await self._patch(kind, target.payload, passage, proposal, target.flow)
 
     async def ready(self, chain: Chain, answer: Answer) -> Ready:
         """Return the submission of an answer that is on record. Raises: Misfit."""
         if answer.is_draft and chain.words is not None:
-            base = (await self._briefed(chain, chain.words)).base
-            patched = await self._patched(chain.kind, base, "", answer.proposal, _flow(chain))
-            return Ready(document=_from_words(chain, chain.words, _fitting(patched)), peer=chain.words.peer)
+            base = (await self._brief(chain, chain.words)).base
+            patched = await self._patch(chain.kind, base, "", answer.proposal, _flow(chain))
+            return Ready(
+                document=_to_submission(chain, chain.words, _raise_if_misfit(patched)), peer=chain.words.peer
+            )
         before = replace(chain.round, fixes=chain.round.fixes[:-1]).last_attempt_id
         parent = await self._attempts.finished(str(before))
         flow = parent.attempt.flow
-        patched = await self._patched(chain.kind, parent.payload, answer.passage, answer.proposal, flow)
+        patched = await self._patch(chain.kind, parent.payload, answer.passage, answer.proposal, flow)
         kept = {name: value for name, value in parent.submission.items() if name != "repair"}
-        document = {**kept, "payload": _fitting(patched).payload, "parent_id": parent.attempt.id}
+        document = {**kept, "payload": _raise_if_misfit(patched).payload, "parent_id": parent.attempt.id}
         return Ready(document=document, peer=parent.attempt.peer)
 
     async def offered(self, repair: Repair, outcome: Outcome) -> Document | None:
@@ -114,18 +116,18 @@ class Fitter:
         if kind is None or outcome in {Outcome.VALIDATED, Outcome.CANCELLED}:
             return None
         try:
-            return await self._offered(kind, repair, outcome)
+            return await self._offer_fallback(kind, repair, outcome)
         except (AssaydError, WorkerDied) as problem:
             # An attempt was removed meanwhile, its source is too much to read, or an internal error: the
             # repair has its outcome anyway.
             log.warning("repair.nothing_offered", repair_id=repair.id, problem=str(problem))
             return None
 
-    async def _offered(self, kind: Kind, repair: Repair, outcome: Outcome) -> Document | None:
+    async def _offer_fallback(self, kind: Kind, repair: Repair, outcome: Outcome) -> Document | None:
         ran = (fix.attempt_id for fix in repair.fixes if fix.verdict is not None)
         ids = [repair.attempt_id, *(attempt_id for attempt_id in ran if attempt_id is not None)]
         subjects = [await self._attempts.finished(attempt_id) for attempt_id in ids]
-        tries = [EarlierTry(cause=one.attempt.cause, report=one.report) for one in subjects]
+        tries = [EarlierAttempt(cause=one.attempt.cause, report=one.report) for one in subjects]
         for subject in reversed(subjects):
             taken = await self._analyst.taken(kind, subject.payload, flow=subject.attempt.flow)
             if not taken.texts:
@@ -135,8 +137,8 @@ class Fitter:
         trigger = trigger_of(outcome, tries, taken)
         return None if trigger is None else offer(trigger, tries, taken)
 
-    async def _words(self, chain: Chain, words: Words) -> Target:
-        briefed = await self._briefed(chain, words)
+    async def _write_target(self, chain: Chain, words: Words) -> Target:
+        briefed = await self._brief(chain, words)
         prompt = write_prompt(
             briefed.briefing,
             words.intent,
@@ -147,7 +149,7 @@ class Fitter:
         request = FixRequest(
             system=prompt.system,
             user=prompt.user,
-            passage=_nothing_yet(self._kinds[chain.kind]),
+            passage=_empty_passage(self._kinds[chain.kind]),
             kind=chain.kind,
             intent=words.intent,
             questions=self._questions,
@@ -155,7 +157,7 @@ class Fitter:
         return Target(request=request, payload=briefed.base, flow=_flow(chain))
 
     async def _revision(self, chain: Chain) -> Revision | None:
-        """Return the code so far, its failure and the hints, once a user has supplied one."""
+        """Return the current code, its failure and the hints; None if no user gave a hint."""
         if not chain.hints:
             return None
         text, failure, last = "", "", chain.last_attempt_id
@@ -169,7 +171,7 @@ class Fitter:
 
     async def _passage(self, chain: Chain, strategy: Strategy) -> Target:
         subject = await self._attempts.finished(str(chain.last_attempt_id))
-        context = (await self._described(subject)).context
+        context = (await self._describe(subject)).context
         intent = subject.submission.get("intent")
         intent = intent if isinstance(intent, str) else None
         passage, repair = context.passage, chain.repair
@@ -189,12 +191,12 @@ class Fitter:
             others=context.others,
             kind=chain.kind,
             intent=intent,
-            findings=tuple(_findings(subject.report)),
+            findings=tuple(_iter_findings(subject.report)),
         )
         error = cut(context.failure, ERROR_CHARS)
         return Target(request=request, payload=subject.payload, flow=subject.attempt.flow, error=error)
 
-    async def _described(self, subject: Subject) -> Described:
+    async def _describe(self, subject: FinishedSubmission) -> RepairDescription:
         failed = Failed(payload=subject.payload, report=dict(subject.report))
         kind = self._kinds[subject.attempt.kind]
         policy = await self._attempts.policy(subject.submission)
@@ -203,27 +205,27 @@ class Fitter:
             raise Misfit("the submission has no text to fix")
         return described
 
-    async def _briefed(self, chain: Chain, words: Words) -> Briefed:
+    async def _brief(self, chain: Chain, words: Words) -> GenerationBriefing:
         kind, policy = self._kinds[chain.kind], self._policies(words.policy)
         return await self._analyst.brief(kind, words.context, policy, flow=_flow(chain))
 
-    async def _patched(
+    async def _patch(
         self, kind: str, payload: dict[str, object], passage: str, proposal: Proposal, flow: Flow
-    ) -> Patched:
+    ) -> PatchResult:
         size, most = len(text_of(proposal).encode()), self._source_bytes
         if size > most:
-            return Patched(payload={}, digest="", problem=f"it has {size} bytes; the limit is {most}")
-        patching = Patching(payload=payload, passage=passage, proposal=proposal)
+            return PatchResult(payload={}, digest="", problem=f"it has {size} bytes; the limit is {most}")
+        patching = PatchRequest(payload=payload, passage=passage, proposal=proposal)
         return await self._analyst.patch(self._kinds[kind], patching, flow=flow)
 
 
-def _fitting(patched: Patched) -> Patched:
+def _raise_if_misfit(patched: PatchResult) -> PatchResult:
     if patched.problem is not None:
         raise Misfit(patched.problem)
     return patched
 
 
-def _from_words(chain: Chain, words: Words, patched: Patched) -> Document:
+def _to_submission(chain: Chain, words: Words, patched: PatchResult) -> Document:
     return {
         "kind": chain.kind,
         "policy": words.policy,
@@ -238,20 +240,20 @@ def _flow(chain: Chain) -> Flow:
     return chain.uid, f"generation {chain.id}"
 
 
-def _findings(report: Document) -> Iterator[Document]:
+def _iter_findings(report: Document) -> Iterator[Document]:
     found = report.get("findings")
     listed = found[:MOST_FINDINGS] if isinstance(found, list) else []
     yield from (one for one in listed if isinstance(one, dict))
 
 
 def _answered_part(payload: Document) -> str:
-    """Return what an answer supplied of a payload: its one text, or the parts as JSON."""
+    """Return the part of a payload that an answer supplied: its only text, or the parts as JSON."""
     kept = {name: part for name, part in payload.items() if name in _ANSWERED}
     return str(kept["code"]) if set(kept) == {"code"} else json.dumps(kept, indent=1, ensure_ascii=False)
 
 
-def _nothing_yet(kind: Kind) -> Passage:
-    """Return the passage of a first request: no text, in the language of an answer that is one text."""
+def _empty_passage(kind: Kind) -> SourcePart:
+    """Return the empty passage of a first request, in the language of its answer."""
     if "code" not in kind.forms:
-        return Passage(name="", language=kind.name, text="")
-    return Passage(name="", language=kind.language, text="", beginning=kind.beginning)
+        return SourcePart(name="", language=kind.name, text="")
+    return SourcePart(name="", language=kind.language, text="", beginning=kind.beginning)

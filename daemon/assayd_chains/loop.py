@@ -24,9 +24,9 @@ from assayd.errors import ProviderError, RequestError
 from assayd.model.prompting import Proposal
 from assayd.model.report import Verdict
 from assayd.ports.clock import Clock, Ids
-from assayd.ports.driving import Driven, Driving
+from assayd.ports.driving import DrivenWork, Driving
 from assayd.ports.tracing import NO_TRACING, Tracing
-from assayd_chains.asking import HeardAnswer, ask
+from assayd_chains.asking import StreamedAnswer, ask
 from assayd_chains.attempts import Attempts
 from assayd_chains.decide import Stop, decide, fingerprint, late
 from assayd_chains.fitting import Fitter, Misfit, Target
@@ -56,11 +56,11 @@ class Course:
         self.chain = chain
         self.spans = ChainSpans()
         self.changed = Signal()
-        self.heard = HeardAnswer(self.changed.give)
+        self.heard = StreamedAnswer(self.changed.give)
 
     @property
     def view(self) -> ChainView:
-        """Return the chain as followers see it."""
+        """Return the view of the chain for followers."""
         return ChainView(chain=self.chain, heard=self.heard.text)
 
     def show(self, chain: Chain) -> None:
@@ -71,7 +71,7 @@ class Course:
 
 
 class ChainLoop:
-    """Carries chains out. `timeout` is the time of a round, from its failure on."""
+    """A runner of chains. `timeout` is the time of a round, counted from its failure."""
 
     def __init__(  # noqa: PLR0913  (each is a separate part)
         self,
@@ -104,12 +104,12 @@ class ChainLoop:
         if course.chain.outcome is not None:
             # An earlier version died between the end of a generation's repair and the generation's own.
             ended = course.chain.round
-            return await self._close(course, course.chain.outcome, ended.detail, ended.fallback)
+            return await self._close_round(course, course.chain.outcome, ended.detail, ended.fallback)
         try:
-            if not await self._begin(course):
+            if not await self._begin_repair(course):
                 return None
             await course.spans.begin(course.chain, self._tracing, self._attempts)
-            stop = await self._follow(course)
+            stop = await self._run_steps(course)
         except TimeoutError:
             await self.cancel_attempt(course.chain)
             stop = Stop(outcome=Outcome.TIMEOUT, detail=late(course.chain.round))
@@ -124,7 +124,7 @@ class ChainLoop:
 
     async def edit(self, course: Course, code: str, reason: str) -> None:
         """Record a person's code as the first fix. Raises: Misfit; WorkerDied."""
-        await self._begin(course)
+        await self._begin_repair(course)
         target = await self._fitter.target(course.chain, Strategy.FIX)
         fitted = await self._fitter.fitted(course.chain.kind, target, Proposal(code=code))
         if fitted.problem is not None:
@@ -135,15 +135,15 @@ class ChainLoop:
         """Record the outcome, with the rules to offer if no fix passed."""
         repair = course.chain.repair
         fallback = await self._fitter.offered(repair, outcome) if repair is not None else None
-        return await self._close(course, outcome, detail, fallback)
+        return await self._close_round(course, outcome, detail, fallback)
 
     async def cancel_attempt(self, chain: Chain) -> None:
         """Ask the attempt under way to end, if there is one."""
         if chain.last_attempt_id is not None:
             await self._attempts.cancel(chain.last_attempt_id)
 
-    async def _begin(self, course: Course) -> bool:
-        """Wait for the first attempt of a repair; return False, and forget the repair, if it didn't fail."""
+    async def _begin_repair(self, course: Course) -> bool:
+        """Wait for the first attempt of a repair; delete the repair and return False if it didn't fail."""
         failure = course.chain.round.failure
         if course.chain.words is not None or failure is None or failure.fingerprint is not None:
             return True
@@ -151,26 +151,26 @@ class ChainLoop:
         if subject.attempt.verdict is not Verdict.FAILED:
             await self._store.remove(course.chain.id)
             return False
-        await self._examine(course, failure)
+        await self._record_failure(course, failure)
         return True
 
-    async def _follow(self, course: Course) -> Stop:
-        """Take step after step until one says stop."""
+    async def _run_steps(self, course: Course) -> Stop:
+        """Run steps until a decision to stop, and return it."""
         while True:
-            await self._bounded(course, self._catch_up(course))
+            await self._run_with_timeout(course, self._finish_attempt(course))
             step = decide(course.chain, self._clock.now())
             if isinstance(step, Stop):
                 return step
-            await self._bounded(course, self._answer(course, step.strategy))
+            await self._run_with_timeout(course, self._request_answer(course, step.strategy))
 
-    async def _bounded(self, course: Course, step: Awaitable[None]) -> None:
+    async def _run_with_timeout(self, course: Course, step: Awaitable[None]) -> None:
         left_s = (course.chain.ends_at - self._clock.now()).total_seconds()
         with course.spans.current(course.chain):
             async with asyncio.timeout(max(left_s, 0.001)):
                 await step
 
-    async def _catch_up(self, course: Course) -> None:
-        """Have the attempt of the last answer run to its verdict, and put that on record with its failure."""
+    async def _finish_attempt(self, course: Course) -> None:
+        """Run the attempt of the last answer to its verdict, and record the verdict and its failure."""
         last = course.chain.round.last
         if last is not None and last.attempt_id is not None and last.verdict is None:
             last = await self._run_attempt(course, last, last.attempt_id)
@@ -178,7 +178,7 @@ class ChainLoop:
             await self._begin_fixes(course, str(last.attempt_id))
         failure = course.chain.round.failure
         if failure is not None and failure.fingerprint is None:
-            await self._examine(course, failure)
+            await self._record_failure(course, failure)
 
     async def _run_attempt(self, course: Course, answer: Answer, attempt_id: str) -> Answer:
         ready = await self._fitter.ready(course.chain, answer)
@@ -194,22 +194,22 @@ class ChainLoop:
             cause=subject.attempt.cause,
             fingerprint=fingerprint(subject.report) if failed_fix else None,
         )
-        await self._keep(course, course.chain.with_round(course.chain.round.with_last(ended)))
+        await self._save(course, course.chain.replace_last_round(course.chain.round.replace_last(ended)))
         return ended
 
     async def _begin_fixes(self, course: Course, attempt_id: str) -> None:
-        """Have the failed attempt of a draft fixed from now on, unless it is already."""
+        """Begin to fix the failed attempt of a draft, unless that has begun already."""
         chain, now = course.chain, self._clock.now()
         if chain.round.failure is not None:
             return
         failure = Failure(attempt_id=attempt_id, at=now)
-        changed = chain.with_round(replace(chain.round, failure=failure))
-        await self._keep(course, replace(changed, ends_at=now + self._timeout))
+        changed = chain.replace_last_round(replace(chain.round, failure=failure))
+        await self._save(course, replace(changed, ends_at=now + self._timeout))
         # A gateway of an earlier version takes repairs that no one has taken.
-        await self._driving.take(Driven.REPAIR, str(chain.round.repair_id))
+        await self._driving.take(DrivenWork.REPAIR, str(chain.round.repair_id))
 
-    async def _examine(self, course: Course, failure: Failure) -> None:
-        """Put on record what identifies a failure and its code. The time of the round begins."""
+    async def _record_failure(self, course: Course, failure: Failure) -> None:
+        """Record what identifies a failure and its code. The time of the round begins."""
         subject = await self._attempts.finished(failure.attempt_id)
         known = replace(
             failure,
@@ -218,11 +218,11 @@ class ChainLoop:
             fingerprint=fingerprint(subject.report),
             cause=subject.attempt.cause,
         )
-        changed = course.chain.with_round(replace(course.chain.round, failure=known))
-        await self._keep(course, replace(changed, ends_at=known.at + self._timeout))
+        changed = course.chain.replace_last_round(replace(course.chain.round, failure=known))
+        await self._save(course, replace(changed, ends_at=known.at + self._timeout))
 
-    async def _answer(self, course: Course, strategy: Strategy) -> None:
-        """Ask for one answer, unless it is on record already, and record it with the id of its attempt."""
+    async def _request_answer(self, course: Course, strategy: Strategy) -> None:
+        """Request one answer, unless it is recorded, and record it with the id of its attempt."""
         chain, draft = course.chain, strategy is Strategy.WRITE
         target = await self._fitter.target(chain, strategy)
         owner = chain.id if draft else str(chain.round.repair_id)
@@ -230,11 +230,11 @@ class ChainLoop:
         step = await self._store.step(owner, number, draft=draft)
         if step is None:
             with course.spans.answering(chain.provider, strategy, number):
-                step = await self._asked(course, target, number)
+                step = await self._ask_provider(course, target, number)
             await self._store.save_step(owner, step, draft=draft)
         await self._add(course, strategy, step.asked_at, target, step.reply)
 
-    async def _asked(self, course: Course, target: Target, number: int) -> ProviderStep:
+    async def _ask_provider(self, course: Course, target: Target, number: int) -> ProviderStep:
         began, chain = self._clock.now(), course.chain
         request = replace(target.request, attempt=number, heard=course.heard.hear)
         left_s = (chain.ends_at - began).total_seconds()
@@ -252,7 +252,7 @@ class ChainLoop:
     async def _add(
         self, course: Course, strategy: Strategy, asked_at: datetime, target: Target, reply: Reply
     ) -> None:
-        """Put an answer on record, with the id that its attempt will have; one that isn't run has none."""
+        """Record an answer with the id of its future attempt; None for an answer that isn't run."""
         chain, proposal, draft = course.chain, reply.proposal, strategy is Strategy.WRITE
         if reply.question:
             asked = Answer(
@@ -265,7 +265,7 @@ class ChainLoop:
                 form=QUESTION_FORM,
                 usage=reply.usage,
             )
-            await self._keep(course, chain.with_round(chain.round.with_answer(asked)))
+            await self._save(course, chain.replace_last_round(chain.round.add_answer(asked)))
             return
         patched = await self._fitter.fitted(chain.kind, target, proposal)
         digest = patched.digest or hashlib.sha256(text_of(proposal).encode()).hexdigest()
@@ -277,7 +277,7 @@ class ChainLoop:
             asked_at=asked_at,
             reason=reply.reason,
             text=_recorded_text(proposal, patched.payload),
-            passage=_passage(proposal, target, draft=draft),
+            passage=_replaced_part(proposal, target, draft=draft),
             form=proposal.form,
             error=target.error,
             problem=None if duplicate else patched.problem,
@@ -286,24 +286,24 @@ class ChainLoop:
             attempt_id=self._ids.new() if runs else None,
             usage=reply.usage,
         )
-        changed = chain.round.with_answer(answer)
+        changed = chain.round.add_answer(answer)
         if draft and runs:
             changed = replace(changed, repair_id=self._ids.new())
         _log_answer(chain, answer)
-        await self._keep(course, chain.with_round(changed))
+        await self._save(course, chain.replace_last_round(changed))
 
-    async def _close(
+    async def _close_round(
         self, course: Course, outcome: Outcome, detail: str | None, fallback: Mapping[str, object] | None
     ) -> Chain:
         now = self._clock.now()
         ended = replace(
             course.chain.round, outcome=outcome, detail=detail, fallback=fallback, finished_at=now
         )
-        await self._keep(course, course.chain.with_round(ended))
+        await self._save(course, course.chain.replace_last_round(ended))
         _log_end(course.chain, now)
         return course.chain
 
-    async def _keep(self, course: Course, chain: Chain) -> None:
+    async def _save(self, course: Course, chain: Chain) -> None:
         await self._store.save(chain)
         course.show(chain)
 
@@ -313,13 +313,13 @@ def _next_number(chain: Chain, strategy: Strategy) -> int:
 
 
 def _recorded_text(proposal: Proposal, payload: Mapping[str, object]) -> str:
-    """Return the text that is recorded of a proposal: for code, what the payload has of it and is checked."""
+    """Return the text to record of a proposal: for code, the checked text of the payload."""
     code = payload.get("code")
     return code if proposal.form == "code" and isinstance(code, str) else text_of(proposal)
 
 
-def _passage(proposal: Proposal, target: Target, *, draft: bool) -> str:
-    """Name what an answer replaces."""
+def _replaced_part(proposal: Proposal, target: Target, *, draft: bool) -> str:
+    """Return the name of the part that an answer replaces."""
     if draft:
         return proposal.form
     if proposal.form == "code":
@@ -342,7 +342,7 @@ def _log_end(chain: Chain, now: datetime) -> None:
         log.info(
             "repair.finished",
             repair_id=repair.id,
-            outcome=outcome.of_repair,
+            outcome=outcome.repair_word,
             fixes=len(repair.fixes),
             duplicates=sum(fix.duplicate for fix in repair.fixes),
             offered=repair.fallback["trigger"] if repair.fallback else None,

@@ -52,18 +52,18 @@ class Outcome(StrEnum):
     """The provider asked a question about the request in words; a hint answers it."""
 
     @property
-    def of_repair(self) -> str:
-        """Return the word that repairs use for it."""
+    def repair_word(self) -> str:
+        """Return the word for this outcome in repairs."""
         return REPAIRED if self is Outcome.VALIDATED else self.value
 
     @classmethod
-    def read_of_repair(cls, word: str) -> Outcome:
-        """Return the outcome that repairs have this word for."""
+    def from_repair_word(cls, word: str) -> Outcome:
+        """Return the outcome for a word of repairs."""
         return cls.VALIDATED if word == REPAIRED else cls(word)
 
 
 class Strategy(StrEnum):
-    """What a prompt asks for."""
+    """The request that a prompt makes."""
 
     WRITE = "write"
     """Write a submission from the words."""
@@ -115,12 +115,12 @@ class Answer:
 
     @property
     def is_draft(self) -> bool:
-        """Return whether it answers the words themselves."""
+        """Return whether the answer is a draft for the words of a generation."""
         return self.strategy is Strategy.WRITE
 
     @property
     def is_question(self) -> bool:
-        """Return whether it asks something in place of an answer."""
+        """Return whether the answer is a question to the user."""
         return self.form == QUESTION_FORM
 
     @property
@@ -142,7 +142,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What a user contributed: it grants a full budget. `hint` is None for edited code and a fresh start."""
+    """A user's contribution, which grants a full budget. `hint` is None for edited code and a fresh start."""
 
     uid: int | None
     at: datetime
@@ -180,7 +180,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """The answers of one budget: drafts until one is a submission, then fixes if its attempt fails.
+    """The answers of one budget: drafts until one can be submitted, then fixes if its attempt fails.
 
     `follows` is the attempt that drafts follow, if any. `repair_id` names `failure` with its fixes as a
     repair; it is chosen before the attempt is submitted. `fallback` offers rules in place of code.
@@ -216,7 +216,7 @@ class Round:
 
     @property
     def fingerprints(self) -> tuple[str, ...]:
-        """Return the failures in order, one per attempt that was run."""
+        """Return the fingerprints of the failures in order, one per attempt that was run."""
         first = self.failure.fingerprint if self.failure is not None else None
         found = (first, *(fix.fingerprint for fix in self.fixes))
         return tuple(one for one in found if one is not None)
@@ -227,13 +227,13 @@ class Round:
         first = self.failure.digest if self.failure is not None else None
         return frozenset({first, *(fix.digest for fix in self.fixes)})
 
-    def with_last(self, answer: Answer) -> Round:
-        """Return the round with another newest answer."""
+    def replace_last(self, answer: Answer) -> Round:
+        """Return the round with the last answer replaced."""
         if answer.is_draft:
             return replace(self, drafts=(*self.drafts[:-1], answer))
         return replace(self, fixes=(*self.fixes[:-1], answer))
 
-    def with_answer(self, answer: Answer) -> Round:
+    def add_answer(self, answer: Answer) -> Round:
         """Return the round with one more answer."""
         if answer.is_draft:
             return replace(self, drafts=(*self.drafts, answer))
@@ -274,7 +274,7 @@ class Chain:
 
     @property
     def drafts(self) -> tuple[Answer, ...]:
-        """Return the answers to the words, of all rounds."""
+        """Return the drafts of all rounds."""
         return tuple(draft for each in self.rounds for draft in each.drafts)
 
     @property
@@ -294,7 +294,7 @@ class Chain:
 
     @property
     def question(self) -> str:
-        """Return the question that the newest hint answers; "" if there is none."""
+        """Return the question that the newest hint answers; an empty string if there is none."""
         before = self.rounds[-2].last if len(self.rounds) > 1 else None
         return before.text if before is not None and before.is_question else ""
 
@@ -333,8 +333,8 @@ class Chain:
             finished_at=each.finished_at,
         )
 
-    def with_round(self, changed: Round) -> Chain:
-        """Return the chain with another newest round."""
+    def replace_last_round(self, changed: Round) -> Chain:
+        """Return the chain with the last round replaced."""
         return replace(self, rounds=(*self.rounds[:-1], changed))
 
 
@@ -368,12 +368,12 @@ class Repair:
 
     @property
     def started_at(self) -> datetime:
-        """Return when that attempt failed, or the repair was requested."""
+        """Return when the attempt failed, or the repair was requested."""
         return self.failure.at
 
     @property
     def chain_id(self) -> str:
-        """Return the chain that it is a round of."""
+        """Return the id of the chain that contains the repair's round."""
         return self.generation_id or self.id
 
     def chain(self) -> Chain:
@@ -403,7 +403,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainView:
-    """A chain for followers; `heard` is the text so far of a streamed answer."""
+    """A chain for followers; `heard` is the received text of a streamed answer."""
 
     chain: Chain
     heard: str = ""
@@ -411,7 +411,7 @@ class ChainView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairTerms:
-    """How a user wants an attempt repaired.
+    """The terms of a repair as a user requests it.
 
     `code` is the user's own first fix; `fresh` goes back to the first submission. Default provider:
     `rules`, or with a hint the only one that reads it.
@@ -432,7 +432,7 @@ class RepairTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationTerms:
-    """A request in words, as a user sends it."""
+    """The terms of a generation as a user requests it."""
 
     kind: str
     intent: str
@@ -445,7 +445,7 @@ class GenerationTerms:
 
 
 def budget_left(earlier: Sequence[Repair], most: int) -> int:
-    """Return how many fixes are left to one chain of attempts since a user granted a full budget.
+    """Return how many fixes a chain of attempts has left since a user last granted a full budget.
 
     Args:
         earlier: the repairs, oldest first.

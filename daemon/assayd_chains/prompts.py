@@ -13,7 +13,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from assayd.model.prompting import Briefing, Example, Passage, RepairContext, Surrounding, Worth
+from assayd.model.prompting import (
+    Example,
+    PromptContext,
+    PromptParts,
+    RepairContext,
+    RetryBenefit,
+    SourcePart,
+)
 from assayd_chains.model import Answer, Strategy
 
 PASSAGE_CHARS = 64 * 1024
@@ -77,7 +84,7 @@ _APPROACH = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """What a model is sent."""
+    """The messages for a model."""
 
     system: str
     user: str
@@ -103,7 +110,7 @@ class EarlierAnswer:
 def earlier_answers(
     fixes: Sequence[Answer], failure: str, *, name: str = "", text: str = ""
 ) -> list[EarlierAnswer]:
-    """Return what a prompt reports of the fixes so far.
+    """Return the earlier fixes for a prompt.
 
     An answer is shown as failed only if a fault of the passage in question outlived it. One that cleared its
     fault is named with the rules that it cleared: its change is part of the code, and must stay.
@@ -115,12 +122,12 @@ def earlier_answers(
         text: its text.
     """
     found = [*(fix.error for fix in fixes), failure]
-    return [_earlier(fix, found[n], found[n + 1], name, text) for n, fix in enumerate(fixes)]
+    return [_earlier_answer(fix, found[n], found[n + 1], name, text) for n, fix in enumerate(fixes)]
 
 
-def _earlier(fix: Answer, before: str, after: str, name: str, text: str) -> EarlierAnswer:
+def _earlier_answer(fix: Answer, before: str, after: str, name: str, text: str) -> EarlierAnswer:
     if fix.problem is not None:
-        return _misfit(fix, f"The answer could not be used: {fix.problem}")
+        return _unusable_answer(fix, f"The answer could not be used: {fix.problem}")
     had, has = rules_in(before), rules_in(after)
     cleared = () if fix.duplicate else tuple(rule for rule in had if rule not in has)
     elsewhere = fix.form == "code" and bool(name) and fix.passage != name
@@ -136,16 +143,16 @@ def _earlier(fix: Answer, before: str, after: str, name: str, text: str) -> Earl
 
 
 def earlier_drafts(drafts: Sequence[Answer]) -> list[EarlierAnswer]:
-    """Return a prompt's report of the answers that weren't submissions."""
-    return [_misfit(draft, draft.problem) for draft in drafts if draft.problem is not None]
+    """Return the drafts for a prompt that couldn't be submitted."""
+    return [_unusable_answer(draft, draft.problem) for draft in drafts if draft.problem is not None]
 
 
-def _misfit(answer: Answer, failure: str) -> EarlierAnswer:
+def _unusable_answer(answer: Answer, failure: str) -> EarlierAnswer:
     return EarlierAnswer(number=answer.number, text=answer.text, reason=answer.reason, failure=failure)
 
 
 def rules_in(failure: str) -> tuple[str, ...]:
-    """Return the rules that a failure names, each once."""
+    """Return the distinct rules that the text of a failure names."""
     return tuple(dict.fromkeys(_RULE.findall(failure)))
 
 
@@ -157,19 +164,19 @@ def fix_prompt(
     intent: str | None = None,
     earlier: Sequence[EarlierAnswer] = (),
 ) -> Prompt:
-    """Word the request for one fix. `intent` and `hint` are a person's, and quoted like everything else.
+    """Return the prompt for one fix. `intent` and `hint` are from a user and quoted as untrusted text.
 
     What stays the same over a chain comes first: providers cache it.
     """
-    lines = _rules(context.instructions)
-    lines += _request(intent)
-    lines += _given(context.surroundings)
-    lines += _told_earlier(earlier)
+    lines = _render_rules(context.instructions)
+    lines += _render_request(intent)
+    lines += _render_surroundings(context.surroundings)
+    lines += _render_earlier(earlier)
     lines += _passage(context.passage, context.title)
     lines += ["FAILURE", quote(context.failure.strip("\n"), FAILURE_CHARS), ""]
     if hint:
         lines += ["HINT FROM THE USER", quote(hint, HINT_CHARS), ""]
-    approach = context.worth is Worth.MEDIUM and strategy is Strategy.FIX
+    approach = context.worth is RetryBenefit.MEDIUM and strategy is Strategy.FIX
     lines += ["TASK", _APPROACH if approach else _STRATEGIES[strategy]]
     system = "\n".join([_FIX_SYSTEM, *context.other_forms])
     return Prompt(system=system, user="\n".join(lines) + "\n")
@@ -177,7 +184,7 @@ def fix_prompt(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
-    """The code so far, what failed in it, and the user's hints; the newest one answers `question`."""
+    """The current code, its failure, and the user's hints; the newest hint answers `question`."""
 
     text: str
     hints: tuple[str, ...]
@@ -186,14 +193,14 @@ class Revision:
 
 
 def write_prompt(
-    briefing: Briefing,
+    briefing: PromptParts,
     intent: str,
     *,
     earlier: Sequence[EarlierAnswer] = (),
     revision: Revision | None = None,
     questions: bool = False,
 ) -> Prompt:
-    """Word the request for one submission. The words are a person's, and quoted like everything else.
+    """Return the prompt for one submission. The words are from a user and quoted as untrusted text.
 
     `questions` says whether the answer may be a question. What stays the same for all requests of a kind
     comes first: providers cache it.
@@ -203,24 +210,24 @@ def write_prompt(
     said = "\n".join((intent, *hints, *(one.text for one in briefing.surroundings))).lower()
     topics = [topic for topic in briefing.topics if any(word in said for word in topic.words)]
     rules = (*briefing.rules, *(rule for topic in topics for rule in topic.rules))
-    lines += _rules(tuple(dict.fromkeys(rules)))
+    lines += _render_rules(tuple(dict.fromkeys(rules)))
     example = next((topic.example for topic in topics if topic.example is not None), briefing.example)
-    lines += [*_example(example), ""]
-    lines += _given(briefing.surroundings)
-    lines += _told_earlier(earlier)
-    lines += _request(intent)
-    lines += _revised(revision)
+    lines += [*_render_example(example), ""]
+    lines += _render_surroundings(briefing.surroundings)
+    lines += _render_earlier(earlier)
+    lines += _render_request(intent)
+    lines += _render_revision(revision)
     lines.append("Answer REQUEST.")
     system = _WRITE_SYSTEM.replace("{ambiguous}", _ASK_BACK if questions else _PLAINEST)
     return Prompt(system=system + briefing.form, user="\n".join(lines) + "\n")
 
 
-def _rules(instructions: Sequence[str]) -> list[str]:
+def _render_rules(instructions: Sequence[str]) -> list[str]:
     return ["RULES", *(f"- {instruction}" for instruction in instructions), ""] if instructions else []
 
 
-def _example(example: Example) -> Iterator[str]:
-    """Show another request and its answer, with the texts as they are: JSON would hide their lines."""
+def _render_example(example: Example) -> Iterator[str]:
+    """Yield the lines of another request with its answer; the texts aren't JSON, which would hide lines."""
     yield f"EXAMPLE for another request: {example.request}"
     answer = example.answer
     if answer.form == "code":
@@ -232,7 +239,7 @@ def _example(example: Example) -> Iterator[str]:
     yield f"Its reason: {example.reason}"
 
 
-def _revised(revision: Revision | None) -> Iterator[str]:
+def _render_revision(revision: Revision | None) -> Iterator[str]:
     if revision is None:
         return
     if revision.text:
@@ -245,19 +252,19 @@ def _revised(revision: Revision | None) -> Iterator[str]:
         yield from ("HINT FROM THE USER: FOLLOW IT", quote(hint, HINT_CHARS), "")
 
 
-def _request(intent: str | None) -> Iterator[str]:
-    """Quote the request that the code is for."""
+def _render_request(intent: str | None) -> Iterator[str]:
+    """Yield the request that the code is for, quoted."""
     if intent:
         yield from ("REQUEST", quote(intent, INTENT_CHARS), "")
 
 
-def _passage(passage: Passage, title: str) -> Iterator[str]:
+def _passage(passage: SourcePart, title: str) -> Iterator[str]:
     yield f"PASSAGE {line(title or passage.name)} ({line(passage.language)})"
     yield from (quote(passage.text.rstrip("\n"), PASSAGE_CHARS), "")
 
 
-def _told_earlier(earlier: Sequence[EarlierAnswer]) -> Iterator[str]:
-    """List the fixes of earlier answers, and show the last failed ones: a call has no memory."""
+def _render_earlier(earlier: Sequence[EarlierAnswer]) -> Iterator[str]:
+    """Yield the cleared rules of earlier answers and the last failed ones, as calls have no memory."""
     cleared = [answer for answer in earlier if answer.cleared]
     failed = [answer for answer in earlier if answer.failed][-EARLIER_SHOWN:]
     if cleared:
@@ -276,8 +283,8 @@ def _told_earlier(earlier: Sequence[EarlierAnswer]) -> Iterator[str]:
         yield from (quote(f"{answer.reason}\n\n{answer.failure}".strip("\n"), EARLIER_CHARS), "")
 
 
-def _given(surroundings: Sequence[Surrounding]) -> Iterator[str]:
-    """Show surroundings while there is room, in order, and count the others."""
+def _render_surroundings(surroundings: Sequence[PromptContext]) -> Iterator[str]:
+    """Yield surroundings in order as long as there is space, and the number of the others."""
     left, hidden = SURROUNDINGS_CHARS, 0
     for surrounding in surroundings:
         size = min(len(surrounding.text), SURROUNDING_CHARS) + NAME_CHARS
@@ -292,7 +299,7 @@ def _given(surroundings: Sequence[Surrounding]) -> Iterator[str]:
 
 
 def quote(text: str, chars: int) -> str:
-    """Put untrusted text between markers named by its digest, so that it can't contain them."""
+    """Enclose untrusted text in markers named by its digest, so that it can't contain them."""
     text = cut(clean(text), chars)
     digits = MARK_DIGITS_HOSTILE if "⟦" in text else MARK_DIGITS
     name = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:digits]

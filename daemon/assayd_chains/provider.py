@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from assayd.model.finding import Edit
-from assayd.model.prompting import Document, EditedPassage, Passage, Proposal
+from assayd.model.prompting import Document, EditedPart, Proposal, SourcePart
 from assayd_chains.model import ReplyCost
 
 Heard = Callable[[str], None]
@@ -27,9 +27,9 @@ class FixRequest:
 
     system: str
     user: str
-    passage: Passage
+    passage: SourcePart
     edits: tuple[Edit, ...] = ()
-    others: tuple[EditedPassage, ...] = ()
+    others: tuple[EditedPart, ...] = ()
     kind: str = ""
     attempt: int = 1
     intent: str | None = None
@@ -40,7 +40,7 @@ class FixRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A provider's answer: `code`, `files`, `steps` or a `question`. `text` is what it was read from."""
+    """A provider's answer: `code`, `files`, `steps` or a `question`. `text` is the raw answer."""
 
     code: str = ""
     reason: str
@@ -58,7 +58,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderStep:
-    """One answer with what it was asked by, recorded whole before anything is made of it.
+    """One answer with its prompt, recorded completely before it is used.
 
     `number` counts the answers of a repair or a generation, from 1.
     """
@@ -72,7 +72,7 @@ class ProviderStep:
 
 
 class Provider(Protocol):
-    """One configured provider."""
+    """A configured provider."""
 
     @property
     def name(self) -> str:

@@ -36,7 +36,7 @@ _COMMA = re.compile(r'("(?:[^"\\]|\\.)*+"?)|,(?=\s*+[}\]])', re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
-    """What a model proposes: `code`, `files` by name, or `steps`; or the `question` that it asks."""
+    """A model's proposal: `code`, `files` by name, or `steps`; or a `question` to the user."""
 
     code: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -45,8 +45,8 @@ class Patch:
     question: str = ""
 
 
-def read_reply(text: str, language: str = "", beginning: str = "") -> Patch:
-    """Return the patch that a reply holds: as plain JSON, in a fence, among prose, or code alone.
+def parse_reply(text: str, language: str = "", beginning: str = "") -> Patch:
+    """Return the patch in a reply: as plain JSON, in a fence, in prose, or as code alone.
 
     Args:
         text: the reply.
@@ -57,22 +57,22 @@ def read_reply(text: str, language: str = "", beginning: str = "") -> Patch:
         form, without content of the reply.
     """
     if len(text) > MAX_REPLY_CHARS:
-        raise _refused("is too long")
-    blocks = list(_fenced(text))
+        raise _refusal_error("is too long")
+    blocks = list(_fenced_blocks(text))
     question = None
-    for candidate in _candidates(text, [block for _, block in blocks]):
-        if (patch := _patch(candidate)) is not None:
+    for candidate in _json_candidates(text, [block for _, block in blocks]):
+        if (patch := _parse_patch(candidate)) is not None:
             return patch
-        question = question or _question(candidate)
+        question = question or _parse_question(candidate)
     if question is not None:
         return question
-    if (code := code_in(text, blocks, language, beginning)) and _can_be_written(code):
+    if (code := extract_code(text, blocks, language, beginning)) and _is_encodable(code):
         return Patch(code=code, reason="")
-    raise _refused(_wrong_form(text, blocks))
+    raise _refusal_error(_form_error(text, blocks))
 
 
-def _wrong_form(text: str, blocks: Sequence[tuple[str, str]]) -> str:
-    """Return the form error of a reply without a patch."""
+def _form_error(text: str, blocks: Sequence[tuple[str, str]]) -> str:
+    """Return the format error of a reply without a patch."""
     if not text.strip():
         return "is empty"
     missing = 'has no JSON object with "code", "files" or "steps", and "reason"'
@@ -88,8 +88,8 @@ def _wrong_form(text: str, blocks: Sequence[tuple[str, str]]) -> str:
     return missing
 
 
-def _candidates(text: str, blocks: Sequence[str]) -> Iterator[object]:
-    """Return every JSON object that the text may mean, the likeliest first."""
+def _json_candidates(text: str, blocks: Sequence[str]) -> Iterator[object]:
+    """Yield every JSON object that the text may contain, the most likely first."""
     decoder = json.JSONDecoder()
     for place in (text.strip(), *blocks):
         for form in (place, _COMMA.sub(lambda found: found[1] or "", place)):
@@ -105,7 +105,7 @@ def _candidates(text: str, blocks: Sequence[str]) -> Iterator[object]:
         start = text.find("{", start + 1)
 
 
-def _fenced(text: str) -> Iterator[tuple[str, str]]:
+def _fenced_blocks(text: str) -> Iterator[tuple[str, str]]:
     """Return closed fences, in one walk over the lines: the word after the marks, and the content."""
     inside: list[str] | None = None
     word = ""
@@ -121,8 +121,8 @@ def _fenced(text: str) -> Iterator[tuple[str, str]]:
             inside.append(line)
 
 
-def _patch(candidate: object) -> Patch | None:
-    """Return an object's proposal: code, files or steps, in this order; unknown keys are ignored."""
+def _parse_patch(candidate: object) -> Patch | None:
+    """Return an object's code, files or steps, in this order; None if it has none of them."""
     if not isinstance(candidate, dict):
         return None
     reason = candidate.get("reason", candidate.get("fix_reason", ""))
@@ -130,16 +130,16 @@ def _patch(candidate: object) -> Patch | None:
     files, steps = candidate.get("files", {}), candidate.get("steps", [])
     if not (isinstance(reason, str) and isinstance(code, str) and _are_files(files) and _are_steps(steps)):
         return None
-    if not (code.strip() or files or steps) or not _can_be_written(candidate):
+    if not (code.strip() or files or steps) or not _is_encodable(candidate):
         return None
     reason = "".join(c if c.isprintable() else " " for c in reason)
     return Patch(code=code, files=files, steps=tuple(steps), reason=reason[:MAX_REASON_CHARS])
 
 
-def _question(candidate: object) -> Patch | None:
-    """Return the question that an object asks."""
+def _parse_question(candidate: object) -> Patch | None:
+    """Return the question that an object contains, or None."""
     question = candidate.get("question") if isinstance(candidate, dict) else None
-    if not isinstance(question, str) or not question.strip() or not _can_be_written(question):
+    if not isinstance(question, str) or not question.strip() or not _is_encodable(question):
         return None
     text = "".join(c if c.isprintable() else " " for c in question.strip())
     return Patch(reason="", question=text[:MAX_REASON_CHARS])
@@ -153,8 +153,8 @@ def _are_steps(steps: object) -> bool:
     return isinstance(steps, list) and all(isinstance(step, dict) for step in steps)
 
 
-def _can_be_written(value: object) -> bool:
-    """Return whether all texts of a value are Unicode: lone surrogates are none."""
+def _is_encodable(value: object) -> bool:
+    """Return whether all strings of a value are valid Unicode, without lone surrogates."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except (UnicodeEncodeError, RecursionError):
@@ -162,12 +162,12 @@ def _can_be_written(value: object) -> bool:
     return True
 
 
-def _refused(why: str) -> ProviderError:
+def _refusal_error(why: str) -> ProviderError:
     return ProviderError("provider.reply", f"the reply {why}", retryable=True)
 
 
-def code_in(text: str, blocks: Sequence[tuple[str, str]], language: str, beginning: str = "") -> str:
-    """Return the code that an answer without a JSON object is; "" if that is ambiguous.
+def extract_code(text: str, blocks: Sequence[tuple[str, str]], language: str, beginning: str = "") -> str:
+    """Return the code of an answer without a JSON object; an empty string if it is ambiguous.
 
     Args:
         text: the whole answer.
@@ -178,11 +178,11 @@ def code_in(text: str, blocks: Sequence[tuple[str, str]], language: str, beginni
     if blocks:
         [(info, block), *others] = blocks
         meant_as_json = info.lower().startswith("json") or (not info and block.startswith(("{", "[")))
-        return "" if others or meant_as_json else _ended(block)
-    return _ended(text) if _is_program(text.strip(), language, beginning) else ""
+        return "" if others or meant_as_json else _end_with_newline(block)
+    return _end_with_newline(text) if _is_program(text.strip(), language, beginning) else ""
 
 
-def _ended(code: str) -> str:
+def _end_with_newline(code: str) -> str:
     return code.strip("\n") + "\n" if code.strip() else ""
 
 

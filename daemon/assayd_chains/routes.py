@@ -11,8 +11,8 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.responses import Response
 
 from assayd.api import answers
-from assayd.api.answers import Responses, body_of, described, events
-from assayd.api.call import Call, CallDep, json_response, raw_json, read_model
+from assayd.api.answers import Responses, describe_request_body, described, events
+from assayd.api.call import Call, CallDep, json_response, raw_json_response, read_model
 from assayd.api.events import Documents, EventStream
 from assayd.documents import plain
 from assayd.documents.base import ErrorDocument
@@ -45,12 +45,12 @@ from assayd_chains.model import Chain, ChainView, GenerationTerms, Repair, Repai
 REPAIR_BODY_BYTES = 2**21
 
 
-def _chains(request: Request) -> Chains:
+def _get_chains(request: Request) -> Chains:
     chains: Chains = request.app.state.chains
     return chains
 
 
-ChainsDep = Annotated[Chains, Depends(_chains)]
+ChainsDep = Annotated[Chains, Depends(_get_chains)]
 AttemptId = Annotated[str, Path(alias="id", description="The attempt's ULID.")]
 RepairId = Annotated[str, Path(alias="id", description="The repair's ULID.")]
 GenerationId = Annotated[str, Path(alias="id", description="The generation's ULID.")]
@@ -72,7 +72,9 @@ _REPAIR_CANCELLED: Responses = {
     409: described(ErrorDocument, "The repair has ended"),
 }
 _REPAIR_EVENTS = events("Events `repair`, each with the current repair, and `finished`")
-_REPAIR_BODY: dict[str, Any] = {"requestBody": {**body_of(RepairBody)["requestBody"], "required": False}}
+_REPAIR_BODY: dict[str, Any] = {
+    "requestBody": {**describe_request_body(RepairBody)["requestBody"], "required": False}
+}
 _FALLBACK_ACCEPTED: Responses = {
     200: described(RepairDocument, "The repair, with the time at which its rules were accepted"),
     409: described(ErrorDocument, "The repair offers no rules"),
@@ -104,7 +106,7 @@ ROUTERS = (repairs, generations, answered)
 
 @repairs.post("/attempts/{id}/repair", status_code=202, responses=_REPAIR_STARTED, openapi_extra=_REPAIR_BODY)
 async def start_repair(request: Request, call: CallDep, chains: ChainsDep, attempt_id: AttemptId) -> Response:
-    """Repair an attempt that failed: with a provider, with a hint, with one's own code, or afresh."""
+    """Repair a failed attempt: with a provider, with a hint, with one's own code, or from the beginning."""
     attempt = await call.attempt(attempt_id)
     wanted = await read_model(request, call, RepairBody, max_bytes=REPAIR_BODY_BYTES)
     repair = await chains.repair(attempt, RepairTerms(**wanted.model_dump(), uid=call.caller.peer.uid))
@@ -114,7 +116,7 @@ async def start_repair(request: Request, call: CallDep, chains: ChainsDep, attem
 
 @repairs.get("/attempts/{id}/repairs", responses=_REPAIR_LIST)
 async def list_repairs_of_attempt(call: CallDep, chains: ChainsDep, attempt_id: AttemptId) -> Response:
-    """List the repairs that an attempt began or belongs to."""
+    """List the repairs that began with an attempt or contain it."""
     attempt = await call.attempt(attempt_id)
     return await _repair_page(call, await chains.repairs_of(attempt.id), None)
 
@@ -124,7 +126,7 @@ async def list_repairs(
     call: CallDep, chains: ChainsDep, cursor: Cursor = None, limit: Limit = 20
 ) -> Response:
     """List repairs, newest first."""
-    found = await chains.list_repairs(uid=call.shown_uid, before=cursor, limit=limit)
+    found = await chains.list_repairs(uid=call.visible_uid, before=cursor, limit=limit)
     return await _repair_page(call, found, found[-1].id if len(found) == limit else None)
 
 
@@ -152,7 +154,7 @@ async def accept_fallback(call: CallDep, chains: ChainsDep, repair_id: RepairId)
 
 @repairs.get("/repairs/{id}/rules", responses=_RULES, response_class=Response)
 async def get_repair_rules(call: CallDep, chains: ChainsDep, repair_id: RepairId) -> Response:
-    """Return the rules that were taken, as YAML."""
+    """Return the accepted rules as YAML."""
     fallback = (await _visible_repair(call, chains, repair_id)).fallback or {}
     if fallback.get("accepted_at") is None:
         raise RequestError(
@@ -163,7 +165,7 @@ async def get_repair_rules(call: CallDep, chains: ChainsDep, repair_id: RepairId
 
 @repairs.get("/repairs/{id}/steps/{number}", responses=_STEP)
 async def get_repair_step(call: CallDep, chains: ChainsDep, repair_id: RepairId, number: Number) -> Response:
-    """Return the prompt of one fix and the answer to it, whole."""
+    """Return the prompt of one fix and its raw answer."""
     step = await chains.repair_step(await _visible_repair(call, chains, repair_id), number)
     if step is None:
         message = f"this repair has no provider answer {number} (edited code has no prompt)"
@@ -175,7 +177,7 @@ async def get_repair_step(call: CallDep, chains: ChainsDep, repair_id: RepairId,
 async def follow_repair(call: CallDep, chains: ChainsDep, repair_id: RepairId) -> Response:
     """Follow a repair as server-sent events `repair`; each has all of it. The last is `finished`."""
     repair = await _visible_repair(call, chains, repair_id)
-    changes = _repair_changes(chains.follow(repair.chain_id), repair.id, await _record(call, repair))
+    changes = _repair_changes(chains.follow(repair.chain_id), repair.id, await _record_ids(call, repair))
     return EventStream(changes, heartbeat_s=call.limits.heartbeat_s)
 
 
@@ -205,11 +207,13 @@ async def count_answers(
 ) -> Response:
     """Count providers' answers and their results by kind, provider and week; all users' for operators."""
     since = first_monday(datetime.now(UTC), weeks)
-    counts = await chains.count_answers(uid=call.shown_uid, since=since, kind=kind)
+    counts = await chains.count_answers(uid=call.visible_uid, since=since, kind=kind)
     return json_response(answers_document(counts, since))
 
 
-@generations.post("", status_code=202, responses=_GENERATION_STARTED, openapi_extra=body_of(GenerationBody))
+@generations.post(
+    "", status_code=202, responses=_GENERATION_STARTED, openapi_extra=describe_request_body(GenerationBody)
+)
 async def start_generation(request: Request, call: CallDep, chains: ChainsDep) -> Response:
     """Have a submission written from words, validated, and repaired until it is right or given up."""
     wanted = await read_model(request, call, GenerationBody)
@@ -223,7 +227,7 @@ async def list_generations(
     call: CallDep, chains: ChainsDep, cursor: Cursor = None, limit: Limit = 20
 ) -> Response:
     """List generations without contexts, newest first."""
-    found = await chains.list_generations(uid=call.shown_uid, before=cursor, limit=limit)
+    found = await chains.list_generations(uid=call.visible_uid, before=cursor, limit=limit)
     more = found[-1].id if len(found) == limit else None
     page = [await _generation_document(call, chains, chain, listed=True) for chain in found]
     return json_response(GenerationPageDocument.model_construct(generations=page, next_cursor=more))
@@ -240,7 +244,7 @@ async def get_generation(call: CallDep, chains: ChainsDep, generation_id: Genera
 async def get_generation_step(
     call: CallDep, chains: ChainsDep, generation_id: GenerationId, number: Number
 ) -> Response:
-    """Return the prompt of one attempt and the answer to it, whole."""
+    """Return the prompt of one attempt and its raw answer."""
     step = await chains.step(await _visible_generation(call, chains, generation_id), number)
     if step is None:
         raise RequestError("not_found", f"this generation has no answer {number}")
@@ -256,7 +260,10 @@ async def cancel_generation(call: CallDep, chains: ChainsDep, generation_id: Gen
 
 
 @generations.post(
-    "/{id}/hint", status_code=202, responses=_GENERATION_CANCELLED, openapi_extra=body_of(HintBody)
+    "/{id}/hint",
+    status_code=202,
+    responses=_GENERATION_CANCELLED,
+    openapi_extra=describe_request_body(HintBody),
 )
 async def hint_generation(
     request: Request, call: CallDep, chains: ChainsDep, generation_id: GenerationId
@@ -272,7 +279,9 @@ async def hint_generation(
     return json_response(await _generation_document(call, chains, chain), status=202)
 
 
-@generations.post("/{id}/approve", responses=answers.APPROVED, openapi_extra=body_of(ApproveBody))
+@generations.post(
+    "/{id}/approve", responses=answers.APPROVED, openapi_extra=describe_request_body(ApproveBody)
+)
 async def approve_generation(
     request: Request, call: CallDep, chains: ChainsDep, generation_id: GenerationId
 ) -> Response:
@@ -283,7 +292,7 @@ async def approve_generation(
         raise RequestError("library.not_validated", "the generation has no validated attempt")
     attempt = await call.attempt(chain.last_attempt_id)
     entry = await call.library.approve(attempt, wanted.name, call.caller.peer.uid)
-    return raw_json(library_entry_body(entry))
+    return raw_json_response(library_entry_body(entry))
 
 
 @generations.get("/{id}/events", responses=_GENERATION_EVENTS, response_class=Response)
@@ -295,29 +304,29 @@ async def follow_generation(call: CallDep, chains: ChainsDep, generation_id: Gen
 
 
 async def _generation_changes(call: Call, chains: Chains, chain_id: str) -> Documents:
-    """Yield an event for each change: stages of an attempt while it runs, an answer while it comes."""
+    """Yield an event for each change, including the stages of attempts and pieces of streamed answers."""
     number, known, staged = 0, (0, 0), set[str]()
     heard, shown = "", (-1, -1)
     async with aclosing(chains.follow(chain_id)) as views:
         async for view in views:
             number += 1
-            counted = _counted(view.chain)
+            counted = _count_answers(view.chain)
             if view.heard not in {"", heard} and counted == shown:
-                yield generation_event(number, "answer", _heard_since(heard, view.heard))
+                yield generation_event(number, "answer", _answer_progress(heard, view.heard))
                 heard = view.heard
                 continue
             heard, shown = "", counted
-            kind, known = _kind_of(view.chain, counted, known), counted
+            kind, known = _event_kind(view.chain, counted, known), counted
             yield generation_event(number, kind, plain(await _generation_document(call, chains, view.chain)))
             attempt_id = view.chain.last_attempt_id
             if view.chain.outcome is None and attempt_id is not None and attempt_id not in staged:
-                async for body in _stages(call, attempt_id):
+                async for body in _follow_stages(call, attempt_id):
                     staged.add(attempt_id)
                     number += 1
                     yield generation_event(number, "stage", body)
 
 
-def _kind_of(chain: Chain, counted: tuple[int, int], known: tuple[int, int]) -> str:
+def _event_kind(chain: Chain, counted: tuple[int, int], known: tuple[int, int]) -> str:
     """Return the name of an event by its change: an attempt, a fix, or neither."""
     if chain.outcome is not None:
         return "finished"
@@ -326,19 +335,19 @@ def _kind_of(chain: Chain, counted: tuple[int, int], known: tuple[int, int]) -> 
     return "fix" if counted[1] > known[1] else "state"
 
 
-def _counted(chain: Chain) -> tuple[int, int]:
+def _count_answers(chain: Chain) -> tuple[int, int]:
     """Return how many drafts and fixes a chain has."""
     return len(chain.drafts), sum(len(each.fixes) for each in chain.rounds)
 
 
-def _heard_since(before: str, now: str) -> dict[str, Any]:
+def _answer_progress(before: str, now: str) -> dict[str, Any]:
     """Return the text of an answer since the last event; the first event of an answer says so."""
     anew = not before or not now.startswith(before)
     return {"text": now if anew else now[len(before) :], "anew": anew}
 
 
-async def _stages(call: Call, attempt_id: str) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield the stages of an attempt as they end; none while it isn't submitted yet."""
+async def _follow_stages(call: Call, attempt_id: str) -> AsyncGenerator[dict[str, Any], None]:
+    """Yield the stages of an attempt as they end; nothing if it isn't submitted yet."""
     if await call.service.get(attempt_id) is None:
         return
     async with aclosing(call.service.events(attempt_id)) as found:
@@ -353,7 +362,7 @@ async def _visible_repair(call: Call, chains: Chains, repair_id: str) -> Repair:
     Raises: RequestError ``not_found``, also for another user's.
     """
     repair = await chains.get_repair(repair_id)
-    if repair is None or call.shown_uid not in {None, repair.uid}:
+    if repair is None or call.visible_uid not in {None, repair.uid}:
         raise RequestError("not_found", f"repair {repair_id[:40]} doesn't exist")
     return repair
 
@@ -364,19 +373,19 @@ async def _visible_generation(call: Call, chains: Chains, generation_id: str) ->
     Raises: RequestError ``not_found``, also for another user's.
     """
     chain = await chains.get_generation(generation_id)
-    if chain is None or call.shown_uid not in {None, chain.uid}:
+    if chain is None or call.visible_uid not in {None, chain.uid}:
         raise RequestError("not_found", f"generation {generation_id[:40]} doesn't exist")
     return chain
 
 
-async def _record(call: Call, repair: Repair) -> Mapping[str, str]:
-    """Return what the repair's kind keeps it under."""
+async def _record_ids(call: Call, repair: Repair) -> Mapping[str, str]:
+    """Return the ids under which the repair's kind stores it."""
     records = call.service.records.get(repair.kind)
     return await records.belongs_to(repair.attempt_id) if isinstance(records, Naming) else {}
 
 
 async def _repair_document(call: Call, repair: Repair, diffs: Sequence[str | None] = ()) -> RepairDocument:
-    return repair_document(repair, diffs, await _record(call, repair))
+    return repair_document(repair, diffs, await _record_ids(call, repair))
 
 
 async def _repair_page(call: Call, found: Sequence[Repair], next_cursor: str | None) -> Response:
@@ -389,6 +398,6 @@ async def _generation_document(
 ) -> GenerationDocument:
     ran = [draft.attempt_id for draft in chain.drafts if draft.attempt_id is not None]
     ids = [*ran, *([chain.last_attempt_id] if chain.last_attempt_id else [])]
-    approved = await call.library.of_attempts(ids) if ids else ()
+    approved = await call.library.entries_of_attempts(ids) if ids else ()
     diffs = await chains.diffs(chain) if chain.outcome is not None and not listed else ()
     return generation_document(chain, approved, listed=listed, diffs=diffs)

@@ -49,7 +49,7 @@ _DOES_NOT_FIT = "it doesn't fit into the submission"
 
 
 class DatabaseChainStore:
-    """Where chains are kept, in SQLite or PostgreSQL."""
+    """A store of chains in SQLite or PostgreSQL."""
 
     def __init__(self, access: DatabaseAccess) -> None:
         self._access = access
@@ -66,7 +66,7 @@ class DatabaseChainStore:
                 whole = _generation_values(chain, chain.words)
                 if connection.execute(known_end).scalar() != whole["finished_at"]:
                     self._outbox.add(connection, message)
-                _replace(connection, generations, whole)
+                _upsert(connection, generations, whole)
             if chain.repair is not None:
                 _save_repair(connection, chain.repair)
 
@@ -75,7 +75,7 @@ class DatabaseChainStore:
             self._outbox.announce()
 
     async def save_repair(self, repair: Repair) -> None:
-        """Record a change to a repair that has ended, e.g. that its rules were accepted."""
+        """Store a change to a repair that has ended, e.g. that its rules were accepted."""
         await self._access.write(lambda connection: _save_repair(connection, repair))
 
     async def remove(self, chain_id: str) -> None:
@@ -85,12 +85,12 @@ class DatabaseChainStore:
 
     async def generation(self, chain_id: str) -> Chain | None:
         """Return a generation by its id; None if there is none."""
-        found = await self._generations(select(generations).where(generations.c.id == chain_id))
+        found = await self._fetch_generations(select(generations).where(generations.c.id == chain_id))
         return found[0] if found else None
 
     async def repair(self, repair_id: str) -> Repair | None:
         """Return a repair by its id; None if there is none."""
-        found = await self._repairs(select(repairs).where(repairs.c.id == repair_id))
+        found = await self._fetch_repairs(select(repairs).where(repairs.c.id == repair_id))
         return found[0] if found else None
 
     async def chain(self, chain_id: str) -> Chain | None:
@@ -102,19 +102,19 @@ class DatabaseChainStore:
 
     async def generations(self, *, uid: int | None, before: str | None, limit: int) -> Sequence[Chain]:
         """Return generations, newest first; those of one user, and older than the one named `before`."""
-        return await self._generations(_page(generations, uid, before, limit))
+        return await self._fetch_generations(_page_statement(generations, uid, before, limit))
 
     async def repairs(
         self, *, uid: int | None = None, before: str | None = None, limit: int = 50
     ) -> Sequence[Repair]:
         """Return repairs, newest first; those of one user, and older than the one named `before`."""
-        return await self._repairs(_page(repairs, uid, before, limit))
+        return await self._fetch_repairs(_page_statement(repairs, uid, before, limit))
 
     async def repairs_of(self, attempt_id: str) -> Sequence[Repair]:
         """Return the repairs that an attempt began or belongs to, oldest first."""
         member = select(repair_fixes.c.repair_id).where(repair_fixes.c.attempt_id == attempt_id)
         wanted = (repairs.c.attempt_id == attempt_id) | repairs.c.id.in_(member)
-        return await self._repairs(select(repairs).where(wanted).order_by(repairs.c.id))
+        return await self._fetch_repairs(select(repairs).where(wanted).order_by(repairs.c.id))
 
     async def repair_of(self, attempt_id: str) -> AttemptRepair | None:
         """Return the first repair that an attempt began, as the core knows it; None if there is none."""
@@ -126,9 +126,9 @@ class DatabaseChainStore:
         return AttemptRepair(id=found[0].id, ended=ended, attempt_id=passed[-1] if passed else None)
 
     async def generation_of(self, attempt: Attempt) -> Chain | None:
-        """Return the generation whose last attempt this is."""
+        """Return the generation whose last attempt this is, or None."""
         mine = select(generations).where(generations.c.uid == attempt.peer.uid)  # there is an index of those
-        found = await self._generations(mine.where(generations.c.attempt_id == attempt.id))
+        found = await self._fetch_generations(mine.where(generations.c.attempt_id == attempt.id))
         return found[0] if found else None
 
     async def count_answers(self, *, uid: int | None, since: datetime, kind: str | None) -> AnswerCounts:
@@ -138,13 +138,14 @@ class DatabaseChainStore:
     async def unfinished(self) -> Sequence[Chain]:
         """Return every chain without an outcome on record, oldest first."""
         alone = select(repairs).where(repairs.c.outcome.is_(None), repairs.c.generation_id.is_(None))
-        found = await self._generations(select(generations).where(generations.c.outcome.is_(None)))
+        found = await self._fetch_generations(select(generations).where(generations.c.outcome.is_(None)))
         return sorted(
-            [*found, *(repair.chain() for repair in await self._repairs(alone))], key=lambda chain: chain.id
+            [*found, *(repair.chain() for repair in await self._fetch_repairs(alone))],
+            key=lambda chain: chain.id,
         )
 
     async def save_step(self, owner_id: str, step: ProviderStep, *, draft: bool) -> None:
-        """Record an answer, durably; one that is there already stays.
+        """Store an answer durably; an existing one isn't changed.
 
         Args:
             owner_id: the generation of a draft, the repair of a fix.
@@ -152,21 +153,21 @@ class DatabaseChainStore:
             draft: whether it answers the words.
         """
         table = _STEPS[draft]
-        values = {_owner(table).name: owner_id, **_step_values(step)}
+        values = {_owner_column(table).name: owner_id, **_step_values(step)}
         insert_new = self._inserts[table.name]
         await self._access.write(lambda connection: connection.execute(insert_new, values).close())
 
     async def step(self, owner_id: str, number: int, *, draft: bool) -> ProviderStep | None:
         """Return an answer with its prompt, by its number; None if there is none."""
         table = _STEPS[draft]
-        wanted = select(table).where(_owner(table) == owner_id, table.c.number == number)
+        wanted = select(table).where(_owner_column(table) == owner_id, table.c.number == number)
         row = await self._access.read(lambda connection: connection.execute(wanted).mappings().first())
         return None if row is None else _read_step(row)
 
-    async def _repairs(self, statement: Statement) -> Sequence[Repair]:
+    async def _fetch_repairs(self, statement: Statement) -> Sequence[Repair]:
         return await self._access.read(lambda connection: _read_repairs(connection, statement))
 
-    async def _generations(self, statement: Statement) -> Sequence[Chain]:
+    async def _fetch_generations(self, statement: Statement) -> Sequence[Chain]:
         def fetch(connection: Connection) -> Sequence[Chain]:
             rows = connection.execute(statement).mappings().all()
             drafts = {row["id"]: json.loads(row["drafts"]) for row in rows}
@@ -182,19 +183,19 @@ _STEPS = {True: generation_steps, False: repair_steps}
 """The table of the answers to words, and that of fixes; the first column names what they belong to."""
 
 
-def _owner(table: Table) -> Any:
+def _owner_column(table: Table) -> Any:
     return next(iter(table.c))
 
 
-def _page(table: Table, uid: int | None, before: str | None, limit: int) -> Statement:
+def _page_statement(table: Table, uid: int | None, before: str | None, limit: int) -> Statement:
     statement = select(table).order_by(table.c.id.desc()).limit(limit)
     if uid is not None:
         statement = statement.where(table.c.uid == uid)
     return statement if before is None else statement.where(table.c.id < before)
 
 
-def _replace(connection: Connection, table: Table, values: Values) -> None:
-    """Write a row over the one with its id, if there is one."""
+def _upsert(connection: Connection, table: Table, values: Values) -> None:
+    """Update the row with this id, or insert it."""
     mine = update(table).where(table.c.id == values["id"])
     if connection.execute(mine.values(values)).rowcount == 0:
         connection.execute(insert(table), values)
@@ -202,7 +203,7 @@ def _replace(connection: Connection, table: Table, values: Values) -> None:
 
 def _save_repair(connection: Connection, repair: Repair) -> None:
     connection.execute(delete(repair_fixes).where(repair_fixes.c.repair_id == repair.id))
-    _replace(connection, repairs, _repair_values(repair))
+    _upsert(connection, repairs, _repair_values(repair))
     if repair.fixes:
         connection.execute(insert(repair_fixes), [_fix_values(repair.id, fix) for fix in repair.fixes])
 
@@ -234,7 +235,7 @@ def _repair_values(repair: Repair) -> Values:
         "hint": repair.hint,
         "granted_by": repair.granted_by,
         "generation_id": repair.generation_id,
-        "outcome": None if repair.outcome is None else repair.outcome.of_repair,
+        "outcome": None if repair.outcome is None else repair.outcome.repair_word,
         "detail": repair.detail,
         "fallback": None if repair.fallback is None else json.dumps(repair.fallback, sort_keys=True),
     }
@@ -261,7 +262,7 @@ def _read_repair(row: RowMapping, fixes: Sequence[Answer]) -> Repair:
         granted_by=row["granted_by"],
         generation_id=row["generation_id"],
         fallback=None if row["fallback"] is None else json.loads(row["fallback"]),
-        outcome=None if row["outcome"] is None else Outcome.read_of_repair(row["outcome"]),
+        outcome=None if row["outcome"] is None else Outcome.from_repair_word(row["outcome"]),
         detail=row["detail"],
         finished_at=read_moment(row["finished_at"]),
     )
@@ -371,7 +372,7 @@ def _read_generation(row: RowMapping, drafts: Sequence[Any], found: Mapping[str,
         _read_round(grant, [one for one in drafts if one["grant"] == number], found)
         for number, grant in enumerate((None, *grants))
     ]
-    rounds[-1] = _read_newest(row, rounds[-1])
+    rounds[-1] = _complete_newest(row, rounds[-1])
     repair = found.get(rounds[-1].repair_id or "")
     return Chain(
         id=row["id"],
@@ -411,7 +412,7 @@ def _read_round(grant: Grant | None, drafts: Sequence[Any], found: Mapping[str, 
     )
 
 
-def _read_newest(row: RowMapping, newest: Round) -> Round:
+def _complete_newest(row: RowMapping, newest: Round) -> Round:
     """Return the newest round, completed from the row of its generation."""
     if not newest.drafts:
         newest = replace(newest, follows=row["attempt_id"])

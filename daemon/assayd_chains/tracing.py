@@ -12,7 +12,7 @@ from typing import Protocol
 import structlog
 
 from assayd.attempts.attempt_run import error_name
-from assayd.log import trace_ids
+from assayd.log import trace_log_fields
 from assayd.model.trace_context import TraceContext, from_text
 from assayd.ports.tracing import NO_SPAN, Span, TraceOrigin, Tracing, continuing, trace_origin
 from assayd_chains.model import Chain, Strategy
@@ -22,7 +22,7 @@ LEFT = "chain.left"
 
 
 class Traces(Protocol):
-    """Knows the spans of attempts."""
+    """A source of the spans of attempts."""
 
     async def trace(self, attempt_id: str) -> str | None:
         """Return the span of an attempt, as `model.trace_context` reads it, if it has one."""
@@ -30,7 +30,7 @@ class Traces(Protocol):
 
 
 class ChainSpans:
-    """The spans of one chain that is carried out in this process."""
+    """The spans of one chain that runs in this process."""
 
     def __init__(self) -> None:
         self._chain: Span = NO_SPAN
@@ -40,10 +40,10 @@ class ChainSpans:
     @property
     def context(self) -> TraceContext | None:
         """Return the innermost span that attempts continue."""
-        return self._inner.context
+        return self._innermost.context
 
     @property
-    def _inner(self) -> Span:
+    def _innermost(self) -> Span:
         return self._chain if self._repair is NO_SPAN else self._repair
 
     async def begin(self, chain: Chain, tracing: Tracing, attempts: Traces) -> None:
@@ -58,16 +58,16 @@ class ChainSpans:
     @contextmanager
     def current(self, chain: Chain) -> Iterator[None]:
         """Have attempts continue the span of the chain, or of its repair, while the body runs."""
-        self._follow(chain)
+        self._begin_repair_span(chain)
         origin = TraceOrigin(context=self.context)
-        with continuing(origin), structlog.contextvars.bound_contextvars(**trace_ids(self.context)):
+        with continuing(origin), structlog.contextvars.bound_contextvars(**trace_log_fields(self.context)):
             yield
 
     @contextmanager
     def answering(self, provider: str, strategy: Strategy, number: int) -> Iterator[Span]:
-        """Make the question to a provider a span."""
+        """Trace the request to a provider as a span."""
         facts = {"provider": provider, "strategy": strategy.value, "number": number}
-        span, error = self._inner.child("answer", **facts), None
+        span, error = self._innermost.child("answer", **facts), None
         try:
             yield span
         except BaseException as problem:
@@ -83,25 +83,25 @@ class ChainSpans:
             "outcome": outcome.value if outcome is not None else None,
             "answers": len(chain.answers) if chain is not None else None,
         }
-        self._end_repair(chain, error)
+        self._end_repair_span(chain, error)
         self._chain.end(error, **facts)
 
-    def _follow(self, chain: Chain) -> None:
+    def _begin_repair_span(self, chain: Chain) -> None:
         """Begin the span of a generation's repair once an attempt has failed."""
         repair = chain.repair if chain.words is not None else None
         if repair is None or repair.id == self._repair_id:
             return
-        self._end_repair(chain)
+        self._end_repair_span(chain)
         self._repair_id = repair.id
         self._repair = self._chain.child(
             "repair", chain_id=repair.id, kind=chain.kind, provider=chain.provider
         )
 
-    def _end_repair(self, chain: Chain | None, error: str | None = None) -> None:
+    def _end_repair_span(self, chain: Chain | None, error: str | None = None) -> None:
         ended = [each for each in chain.repairs if each.id == self._repair_id] if chain is not None else []
         outcome = ended[0].outcome if ended else None
         facts = {
-            "outcome": outcome.of_repair if outcome is not None else None,
+            "outcome": outcome.repair_word if outcome is not None else None,
             "answers": len(ended[0].fixes) if ended else None,
         }
         self._repair.end(error, **facts)

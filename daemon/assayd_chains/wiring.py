@@ -1,4 +1,4 @@
-"""Builds the wing from the settings: providers first, then what needs the database, then the chains."""
+"""Builds the wing from the settings: first the providers, then the parts on the database, then the chains."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from assayd_chains.fitting import Fitter
 from assayd_chains.loop import ChainLoop
 from assayd_chains.provider import Provider
 from assayd_chains.providers import anthropic, gemini, openai, rules
-from assayd_chains.providers.account import Account
+from assayd_chains.providers.account import ModelAccount
 from assayd_chains.providers.api import ApiProvider, VendorApi
 from assayd_chains.providers.command import CommandProvider
 from assayd_chains.providers.rules import RulesProvider
@@ -40,7 +40,7 @@ async def open_wing(settings: Settings, stack: AsyncExitStack) -> ProviderWing:
 
 
 class ProviderWing:
-    """Implements `wiring.chains.ChainWing`: the wing with its providers."""
+    """The chains package with its providers. Implements `wiring.chains.ChainWing`."""
 
     routers: Sequence[APIRouter] = ROUTERS
 
@@ -67,7 +67,7 @@ class ProviderWing:
 
 
 class RecordedChains:
-    """Implements `wiring.chains.ChainParts`: chains as they are on record, before any is carried out."""
+    """An implementation of `wiring.chains.ChainParts`: the stored chains, before any of them runs."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class RecordedChains:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Vendor:
     key_variable: str
-    open: Callable[[Account], VendorApi]
+    open: Callable[[ModelAccount], VendorApi]
 
 
 _VENDORS = {
@@ -153,7 +153,7 @@ _VENDORS = {
 async def open_providers(
     wanted: Mapping[str, RepairProvider], stack: AsyncExitStack
 ) -> Mapping[str, Provider]:
-    """Return the configured providers by name, and the one that needs no configuration.
+    """Return the configured providers by name, including the one that needs no configuration.
 
     Keys are taken out of the environment, so that no process that is started later has them, and none can
     read with what this one was started.
@@ -162,7 +162,7 @@ async def open_providers(
     if wanted:
         hide_environment()
     found: dict[str, Provider] = {rules.NAME: RulesProvider()}
-    accounts = {name: _account(name, one) for name, one in wanted.items() if one.type in _VENDORS}
+    accounts = {name: _build_account(name, one) for name, one in wanted.items() if one.type in _VENDORS}
     for name, provider in wanted.items():
         if name not in accounts:
             found[name] = CommandProvider(name, provider.argv, provider.environment)
@@ -175,11 +175,11 @@ async def open_providers(
     return found
 
 
-def _account(name: str, wanted: RepairProvider) -> Account:
+def _build_account(name: str, wanted: RepairProvider) -> ModelAccount:
     # The vendor's own variable holds a key for the vendor: no other server is sent it.
     usual = _VENDORS[wanted.type].key_variable if wanted.base_url is None else None
     place = KeySource(variable=wanted.key_variable, file=wanted.key_file, usual=usual)
-    return Account(
+    return ModelAccount(
         name=name,
         type=wanted.type,
         model=wanted.model or "",

@@ -16,7 +16,7 @@ HTTPS_PORT = 443
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressOptions:
-    """What a line or a program names: a socket, or a server with the files that it takes."""
+    """The options of a command line or program: a socket, or a server with its token and CA files."""
 
     socket: str | Path | None = None
     server: str | None = None
@@ -30,7 +30,7 @@ Target = str | Path | AddressOptions | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketChoice:
-    """The daemon's socket, and who said that it is that one."""
+    """The path of the daemon's socket, and the source of this choice."""
 
     path: Path
     source: str
@@ -41,7 +41,7 @@ class SocketChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerChoice:
-    """A gateway's address, who said that it is that one, and the files that it takes.
+    """The address of a gateway, the source of this choice, and its token and CA files.
 
     Attributes:
         token_file: the file of the token that is sent with each request.
@@ -76,13 +76,13 @@ def find_daemon(named: Target = None, environ: Mapping[str, str] = os.environ) -
     if options.socket and options.server:
         raise RequestError("usage", "--socket and --server name different daemons; use one of them")
     if options.server:
-        return _server(options.server, "--server", options, environ)
-    _refuse_files_alone(options, environ)
+        return _choose_server(options.server, "--server", options, environ)
+    _refuse_unused_files(options, environ)
     if options.socket or not environ.get("ASSAY_SERVER"):
         return find_socket(str(options.socket) if options.socket else None, environ)
     if environ.get("ASSAY_SOCKET"):
         raise RequestError("usage", "ASSAY_SOCKET and ASSAY_SERVER name different daemons; unset one of them")
-    return _server(environ["ASSAY_SERVER"], "ASSAY_SERVER", options, environ)
+    return _choose_server(environ["ASSAY_SERVER"], "ASSAY_SERVER", options, environ)
 
 
 def find_socket(named: str | None = None, environ: Mapping[str, str] = os.environ) -> SocketChoice:
@@ -99,15 +99,17 @@ def find_socket(named: str | None = None, environ: Mapping[str, str] = os.enviro
     return SocketChoice(path=SYSTEM_SOCKET, source="the default")
 
 
-def _refuse_files_alone(options: AddressOptions, environ: Mapping[str, str]) -> None:
+def _refuse_unused_files(options: AddressOptions, environ: Mapping[str, str]) -> None:
     if (options.token_file or options.ca_file) and (options.socket or not environ.get("ASSAY_SERVER")):
         given = "--token-file" if options.token_file else "--ca-file"
         message = f"{given} applies only to a server; add --server URL"
         raise RequestError("usage", message)
 
 
-def _server(url: str, source: str, options: AddressOptions, environ: Mapping[str, str]) -> ServerChoice:
-    host, port = _read_url(url, source)
+def _choose_server(
+    url: str, source: str, options: AddressOptions, environ: Mapping[str, str]
+) -> ServerChoice:
+    host, port = _parse_url(url, source)
     token_file = options.token_file or environ.get("ASSAY_TOKEN_FILE")
     if not token_file:
         message = f"{source} {url} needs a token; pass its file with --token-file or ASSAY_TOKEN_FILE"
@@ -122,8 +124,8 @@ def _server(url: str, source: str, options: AddressOptions, environ: Mapping[str
     )
 
 
-def _read_url(url: str, source: str) -> tuple[str, int]:
-    """Return host and port. A password, path or query in it is refused, and not shown."""
+def _parse_url(url: str, source: str) -> tuple[str, int]:
+    """Return host and port. Refuse a password, path or query without displaying it."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, HTTPS_PORT if parts.port is None else parts.port

@@ -23,7 +23,7 @@ Read = Callable[[bytes], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamEvent:
-    """One event, as it arrives. `attempt_id` is None for one of a batch."""
+    """One event of a stream. `attempt_id` is None for an event of a batch."""
 
     id: str
     kind: str
@@ -33,7 +33,7 @@ class StreamEvent:
 
 
 class EventReader:
-    """Cut a stream of bytes into events; comments and unfinished events are passed over."""
+    """A parser of a byte stream into events, which ignores comments and incomplete events."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -55,7 +55,7 @@ class EventReader:
 
 
 class LineReader:
-    """Cut a stream of bytes into lines, and read each as JSON."""
+    """A parser of a byte stream into lines with JSON values."""
 
     def __init__(self, read: Read) -> None:
         self._read = read
@@ -70,8 +70,8 @@ class LineReader:
             self._rest = [following]
 
 
-def read_as(reads: Callable[[], type[T]] | None) -> Callable[[bytes], T]:
-    """Return what reads an answer as a document; fields that a newer daemon has added are passed over."""
+def create_reader(reads: Callable[[], type[T]] | None) -> Callable[[bytes], T]:
+    """Return the reader of an answer; it ignores fields that a newer daemon has added."""
     from pydantic import TypeAdapter, ValidationError
 
     adapter = TypeAdapter(Any if reads is None else reads())
@@ -103,7 +103,7 @@ def refuse(status: int, headers: Mapping[str, str], body: bytes) -> NoReturn:
 
 
 def require_socket(address: Address) -> None:
-    """Raise Unreachable if the socket doesn't exist: the HTTP library would leak one otherwise."""
+    """Raise Unreachable if the socket doesn't exist, because the HTTP library would leak one."""
     if not isinstance(address, SocketChoice):
         return
     try:
@@ -112,7 +112,7 @@ def require_socket(address: Address) -> None:
         raise lost(address, error) from error
     if not exists:
         remedy = f"start it with `{start_command()}`, or pass its socket with --socket"
-        raise _unreachable(address, "the socket doesn't exist", remedy)
+        raise _unreachable_error(address, "the socket doesn't exist", remedy)
 
 
 def start_command(package: Path = Path(__file__).parent) -> str:
@@ -124,16 +124,18 @@ def start_command(package: Path = Path(__file__).parent) -> str:
 def lost(address: Address, error: Exception) -> DaemonUnreachable:
     """Return the error for a connection that failed."""
     if isinstance(address, ServerChoice):
-        return _server_lost(address, error)
+        return _server_lost_error(address, error)
     if not os.access(address.path, os.W_OK):
-        return _unreachable(address, "you aren't allowed to open it", "join the group that owns it")
-    return _unreachable(address, _why(error), f"check its log, or start it with `{start_command()}`")
+        return _unreachable_error(address, "you aren't allowed to open it", "join the group that owns it")
+    return _unreachable_error(
+        address, _error_text(error), f"check its log, or start it with `{start_command()}`"
+    )
 
 
-def _server_lost(server: ServerChoice, error: Exception) -> DaemonUnreachable:
-    why = _why(error)
+def _server_lost_error(server: ServerChoice, error: Exception) -> DaemonUnreachable:
+    why = _error_text(error)
     if "CERTIFICATE_VERIFY_FAILED" not in why:
-        return _unreachable(server, why, "check the host and port, and the gateway's log")
+        return _unreachable_error(server, why, "check the host and port, and the gateway's log")
     # As OpenSSL says it: "… certificate verify failed: unable to get local issuer certificate (_ssl.c:1016)"
     reason = why.rpartition("certificate verify failed: ")[2].partition(" (_ssl")[0]
     remedy = "pass the issuer's certificate with --ca-file, or use the host name in the certificate"
@@ -141,12 +143,12 @@ def _server_lost(server: ServerChoice, error: Exception) -> DaemonUnreachable:
     return DaemonUnreachable("server.certificate", message)
 
 
-def _why(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if type(error).__name__ == "RemoteProtocolError":  # h11's, in words of the protocol
         return "it closed the connection before its answer was complete"
     return str(error) or type(error).__name__
 
 
-def _unreachable(address: Address, why: str, remedy: str) -> DaemonUnreachable:
+def _unreachable_error(address: Address, why: str, remedy: str) -> DaemonUnreachable:
     message = f"the daemon does not answer on {address}: {why}; {remedy}"
     return DaemonUnreachable("daemon.unreachable", message, retryable=True)

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from threading import Event
 
 from assayd.errors import RequestError
-from assayd.ids import Ulids
+from assayd.ids import UlidGenerator
 from assayd.model.text_limits import APPLIED_PATHS, SAMPLE_PATHS
 from assayd_client.answers import Document
 from assayd_client.blocking import PlainClient
-from assayd_client.cli.patience import Patience
+from assayd_client.cli.patience import RetryTimer
 from assayd_client.errors import ClientError
 from assayd_client.trees import Found
 
@@ -52,7 +52,7 @@ class Applied:
 
     @property
     def reason(self) -> str | None:
-        """Return the error in words, for counts."""
+        """Return the error as text for counts; None without an error."""
         if self.code is None:
             return None
         return f"{self.code}: {self.message}" + ("" if self.line is None else f" (line {self.line})")
@@ -73,7 +73,7 @@ class Applied:
 
 
 def read_applied(document: Document) -> Applied:
-    """Read a document of `Applied.document`. Raises: KeyError, TypeError, ValueError."""
+    """Return the result of a document of `ApplyResult.document`. Raises: KeyError, TypeError, ValueError."""
     path = os.fsdecode(b64decode(document["path_base64"])) if "path_base64" in document else document["path"]
     if "error" not in document:
         return Applied(path=path, result=document["result"])
@@ -89,11 +89,11 @@ def applied(
 
     Raises: RequestError ``extractor.kind``, ``extractor.refused``; ClientError.
     """
-    run = _Run(client, entry)
+    run = _ApplyRun(client, entry)
     waiting: deque[Future[list[Applied]]] = deque()
     with ThreadPoolExecutor(at_once) as pool:
         try:
-            for share in _shares(found):
+            for share in _split_paths(found):
                 waiting.append(pool.submit(run.results, share))
                 if len(waiting) > at_once:
                     yield waiting.popleft().result()
@@ -105,7 +105,7 @@ def applied(
                 future.cancel()
 
 
-def _shares(found: Iterable[Found]) -> Iterator[list[Found]]:
+def _split_paths(found: Iterable[Found]) -> Iterator[list[Found]]:
     share: list[Found] = []
     chars = 0
     for one in found:
@@ -118,8 +118,8 @@ def _shares(found: Iterable[Found]) -> Iterator[list[Found]]:
         yield share
 
 
-class _Run:
-    """Submits the attempts of one run, from several threads."""
+class _ApplyRun:
+    """A submitter of the attempts of one run, from several threads."""
 
     def __init__(self, client: PlainClient, entry: Document) -> None:
         submission = entry["submission"]
@@ -132,7 +132,7 @@ class _Run:
         self._envelope = {
             name: submission[name] for name in ("kind", "policy", "overrides") if submission.get(name)
         }
-        self._ids = Ulids()
+        self._ids = UlidGenerator()
         self._running: set[str] = set()
         self._stopped = Event()
 
@@ -148,14 +148,14 @@ class _Run:
         known = {one.path: Applied(path=one.path, code=one.code, message=one.message) for one in share}
         paths = [one.path for one in share if one.code is None]
         if paths:
-            known.update(self._cases(paths, "paths"))
+            known.update(self._run_cases(paths, "paths"))
             again = [path for path in paths if known[path].code in _UNFINISHED]
             for start in range(0, len(again), SAMPLE_PATHS):
-                known.update(self._cases(again[start : start + SAMPLE_PATHS], "sample_paths"))
+                known.update(self._run_cases(again[start : start + SAMPLE_PATHS], "sample_paths"))
         return [known[one.path] for one in share]
 
-    def _cases(self, paths: Sequence[str], field: str) -> dict[str, Applied]:
-        attempt = self._attempt(paths, field)
+    def _run_cases(self, paths: Sequence[str], field: str) -> dict[str, Applied]:
+        attempt = self._submit_and_wait(paths, field)
         report = attempt["report"] or {}
         ran = report.get("runtime_results")
         if ran is None and attempt["verdict"] == "failed":
@@ -166,13 +166,13 @@ class _Run:
             why = attempt["error"] or {"code": attempt["verdict"], "message": "the attempt has no results"}
             return {path: Applied(path=path, code=why["code"], message=why["message"]) for path in paths}
         final = field == "sample_paths"
-        return {case["name"]: _applied(case, final=final) for case in ran["cases"]}
+        return {case["name"]: _case_result(case, final=final) for case in ran["cases"]}
 
-    def _attempt(self, paths: Sequence[str], field: str) -> Document:
-        """Submit paths and return the finished attempt; wait while the daemon is away or full."""
+    def _submit_and_wait(self, paths: Sequence[str], field: str) -> Document:
+        """Submit paths and return the finished attempt; wait while the daemon is unavailable or full."""
         labels = {LABEL: f"{self._entry['name']}/{self._entry['version']}"}
         document = {**self._envelope, "payload": {"code": self._code, field: list(paths)}, "labels": labels}
-        attempt_id, patience, attempt = self._ids.new(), Patience(), None
+        attempt_id, patience, attempt = self._ids.new(), RetryTimer(), None
         self._running.add(attempt_id)
         try:
             while not self._stopped.is_set():
@@ -193,7 +193,7 @@ class _Run:
         return {"id": attempt_id, "verdict": "cancelled", "report": None, "error": None}
 
 
-def _applied(case: Document, *, final: bool) -> Applied:
+def _case_result(case: Document, *, final: bool) -> Applied:
     if case["status"] == "passed":
         return Applied(path=case["name"], result=case["result"])
     if case["status"] in _UNFINISHED and not final:

@@ -13,8 +13,8 @@ import anyio
 from anyio.abc import ByteStream, UNIXSocketStream
 
 from assayd_client.address import Address, ServerChoice, Target, find_daemon
-from assayd_client.answers import EventReader, LineReader, StreamEvent, read_as, require_socket
-from assayd_client.exchange import CONNECT_S, PIECE_BYTES, Exchange, connect, translating
+from assayd_client.answers import EventReader, LineReader, StreamEvent, create_reader, require_socket
+from assayd_client.exchange import CONNECT_S, PIECE_BYTES, Exchange, connect, translate_connection_errors
 from assayd_client.requests import SILENCE_S, ClientRequest
 from assayd_client.verbs import Verbs
 
@@ -49,7 +49,7 @@ class AsyncClient(Verbs):
 
     async def send(self, ask: ClientRequest[Any]) -> Any:
         """Send a request and return the document that its answer is."""
-        return read_as(ask.reads)(await self.send_for_content(ask))
+        return create_reader(ask.reads)(await self.send_for_content(ask))
 
     async def send_for_content(self, ask: ClientRequest[Any]) -> bytes:
         """Send a request, and return its unprocessed answer."""
@@ -65,18 +65,18 @@ class AsyncClient(Verbs):
 
     async def send_for_lines(self, ask: ClientRequest[Any]) -> AsyncIterator[Any]:
         """Send a request and return the documents that the lines of its answer are, as they come."""
-        reader = LineReader(read_as(ask.reads))
+        reader = LineReader(create_reader(ask.reads))
         async with aclosing(self._pieces(ask, ask.wait_s)) as pieces:
             async for piece in pieces:
                 for document in reader.feed(piece):
                     yield document
 
     async def _pieces(self, ask: ClientRequest[Any], silence_s: float) -> AsyncGenerator[bytes, None]:
-        """Send a request and return the pieces of its answer, as they come."""
+        """Send a request and yield the pieces of its answer as they arrive."""
         require_socket(self.address)
         exchange = Exchange(ask, self.address)
-        with translating(self.address):
-            async with _connected(self.address) as connection:
+        with translate_connection_errors(self.address):
+            async with _open_connection(self.address) as connection:
                 await _send(connection, exchange, ask)
                 while not exchange.is_complete:
                     for piece in exchange.receive(await _receive(connection, silence_s or None)):
@@ -110,7 +110,7 @@ async def _receive(connection: ByteStream, silence_s: float | None) -> bytes:
 
 
 @asynccontextmanager
-async def _connected(address: Address) -> AsyncIterator[ByteStream]:
+async def _open_connection(address: Address) -> AsyncIterator[ByteStream]:
     with anyio.fail_after(CONNECT_S):
         connection = await _connect(address)
     try:
@@ -120,7 +120,7 @@ async def _connected(address: Address) -> AsyncIterator[ByteStream]:
 
 
 async def _connect_unix(path: Path) -> ByteStream:
-    """Connect at once, or in a thread while too many wait at the socket: a loop can't wait for that."""
+    """Connect at once, or in a thread if the socket's backlog is full, which an event loop can't wait for."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.setblocking(False)
     try:

@@ -10,13 +10,13 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from assayd_client.address import Address, ServerChoice, Target, find_daemon
-from assayd_client.answers import EventReader, LineReader, Read, StreamEvent, read_as, require_socket
+from assayd_client.answers import EventReader, LineReader, Read, StreamEvent, create_reader, require_socket
 from assayd_client.requests import SILENCE_S, ClientRequest
 from assayd_client.verbs import Verbs
 
 
 class BlockingClient(Verbs):
-    """What both have: requests are sent on a connection each. Raises ClientError."""
+    """Base class of the blocking clients: each request has its own connection. Raises ClientError."""
 
     def __init__(self, daemon: Target = None) -> None:
         self.address = find_daemon(daemon)
@@ -38,7 +38,7 @@ class BlockingClient(Verbs):
 
     def send(self, ask: ClientRequest[Any]) -> Any:
         """Send a request and return the document that its answer is."""
-        return self._reader(ask)(self.send_for_content(ask))
+        return self._create_reader(ask)(self.send_for_content(ask))
 
     def send_for_content(self, ask: ClientRequest[Any]) -> bytes:
         """Send a request, and return its unprocessed answer."""
@@ -52,20 +52,23 @@ class BlockingClient(Verbs):
 
     def send_for_lines(self, ask: ClientRequest[Any]) -> Iterator[Any]:
         """Send a request and return the documents that the lines of its answer are, as they come."""
-        reader = LineReader(self._reader(ask))
+        reader = LineReader(self._create_reader(ask))
         for piece in self._pieces(ask, ask.wait_s):
             yield from reader.feed(piece)
 
-    def _reader(self, ask: ClientRequest[Any]) -> Read:
+    def _create_reader(self, ask: ClientRequest[Any]) -> Read:
         raise NotImplementedError
 
     def _pieces(self, ask: ClientRequest[Any], silence_s: float) -> Iterator[bytes]:
-        """Send a request and return the pieces of its answer, as they come."""
-        from assayd_client.exchange import PIECE_BYTES, Exchange, translating
+        """Send a request and yield the pieces of its answer as they arrive."""
+        from assayd_client.exchange import PIECE_BYTES, Exchange, translate_connection_errors
 
         require_socket(self.address)
         exchange = Exchange(ask, self.address)
-        with translating(self.address), _connected(self.address, silence_s or None) as connection:
+        with (
+            translate_connection_errors(self.address),
+            _open_connection(self.address, silence_s or None) as connection,
+        ):
             try:
                 for data in exchange.outgoing(ask.body()):
                     connection.sendall(data)
@@ -85,8 +88,8 @@ class Client(BlockingClient):
         "send_for_lines": "Iterator[{}]",
     }
 
-    def _reader(self, ask: ClientRequest[Any]) -> Read:
-        return read_as(ask.reads)
+    def _create_reader(self, ask: ClientRequest[Any]) -> Read:
+        return create_reader(ask.reads)
 
 
 class PlainClient(BlockingClient):
@@ -98,12 +101,12 @@ class PlainClient(BlockingClient):
         "send_for_lines": "Iterator[Document]",
     }
 
-    def _reader(self, ask: ClientRequest[Any]) -> Read:
+    def _create_reader(self, ask: ClientRequest[Any]) -> Read:
         return json.loads
 
 
 @contextmanager
-def _connected(address: Address, silence_s: float | None) -> Iterator[socket.socket]:
+def _open_connection(address: Address, silence_s: float | None) -> Iterator[socket.socket]:
     from assayd_client.exchange import CONNECT_S, connect
 
     if not isinstance(address, ServerChoice):

@@ -17,7 +17,7 @@ from assayd.errors import AssaydError
 
 
 class ClientError(AssaydError):
-    """A request came to nothing. `status` is HTTP's; 0 without an answer."""
+    """A request failed. `status` is HTTP's status; 0 without an answer."""
 
     def __init__(
         self, code: str, message: str, *, status: int = 0, field: str | None = None, retryable: bool = False
@@ -27,37 +27,37 @@ class ClientError(AssaydError):
 
 
 class NotFound(ClientError):
-    """It doesn't exist, or belongs to another user."""
+    """The object doesn't exist, or belongs to another user."""
 
 
 class Conflict(ClientError):
-    """The state of things forbids it: it has ended, or the id belongs to another submission."""
+    """The state of an object forbids the request: it has ended, or its id belongs to another submission."""
 
 
 class Refused(ClientError):
-    """The request is wrong, or not allowed; sending it again changes nothing."""
+    """The request is invalid or not allowed; repeating it changes nothing."""
 
 
 class Later(ClientError):
-    """The same request may be answered later, after `retry_after_s` seconds."""
+    """Base class of errors for which the request can be repeated after `retry_after_s` seconds."""
 
     retry_after_s: float = 1.0
 
 
 class QueueFull(Later):
-    """The queue or a quota is full, or the daemon is being examined; ask again in `retry_after_s` seconds."""
+    """The queue or a quota is full, or the daemon is being examined; retry after `retry_after_s` seconds."""
 
 
 class NotReady(Later):
-    """The daemon cannot run attempts now; ask again in `retry_after_s` seconds."""
+    """The daemon can't run attempts now; try again after `retry_after_s` seconds."""
 
 
 class DaemonUnreachable(ClientError):
-    """The daemon does not answer, or has gone away in the middle."""
+    """The daemon doesn't answer, or the connection broke before the end of its answer."""
 
 
 def error_class(status: int) -> type[ClientError]:
-    """Return the class of error that an HTTP status stands for."""
+    """Return the class of error for an HTTP status."""
     known = {404: NotFound, 409: Conflict, 429: QueueFull, 503: NotReady}
     usual = Refused if 400 <= status < 500 else ClientError
     return known.get(status, usual)

@@ -29,7 +29,7 @@ CONNECT_S = 10.0
 
 
 class Exchange:
-    """A request on its way, and the answer as far as it has come.
+    """The state of one request and its response on a connection.
 
     Attributes:
         is_complete: whether all of the answer has come.
@@ -45,7 +45,7 @@ class Exchange:
         self.is_complete = False
 
     def outgoing(self, body: bytes | Iterable[bytes]) -> Iterator[bytes]:
-        """Return all of the request; at once, if all of it is at hand. Raises: as `head`."""
+        """Yield the encoded request; in one piece if its body is bytes. Raises: as `head`."""
         if isinstance(body, bytes):
             yield self.head() + self.piece(body) + self.end()
             return
@@ -57,7 +57,7 @@ class Exchange:
         """Return the request line and the headers. Raises: RequestError, for a token that cannot be read."""
         body = self._request.body()
         headers = {
-            **_own_headers(self._address),
+            **_address_headers(self._address),
             "Connection": "close",
             "Content-Type": "application/json",
             **trace_headers(),
@@ -67,22 +67,22 @@ class Exchange:
             headers["Content-Length"] = str(len(body))
         else:
             headers["Transfer-Encoding"] = "chunked"
-        return self._bytes_of(
+        return self._encode_event(
             h11.Request(
                 method=self._request.method, target=self._request.target, headers=list(headers.items())
             )
         )
 
     def piece(self, data: bytes) -> bytes:
-        """Return a piece of the body in wire form."""
-        return self._bytes_of(h11.Data(data=data))
+        """Return an encoded piece of the body."""
+        return self._encode_event(h11.Data(data=data))
 
     def end(self) -> bytes:
-        """Return what ends the request."""
-        return self._bytes_of(h11.EndOfMessage())
+        """Return the function that ends the request."""
+        return self._encode_event(h11.EndOfMessage())
 
     def stop_sending(self) -> None:
-        """Note that the daemon reads no more of the request: it has refused it, and its answer says why."""
+        """Record that the daemon reads no more of the request, because its answer refuses it."""
         self._state.send_failed()
 
     def receive(self, data: bytes) -> Iterator[bytes]:
@@ -107,12 +107,12 @@ class Exchange:
         if self.is_complete and self._status >= 400:
             refuse(self._status, self._headers, b"".join(self._refusal))
 
-    def _bytes_of(self, event: h11.Event) -> bytes:
+    def _encode_event(self, event: h11.Event) -> bytes:
         return self._state.send(event) or b""
 
 
 def trace_headers() -> dict[str, str]:
-    """Return the headers that have the daemon continue the caller's trace; none outside of one.
+    """Return the headers with which the daemon continues the caller's trace; empty without a trace.
 
     That is the current span of OpenTelemetry, if the caller has imported it, or else the environment's.
     """
@@ -139,33 +139,33 @@ def connect(path: Path, wait_s: float = CONNECT_S) -> socket.socket:
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        _limit(connection, wait_s)
+        _set_socket_timeout(connection, wait_s)
         connection.connect(str(path))
-        _limit(connection, 0)
+        _set_socket_timeout(connection, 0)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _limit(connection: socket.socket, seconds: float) -> None:
-    """Limit the time that the kernel waits for the peer; 0 means no limit."""
+def _set_socket_timeout(connection: socket.socket, seconds: float) -> None:
+    """Limit the seconds that the kernel waits for the peer; 0 means no limit."""
     whole = int(seconds)
     bound = struct.pack("ll", whole, int((seconds - whole) * 1e6))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, bound)
 
 
 @contextmanager
-def translating(address: Address) -> Iterator[None]:
-    """Raise DaemonUnreachable for a connection that fails."""
+def translate_connection_errors(address: Address) -> Iterator[None]:
+    """Translate connection errors of the body into DaemonUnreachable."""
     try:
         yield
     except (OSError, h11.ProtocolError) as error:
         raise lost(address, error) from error
 
 
-def _own_headers(address: Address) -> dict[str, str]:
-    """Return the headers that an address asks for."""
+def _address_headers(address: Address) -> dict[str, str]:
+    """Return the headers that an address requires."""
     if not isinstance(address, ServerChoice):
         return {"Host": "assayd"}
     from assayd_client.secure import authorization

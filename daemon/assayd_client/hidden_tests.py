@@ -47,8 +47,8 @@ class Problem:
         return self.prompt + str(sample["completion"])
 
 
-def read_problem(task: Mapping[str, Any]) -> Problem:
-    """Return a task in HumanEval's form (`test`), MBPP's (`test_list`) or ours (`tests` or `cases`).
+def parse_problem(task: Mapping[str, Any]) -> Problem:
+    """Return a task in the format of HumanEval (`test`), MBPP (`test_list`) or assayd (`tests` or `cases`).
 
     Raises: RequestError ``problem.form``.
     """
@@ -56,7 +56,7 @@ def read_problem(task: Mapping[str, Any]) -> Problem:
     context = str(task.get("context") or task.get("test_setup_code") or "")
     tests = task.get("tests") or task.get("test") or task.get("test_list") or ()
     cases = task.get("cases") or ()
-    entry_point = str(task.get("entry_point") or _entry_point(tests))
+    entry_point = str(task.get("entry_point") or _guess_entry_point(tests))
     if not task_id or not entry_point or not (tests or cases):
         message = "a problem needs task_id, entry_point, and one of test, tests, test_list or cases"
         raise RequestError("problem.form", message)
@@ -65,7 +65,7 @@ def read_problem(task: Mapping[str, Any]) -> Problem:
     return Problem(task_id=task_id, hidden=hidden, prompt=prompt)
 
 
-def _entry_point(tests: str | Sequence[str]) -> str:
+def _guess_entry_point(tests: str | Sequence[str]) -> str:
     """Return the function that the first assertion calls, a builtin's name only without another one.
 
     MBPP doesn't name the function of a task, and one of its tasks asks for a function `sum`.

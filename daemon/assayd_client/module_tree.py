@@ -48,7 +48,7 @@ Checkpoint = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowed:
-    """What an installation may do besides replacing a version by a newer one."""
+    """The changes that an installation may make in addition to installing a newer version."""
 
     new_category: bool = False
     downgrade: bool = False
@@ -65,7 +65,7 @@ class Candidate:
 
     @property
     def input_digest(self) -> str:
-        """Return the digest by which the daemon knows this submission."""
+        """Return the digest of this submission, as the daemon computes it."""
         from assayd.documents.strict_json import canonical, digest
 
         return digest(canonical({"kind": "module", "payload": self.payload}))
@@ -73,7 +73,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """A module of a tree, as its record has it; `problems` say how the files differ from the record.
+    """A module of a tree according to its record; `problems` are the differences of the files.
 
     `declared` and `input_digest` are of the files as they are: the name in the manifest, and the digest by
     which the daemon knows them. Both are empty if the files can't be read.
@@ -94,12 +94,12 @@ class Installed:
         return {**facts, "problems": list(self.problems)}
 
 
-def record_of(attempt: Mapping[str, Any], candidate: Candidate, now: datetime) -> dict[str, object]:
+def verdict_record(attempt: Mapping[str, Any], candidate: Candidate, now: datetime) -> dict[str, object]:
     """Return the facts about a verdict for a record. Raises: RequestError ``module.refused``."""
     if attempt["verdict"] != "validated" or attempt["input_digest"] != candidate.input_digest:
-        raise _refused(f"attempt {attempt['id']} didn't validate these files")
+        raise _refusal_error(f"attempt {attempt['id']} didn't validate these files")
     if not attempt.get("approvable", True):
-        raise _refused(f"attempt {attempt['id']}: {REPORT_ONLY}")
+        raise _refusal_error(f"attempt {attempt['id']}: {REPORT_ONLY}")
     return {
         "attempt_id": attempt["id"],
         "policy": attempt["policy"],
@@ -111,8 +111,8 @@ def record_of(attempt: Mapping[str, Any], candidate: Candidate, now: datetime) -
 
 def read_candidate(folder: Path) -> Candidate:
     """Read a module's folder. Raises: RequestError ``module.refused``, ``request.files``."""
-    with _translated(), _opened(folder) as descriptor:
-        return _candidate(_read_files(descriptor))
+    with _translate_errors(), _open_folder(folder) as descriptor:
+        return _build_candidate(_read_files(descriptor))
 
 
 def install(
@@ -129,7 +129,7 @@ def install(
     Args:
         tree: the folder of all modules.
         candidate: the validated module.
-        record: from `record_of`.
+        record: from `verdict_record`.
         attestation: the signed verdict.
         allowed: whether it may create a category's folder, or replace a newer version.
         checkpoint: called at each step, for tests.
@@ -143,12 +143,12 @@ def install(
         content[ATTESTATION] = attestation
     category, platform = candidate.name.split("/")
     slot = f"{category}.{platform}.{record['attempt_id']}"
-    with _translated(), _Tree.locked(tree) as held:
+    with _translate_errors(), _Tree.locked(tree) as held:
         installed = held.check(candidate, allowed)
         _write_all(held.own, f"part.{slot}", content, checkpoint)
         _rename(held.own, f"part.{slot}", held.own, f"new.{slot}", _NOREPLACE)
         checkpoint("staged")
-        with _made(held.descriptor, category) as within:
+        with _open_or_create(held.descriptor, category) as within:
             flag = _NOREPLACE if installed is None else _EXCHANGE
             _rename(held.own, f"new.{slot}", within, platform, flag)
             checkpoint("exchanged")
@@ -159,7 +159,7 @@ def install(
 
 def check(tree: Path, candidate: Candidate, allowed: Allowed = Allowed()) -> None:
     """See that a module fits a tree, and write nothing. Raises: RequestError ``module.refused``."""
-    with _translated(), _opened(tree) as descriptor:
+    with _translate_errors(), _open_folder(tree) as descriptor:
         _require_own(descriptor, str(tree))
         _Tree(descriptor, -1, tree).check(candidate, allowed)
 
@@ -170,20 +170,20 @@ def roll_back(tree: Path, name: str) -> tuple[str, str]:
     The replaced version is kept, so that a second call undoes the first. Raises: as `install`.
     """
     if _NAME.fullmatch(name) is None:
-        raise _refused(f"{name!r} is not CATEGORY/PLATFORM, like weather/open_meteo")
+        raise _refusal_error(f"{name!r} is not CATEGORY/PLATFORM, like weather/open_meteo")
     category, platform = name.split("/")
-    with _translated(), _Tree.locked(tree) as held:
+    with _translate_errors(), _Tree.locked(tree) as held:
         before = held.installed(name)
         if before is None:
             close = hint(name, [each.name for each in installed_modules(tree)])
-            raise _refused(f"{name} isn't installed in {tree}{close}")
+            raise _refusal_error(f"{name} isn't installed in {tree}{close}")
         after = held.kept(name)
         if after is None:
-            raise _refused(f"{name}: no earlier version is kept in {tree}")
+            raise _refusal_error(f"{name}: no earlier version is kept in {tree}")
         if after.problems:
             problems = "; ".join(after.problems)[:500]
-            raise _refused(f"{name}: the kept version {after.version} can't be restored: {problems}")
-        with _below(held.descriptor, category) as within:
+            raise _refusal_error(f"{name}: the kept version {after.version} can't be restored: {problems}")
+        with _open_subfolder(held.descriptor, category) as within:
             _rename(held.own, f"kept.{category}.{platform}", within, platform, _EXCHANGE)
             os.fsync(within)
             os.fsync(held.own)
@@ -195,7 +195,7 @@ def installed_modules(tree: Path, *, attestations: bool = False) -> list[Install
 
     What isn't a module is among them, with its problem. Attestations are kept on request only.
     """
-    with _translated(), _opened(tree) as descriptor:
+    with _translate_errors(), _open_folder(tree) as descriptor:
         own = -1
         with suppress(FileNotFoundError):
             own = os.open(OWN, _FOLDER, dir_fd=descriptor)
@@ -208,7 +208,7 @@ def installed_modules(tree: Path, *, attestations: bool = False) -> list[Install
 
 
 class _Tree:
-    """An open tree; `own` is its folder for the lock and kept versions, -1 if there is none."""
+    """An open tree; `own` is the descriptor for its lock and kept versions, -1 if there isn't one."""
 
     def __init__(self, descriptor: int, own: int, path: Path) -> None:
         self.descriptor, self.own, self._path = descriptor, own, path
@@ -217,9 +217,9 @@ class _Tree:
     @contextmanager
     def locked(cls, path: Path) -> Iterator[_Tree]:
         """Open a tree alone, and complete an interrupted installation."""
-        with _opened(path) as descriptor:
+        with _open_folder(path) as descriptor:
             _require_own(descriptor, str(path))
-            with _made(descriptor, OWN) as own:
+            with _open_or_create(descriptor, OWN) as own:
                 lock = os.open(
                     "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=own
                 )
@@ -229,7 +229,9 @@ class _Tree:
                     tree.recover()
                     yield tree
                 except BlockingIOError:
-                    raise _refused(f"another install or rollback in {path} is running; try again") from None
+                    raise _refusal_error(
+                        f"another install or rollback in {path} is running; try again"
+                    ) from None
                 finally:
                     os.close(lock)
 
@@ -239,26 +241,26 @@ class _Tree:
         ``new.CATEGORY.PLATFORM.ATTEMPT`` has the version of that attempt until the exchange, and the replaced
         one afterwards.
         """
-        for entry in [name for name in self._own_entries() if name.startswith("new.")]:
+        for entry in [name for name in self._list_own_entries() if name.startswith("new.")]:
             _, category, platform, attempt_id = (*entry.split("."), "", "", "")[:4]
-            with _below(self.own, entry) as folder:
-                was_exchanged = _record(folder).get("attempt_id") != attempt_id
+            with _open_subfolder(self.own, entry) as folder:
+                was_exchanged = _read_record(folder).get("attempt_id") != attempt_id
             kept = f"kept.{category}.{platform}"
             if not was_exchanged:
                 _rename(self.own, entry, self.own, f"old.{entry}", _NOREPLACE)
                 continue
-            if kept in self._own_entries():
+            if kept in self._list_own_entries():
                 _rename(self.own, kept, self.own, f"old.{entry}", _NOREPLACE)
                 checkpoint("set aside")
             _rename(self.own, entry, self.own, kept, _NOREPLACE)
             checkpoint("kept")
         os.fsync(self.own)
-        for entry in self._own_entries():
+        for entry in self._list_own_entries():
             if entry.startswith(("old.", "part.")):
                 shutil.rmtree(entry, dir_fd=self.own)
         checkpoint("cleaned")
 
-    def _own_entries(self) -> list[str]:
+    def _list_own_entries(self) -> list[str]:
         with os.scandir(self.own) as entries:
             return sorted(each.name for each in entries)
 
@@ -266,19 +268,21 @@ class _Tree:
         """Return the module that a candidate would replace. Raises: RequestError ``module.refused``."""
         category, _ = candidate.name.split("/")
         try:
-            with _below(self.descriptor, category) as within:
+            with _open_subfolder(self.descriptor, category) as within:
                 _require_own(within, f"{self._path}/{category}")
         except FileNotFoundError:
             if allowed.new_category:
                 return None
-            close = hint(category, [name for name, is_file in self._entries(self.descriptor) if not is_file])
+            close = hint(
+                category, [name for name, is_file in self._list_entries(self.descriptor) if not is_file]
+            )
             message = f"{self._path} has no category {category!r}{close}; pass --new-category to create it"
-            raise _refused(message) from None
+            raise _refusal_error(message) from None
         installed = self.installed(candidate.name)
         if installed is None or allowed.downgrade:
             return installed
-        if _ordered(candidate.version) < _ordered(installed.version):
-            raise _refused(
+        if _version_key(candidate.version) < _version_key(installed.version):
+            raise _refusal_error(
                 f"{candidate.name} {candidate.version} is older than the installed {installed.version}; "
                 "pass --allow-downgrade to install it"
             )
@@ -288,67 +292,70 @@ class _Tree:
         """Return an installed module; None if its folder doesn't exist. Raises: RequestError."""
         category, platform = name.split("/")
         try:
-            with _below(self.descriptor, category) as within, _below(within, platform) as folder:
+            with (
+                _open_subfolder(self.descriptor, category) as within,
+                _open_subfolder(within, platform) as folder,
+            ):
                 for each, shown in ((within, category), (folder, name)):
                     _require_own(each, f"{self._path}/{shown}")
-                found = _examined(folder, name, self.kept(name))
+                found = _examine_folder(folder, name, self.kept(name))
         except FileNotFoundError:
             return None
         if found.declared != name:
-            raise _refused(f"{self._path}/{name} isn't the module {name}; move it elsewhere")
+            raise _refusal_error(f"{self._path}/{name} isn't the module {name}; move it elsewhere")
         return found
 
     def kept(self, name: str) -> Installed | None:
-        """Return the kept version of a module."""
+        """Return the kept version of a module, or None."""
         if self.own < 0:
             return None
         try:
-            with _below(self.own, f"kept.{name.replace('/', '.')}") as folder:
-                return _examined(folder, name, None)
+            with _open_subfolder(self.own, f"kept.{name.replace('/', '.')}") as folder:
+                return _examine_folder(folder, name, None)
         except FileNotFoundError:
             return None
 
     def modules(self) -> Iterator[Installed]:
-        """Yield the modules, by name, and stray files; links are named and not read."""
-        for category, is_stray in self._entries(self.descriptor):
+        """Yield the modules by name, and stray files; links are reported but not followed."""
+        for category, is_stray in self._list_entries(self.descriptor):
             if is_stray:
-                yield _stray(category)
+                yield _stray_entry(category)
                 continue
             try:
-                with _below(self.descriptor, category) as within:
-                    for platform, is_file in self._entries(within):
+                with _open_subfolder(self.descriptor, category) as within:
+                    for platform, is_file in self._list_entries(within):
                         name = f"{category}/{platform}"
-                        yield _stray(name) if is_file else self._module(within, name)
+                        yield _stray_entry(name) if is_file else self._examine_module(within, name)
             except OSError as problem:
-                yield Installed(name=category, version="", problems=(_words(problem),))
+                yield Installed(name=category, version="", problems=(_describe_problem(problem),))
 
-    def _module(self, within: int, name: str) -> Installed:
+    def _examine_module(self, within: int, name: str) -> Installed:
         try:
-            with _below(within, name.partition("/")[2]) as folder:
-                return _examined(folder, name, self.kept(name))
+            with _open_subfolder(within, name.partition("/")[2]) as folder:
+                return _examine_folder(folder, name, self.kept(name))
         except OSError as problem:
-            return Installed(name=name, version="", problems=(_words(problem),))
+            return Installed(name=name, version="", problems=(_describe_problem(problem),))
 
-    def _entries(self, descriptor: int) -> list[tuple[str, bool]]:
-        """Return names, and whether each is a file; without hidden ones and caches."""
+    def _list_entries(self, descriptor: int) -> list[tuple[str, bool]]:
+        """Return the names and whether each is a file, without hidden ones and caches."""
         with os.scandir(descriptor) as entries:
             found = list(islice(entries, MOST_MODULES + 1))
             if len(found) > MOST_MODULES:
-                raise _refused(f"a folder of {self._path} has more than {MOST_MODULES} entries")
+                raise _refusal_error(f"a folder of {self._path} has more than {MOST_MODULES} entries")
             shown = [each for each in found if not each.name.startswith(".") and each.name != "__pycache__"]
             return sorted((each.name, not (each.is_symlink() or each.is_dir())) for each in shown)
 
 
-def _stray(name: str) -> Installed:
+def _stray_entry(name: str) -> Installed:
     return Installed(name=name, version="", problems=("was added: it isn't the folder of a module",))
 
 
-def _examined(folder: int, name: str, kept: Installed | None) -> Installed:
-    """Compare a module's folder with its record."""
+def _examine_folder(folder: int, name: str, kept: Installed | None) -> Installed:
+    """Return a module's folder compared with its record."""
     kept_version = None if kept is None else kept.version
-    record = _record(folder)
+    record = _read_record(folder)
     try:
-        candidate = _candidate(_read_files(folder))
+        candidate = _build_candidate(_read_files(folder))
     except RequestError as problem:
         version = str(record.get("version", ""))[:32]
         return Installed(name=name, version=version, kept=kept_version, problems=(problem.message,))
@@ -357,14 +364,14 @@ def _examined(folder: int, name: str, kept: Installed | None) -> Installed:
         version=candidate.version,
         record=record,
         kept=kept_version,
-        problems=tuple(_differences(candidate, name, record)),
+        problems=tuple(_find_differences(candidate, name, record)),
         declared=candidate.name,
         input_digest=candidate.input_digest,
-        attestation=_content(folder, ATTESTATION, MOST_OWN_BYTES),
+        attestation=_read_content(folder, ATTESTATION, MOST_OWN_BYTES),
     )
 
 
-def _differences(candidate: Candidate, name: str, record: Mapping[str, Any]) -> Iterator[str]:
+def _find_differences(candidate: Candidate, name: str, record: Mapping[str, Any]) -> Iterator[str]:
     if not record:
         yield "has no record: it wasn't installed by `assay module install`"
         return
@@ -381,7 +388,7 @@ def _differences(candidate: Candidate, name: str, record: Mapping[str, Any]) -> 
             yield f"{file} was changed"
 
 
-def _candidate(files: Mapping[str, bytes]) -> Candidate:
+def _build_candidate(files: Mapping[str, bytes]) -> Candidate:
     from assayd.kinds.module.submission import read_files
     from assayd.ports.command_line import FileOptions
 
@@ -391,13 +398,15 @@ def _candidate(files: Mapping[str, bytes]) -> Candidate:
     name = f"{fields['category']}/{fields['platform']}"
     if _NAME.fullmatch(name) is None or _VERSION.fullmatch(fields["version"]) is None:
         form = "category and platform must be lowercase words that don't begin with _, version like 1.0.0"
-        raise _refused(f"manifest: {name} {fields['version']}: {form}")
+        raise _refusal_error(f"manifest: {name} {fields['version']}: {form}")
     if fields["module_id"] != name:
-        raise _refused(f"manifest: module_id is {fields['module_id']!r}, category and platform say {name!r}")
+        raise _refusal_error(
+            f"manifest: module_id is {fields['module_id']!r}, category and platform say {name!r}"
+        )
     return Candidate(name=name, version=fields["version"], payload=payload, files=files)
 
 
-def _ordered(version: str) -> tuple[int, ...]:
+def _version_key(version: str) -> tuple[int, ...]:
     found = _VERSION.fullmatch(version)
     return tuple(map(int, found.groups())) if found else ()
 
@@ -408,35 +417,35 @@ def _read_files(folder: int, prefix: str = "", depth: int = 1) -> dict[str, byte
     with os.scandir(folder) as entries:
         found = sorted(islice(entries, MOST_ENTRIES + 1), key=lambda each: each.name)
     if len(found) > MOST_ENTRIES:
-        raise _refused(f"{prefix or 'the folder'} has more than {MOST_ENTRIES} entries")
+        raise _refusal_error(f"{prefix or 'the folder'} has more than {MOST_ENTRIES} entries")
     for entry in found:
         name = f"{prefix}{entry.name}"
         if entry.name.startswith(".") or entry.name == "__pycache__":
             continue
         if entry.is_symlink():
-            raise _refused(f"{name} is a symbolic link; replace it by the file")
+            raise _refusal_error(f"{name} is a symbolic link; replace it by the file")
         if entry.is_dir(follow_symlinks=False):
             if depth == MOST_DEPTH:
-                raise _refused(f"{name}: folders are more than {MOST_DEPTH} deep")
-            with _below(folder, entry.name) as inner:
+                raise _refusal_error(f"{name}: folders are more than {MOST_DEPTH} deep")
+            with _open_subfolder(folder, entry.name) as inner:
                 files |= _read_files(inner, f"{name}/", depth + 1)
         else:
-            content = _content(folder, entry.name)
+            content = _read_content(folder, entry.name)
             if content is None:
-                raise _refused(f"{name} isn't a regular file")
+                raise _refusal_error(f"{name} isn't a regular file")
             files[name] = content
         if len(files) > MOST_FILES or sum(map(len, files.values())) > MOST_BYTES:
-            raise _refused(f"a module has at most {MOST_FILES} files and {MOST_BYTES >> 20} MiB")
+            raise _refusal_error(f"a module has at most {MOST_FILES} files and {MOST_BYTES >> 20} MiB")
     return files
 
 
-def _content(folder: int, name: str, most_bytes: int = MOST_BYTES) -> bytes | None:
-    """Return a regular file's content, cut above the limit; None if there is none."""
+def _read_content(folder: int, name: str, most_bytes: int = MOST_BYTES) -> bytes | None:
+    """Return a regular file's content, truncated above the limit; None if it doesn't exist."""
     *folders, last = name.split("/")
     try:
         if folders:
-            with _below(folder, folders[0]) as inner:
-                return _content(inner, "/".join((*folders[1:], last)), most_bytes)
+            with _open_subfolder(folder, folders[0]) as inner:
+                return _read_content(inner, "/".join((*folders[1:], last)), most_bytes)
         descriptor = os.open(last, _FILE, dir_fd=folder)
     except FileNotFoundError:
         return None
@@ -444,10 +453,10 @@ def _content(folder: int, name: str, most_bytes: int = MOST_BYTES) -> bytes | No
         return stream.read(most_bytes + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
 
 
-def _record(folder: int) -> Mapping[str, Any]:
-    """Return the record of a module; empty if it has none that can be read."""
+def _read_record(folder: int) -> Mapping[str, Any]:
+    """Return the record of a module; empty if it has no readable one."""
     try:
-        found = json.loads(_content(folder, RECORD, MOST_OWN_BYTES) or b"{}")
+        found = json.loads(_read_content(folder, RECORD, MOST_OWN_BYTES) or b"{}")
     except (ValueError, RecursionError, OSError):
         return {}
     return found if isinstance(found, dict) else {}
@@ -456,7 +465,7 @@ def _record(folder: int) -> Mapping[str, Any]:
 def _write_all(parent: int, name: str, files: Mapping[str, bytes], checkpoint: Checkpoint) -> None:
     """Write files into a new folder, durably."""
     try:
-        with _made(parent, name) as folder:
+        with _open_or_create(parent, name) as folder:
             for path, content in files.items():
                 *folders, last = path.split("/")
                 _write_one(folder, folders, last, content)
@@ -468,7 +477,7 @@ def _write_all(parent: int, name: str, files: Mapping[str, bytes], checkpoint: C
 
 def _write_one(folder: int, folders: list[str], last: str, content: bytes) -> None:
     if folders:
-        with _made(folder, folders[0]) as inner:
+        with _open_or_create(folder, folders[0]) as inner:
             _write_one(inner, folders[1:], last, content)
         return
     with os.fdopen(os.open(last, _NEW_FILE, 0o644, dir_fd=folder), "wb") as stream:
@@ -479,7 +488,7 @@ def _write_one(folder: int, folders: list[str], last: str, content: bytes) -> No
 
 
 def _rename(source: int, old: str, target: int, new: str, flag: int) -> None:
-    """Rename without replacing anything, or exchange two folders, in one step."""
+    """Rename without replacing an existing folder, or exchange two folders, atomically."""
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if call is None or call(source, os.fsencode(old), target, os.fsencode(new), flag):
         number = errno.ENOSYS if call is None else ctypes.get_errno()
@@ -490,7 +499,7 @@ def _rename(source: int, old: str, target: int, new: str, flag: int) -> None:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[int]:
+def _open_folder(path: Path) -> Iterator[int]:
     descriptor = os.open(path, _FOLDER)
     try:
         yield descriptor
@@ -499,7 +508,7 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 @contextmanager
-def _below(parent: int, name: str) -> Iterator[int]:
+def _open_subfolder(parent: int, name: str) -> Iterator[int]:
     descriptor = os.open(name, _FOLDER, dir_fd=parent)
     try:
         yield descriptor
@@ -508,42 +517,42 @@ def _below(parent: int, name: str) -> Iterator[int]:
 
 
 @contextmanager
-def _made(parent: int, name: str) -> Iterator[int]:
-    """Open a folder of the caller's, which is created if it doesn't exist."""
+def _open_or_create(parent: int, name: str) -> Iterator[int]:
+    """Open a folder that the caller owns; create it if it doesn't exist."""
     with suppress(FileExistsError):
         os.mkdir(name, 0o755, dir_fd=parent)
         os.fsync(parent)
-    with _below(parent, name) as descriptor:
+    with _open_subfolder(parent, name) as descriptor:
         _require_own(descriptor, name)
         yield descriptor
 
 
 def _require_own(descriptor: int, shown: str) -> None:
-    """Raise RequestError, if another user owns a folder, or all users can write to it."""
+    """Raise RequestError if another user owns a folder, or all users can write to it."""
     found = os.fstat(descriptor)
     if found.st_uid != os.geteuid():
-        raise _refused(f"{shown} belongs to the user with id {found.st_uid}, not to you")
+        raise _refusal_error(f"{shown} belongs to the user with id {found.st_uid}, not to you")
     if found.st_mode & stat.S_IWOTH:
-        raise _refused(f"all users can write to {shown}; remove that permission first: chmod o-w")
+        raise _refusal_error(f"all users can write to {shown}; remove that permission first: chmod o-w")
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
-    """Translate errors of the file system."""
+def _translate_errors() -> Iterator[None]:
+    """Translate errors of the file system into RequestError."""
     try:
         yield
     except OSError as problem:
         if problem.errno in {errno.ELOOP, errno.ENOTDIR, errno.ENOENT, errno.EACCES}:
-            raise _refused(_words(problem)) from problem
+            raise _refusal_error(_describe_problem(problem)) from problem
         message = f"{problem.filename}: {problem.strerror}; each module of the tree is still whole; try again"
         raise StoreError("module.not_written", message) from problem
 
 
-def _words(problem: OSError) -> str:
+def _describe_problem(problem: OSError) -> str:
     if problem.errno in {errno.ELOOP, errno.ENOTDIR}:
         return f"{problem.filename} is a symbolic link or not a folder"
     return f"{problem.filename}: {problem.strerror}"
 
 
-def _refused(message: str) -> RequestError:
+def _refusal_error(message: str) -> RequestError:
     return RequestError("module.refused", message)

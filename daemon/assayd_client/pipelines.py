@@ -45,7 +45,7 @@ def run_pipeline(  # noqa: PLR0913  (the fields of a run)
 def pipeline_runs(
     name: str, *, version: int | None = None, cursor: str | None = None, limit: int | None = None
 ) -> ClientRequest[Any]:
-    """Return a page of the runs of an approved pipeline with their numbers of rows, newest first."""
+    """Return a page of runs of an approved pipeline with their row counts, newest first."""
     filters: dict[str, str | int | Sequence[str] | None] = {
         "version": version,
         "cursor": cursor,

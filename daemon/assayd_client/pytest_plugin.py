@@ -36,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def assayd() -> Iterator[Any]:
-    """Return a client of the daemon that `assay` would ask."""
+    """Return a client of the daemon that `assay` would use."""
     from assayd_client import Client
 
     with Client() as client:
@@ -45,7 +45,7 @@ def assayd() -> Iterator[Any]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> None:
-    """Let the body of a marked test run in a container; its fixtures are those of that run."""
+    """Run the body of a marked test in a container, with the fixtures of that run."""
     marker = item.get_closest_marker("assayd")
     if marker is not None and isinstance(item, pytest.Function):
         item.fixturenames.clear()
@@ -73,7 +73,7 @@ def submission_of(
     module: Path, node: str, root: Path, files: tuple[str, ...], policy: str, timeout_s: float | None
 ) -> dict[str, object]:
     """Return the submission that runs one test; `files` are relative to `root`, as in the container."""
-    sources = {name: _content(root / name) for name in files} | {module.name: _content(module)}
+    sources = {name: _encode_content(root / name) for name in files} | {module.name: _encode_content(module)}
     command = ["python3.11", "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", "-W"]
     warning = "ignore::pytest.PytestUnknownMarkWarning"
     limits = {} if timeout_s is None else {"unit_timeout_s": timeout_s, "timeout_s": timeout_s}
@@ -100,5 +100,5 @@ def failure_of(attempt: Any) -> str:
     return "\n".join([f"attempt {attempt['id']}: {'; '.join(reasons)}", printed.rstrip()])
 
 
-def _content(path: Path) -> object:
+def _encode_content(path: Path) -> object:
     return {"base64": base64.b64encode(path.read_bytes()).decode()}

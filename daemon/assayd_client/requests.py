@@ -1,4 +1,4 @@
-"""What can be asked of the daemon, written once: each verb makes a request, which a client sends its way."""
+"""The requests of the daemon's API, written once: each verb makes a request, which every client can send."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GARBAGE_S = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientRequest(Generic[T]):
-    """One request, before it is sent; `reads` names the document that its answer is."""
+    """One request before it is sent; `reads` names the type of document in the answer."""
 
     method: str
     path: str
@@ -41,7 +41,7 @@ class ClientRequest(Generic[T]):
 
     @property
     def timeout_s(self) -> float:
-        """Return how long the answer may take."""
+        """Return the timeout of the answer in seconds."""
         return self.wait_s + PATIENCE_S
 
     @property
@@ -51,7 +51,7 @@ class ClientRequest(Generic[T]):
         return f"{self.path}?{query}" if query else self.path
 
     def body(self) -> Any:
-        """Return the body: bytes, or what gives them piece by piece."""
+        """Return the body: bytes, or an iterator over their pieces."""
         if self.content is not None:
             return self.content
         return b"" if self.document is None else json.dumps(self.document, allow_nan=False).encode()
@@ -108,7 +108,7 @@ def attempts(  # noqa: PLR0913  (one parameter per filter of the API)
     cursor: str | None = None,
     limit: int | None = None,
 ) -> ClientRequest[documents.AttemptPageDocument]:
-    """Return a page of attempts, newest first: those that fit all filters.
+    """Return a page of attempts that match all filters, newest first.
 
     `label` has pairs ``key=value``, `since` is an RFC 3339 time, `uid` another user, for operators.
     """
@@ -165,12 +165,12 @@ def replay(
 
 def events(attempt_id: str, *, after: str | None = None) -> ClientRequest[StreamEvent]:
     """Follow an attempt, from the event after that id, up to `finished`."""
-    return _follow(path("attempts", attempt_id, "events"), after)
+    return _stream_request(path("attempts", attempt_id, "events"), after)
 
 
 def all_events(*, after: str | None = None) -> ClientRequest[StreamEvent]:
     """Follow all attempts that this user may see, without end."""
-    return _follow("/v1/events", after)
+    return _stream_request("/v1/events", after)
 
 
 def artifact(attempt_id: str, name: str) -> ClientRequest[bytes]:
@@ -194,12 +194,12 @@ def batches(*, cursor: str | None = None, limit: int = 20) -> ClientRequest[docu
 
 
 def batch_items(name: str, *, after: int = 0, limit: int = 100) -> ClientRequest[documents.ItemPageDocument]:
-    """Return a page of a batch's items, from beyond a line."""
+    """Return a page of a batch's items after a line."""
     return _get(lambda: documents.ItemPageDocument, "batches", name, "items", after=after, limit=limit)
 
 
 def batch_results(name: str) -> ClientRequest[documents.BatchResultDocument]:
-    """Return every item of a batch with its attempt, in line order."""
+    """Return all items of a batch with their attempts, in line order."""
     return _get(lambda: documents.BatchResultDocument, "batches", name, "results", wait_s=BATCH_S)
 
 
@@ -210,7 +210,7 @@ def batch_attestation(name: str) -> ClientRequest[bytes]:
 
 def batch_events(name: str) -> ClientRequest[StreamEvent]:
     """Follow a batch up to `finished`; every event has all counts."""
-    return _follow(path("batches", name, "events"), None)
+    return _stream_request(path("batches", name, "events"), None)
 
 
 def retry_batch_errors(name: str) -> ClientRequest[documents.BatchDocument]:
@@ -236,7 +236,7 @@ def repair(
 
     `hint` is sent to the provider, `code` is tried first, and `fresh` starts from the first submission.
     """
-    wanted = _set(provider=provider, max_attempts=max_attempts, hint=hint, code=code, fresh=fresh)
+    wanted = _drop_none(provider=provider, max_attempts=max_attempts, hint=hint, code=code, fresh=fresh)
     return _post(lambda: documents.RepairDocument, "attempts", attempt_id, "repair", document=wanted)
 
 
@@ -295,7 +295,7 @@ def generate(  # noqa: PLR0913  (one parameter per field of the API)
 
     `context` holds what the kind asks for, e.g. `sample_paths`.
     """
-    wanted = _set(
+    wanted = _drop_none(
         kind=kind,
         intent=intent,
         context=context,
@@ -413,8 +413,8 @@ def try_policy(  # noqa: PLR0913  (one parameter per field of the API)
     kind: str | None = None,
 ) -> ClientRequest[StreamEvent]:
     """Judge stored submissions under a profile, or under the text of one; the last event has the result."""
-    wanted = _set(since=since, batch=batch, labels=list(labels), kind=kind)
-    document = _set(policy=policy, profile=profile, run=run, **wanted)
+    wanted = _drop_none(since=since, batch=batch, labels=list(labels), kind=kind)
+    document = _drop_none(policy=policy, profile=profile, run=run, **wanted)
     return ClientRequest(method="POST", path=path("policies", "try"), document=document)
 
 
@@ -427,7 +427,7 @@ def suggest_policy(
     kind: str | None = None,
 ) -> ClientRequest[documents.SuggestionDocument]:
     """Return the additions to a profile that would have let refused code through."""
-    document = _set(policy=policy, since=since, batch=batch, labels=list(labels), kind=kind)
+    document = _drop_none(policy=policy, since=since, batch=batch, labels=list(labels), kind=kind)
     return _post(
         lambda: documents.SuggestionDocument, "policies", "suggest", document=document, wait_s=READ_S
     )
@@ -437,7 +437,7 @@ def explain_policy(
     policy: str, *, language: str, code: str, kind: str | None = None
 ) -> ClientRequest[documents.ExplanationDocument]:
     """Return what a profile's static rules say of a piece of ``python``, ``bash`` or ``sql``."""
-    document = _set(policy=policy, language=language, code=code, kind=kind)
+    document = _drop_none(policy=policy, language=language, code=code, kind=kind)
     return _post(lambda: documents.ExplanationDocument, "policies", "explain", document=document)
 
 
@@ -463,7 +463,7 @@ def doctor() -> ClientRequest[documents.ExaminationDocument]:
 
 
 def daemon() -> ClientRequest[documents.DaemonDocument]:
-    """Return who the daemon is and where its state lies; for operators."""
+    """Return the daemon's identity and the location of its state; for operators."""
     return _get(lambda: documents.DaemonDocument, "daemon")
 
 
@@ -492,7 +492,7 @@ def send_batch(
     dedupe: bool | None = None,
     webhook: str | None = None,
 ) -> ClientRequest[documents.BatchDocument]:
-    """Send the lines of a batch in any pieces; a repetition adds only the missing lines."""
+    """Send the lines of a batch in pieces of any size; a repetition adds only the missing lines."""
     chosen = None if dedupe is None else str(dedupe).lower()
     return ClientRequest(
         method="POST",
@@ -509,7 +509,7 @@ def create_token(
     name: str, *, tenant: str | None = None, scopes: Sequence[str] | None = None, node: str | None = None
 ) -> ClientRequest[documents.NewTokenDocument]:
     """Create a token of a gateway. Only this answer has the token itself."""
-    wanted = _set(name=name, tenant=tenant, scopes=scopes, node=node)
+    wanted = _drop_none(name=name, tenant=tenant, scopes=scopes, node=node)
     return _post(lambda: documents.NewTokenDocument, "tokens", document=wanted)
 
 
@@ -574,12 +574,12 @@ def path(*parts: str) -> str:
 
 
 def wait_query(wait_s: float) -> Sequence[tuple[str, str]]:
-    """Return the parameter that says how long to wait."""
+    """Return the query parameter for the waiting time."""
     return (("wait_s", f"{wait_s:g}"),) if wait_s else ()
 
 
 def filter_query(filters: Mapping[str, str | int | Sequence[str] | None]) -> list[tuple[str, str]]:
-    """Return filters as parameters; None stands for one that is not set."""
+    """Return filters as query parameters; None means that a filter isn't set."""
     query: list[tuple[str, str]] = []
     for name, value in filters.items():
         if isinstance(value, str | int):
@@ -589,10 +589,10 @@ def filter_query(filters: Mapping[str, str | int | Sequence[str] | None]) -> lis
     return query
 
 
-def _set(**fields: object) -> dict[str, object]:
+def _drop_none(**fields: object) -> dict[str, object]:
     """Return the fields that are set."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _follow(where: str, after: str | None) -> ClientRequest[StreamEvent]:
+def _stream_request(where: str, after: str | None) -> ClientRequest[StreamEvent]:
     return ClientRequest(method="GET", path=where, headers={"Last-Event-ID": after} if after else {})

@@ -26,7 +26,7 @@ __all__ = ["HiddenTests", "Rewards", "score", "score_async"]
 
 
 class Rewards(list[float | None]):
-    """A reward per answer, in their order."""
+    """The rewards of answers, in the order of the answers."""
 
     @property
     def lost(self) -> int:
@@ -43,7 +43,7 @@ async def score_async(
     timeout_s: float | None = None,
     daemon: Target = None,
 ) -> Rewards:
-    """Return the reward of each answer: the share of its tests that pass, or 1 and 0 only.
+    """Return the reward of each answer: the share of passed tests, or only 1 and 0.
 
     `tests` are those of all answers, or those of each. `workers` answers are judged at the same time.
     `timeout_s` bounds each test (default: the profile's limit).
@@ -58,11 +58,11 @@ async def score_async(
 
         async def judge(code: str, hidden: HiddenTests) -> float | None:
             async with places:
-                return await _judged(client, hidden.submission(code, timeout_s=timeout_s))
+                return await _score_submission(client, hidden.submission(code, timeout_s=timeout_s))
 
         found = await asyncio.gather(*(judge(code, hidden) for (code, _), hidden in different.items()))
     rewards = dict(zip(different, found, strict=True))
-    return Rewards(_rounded(rewards[key], all_or_nothing=all_or_nothing) for key in keys)
+    return Rewards(_round_reward(rewards[key], all_or_nothing=all_or_nothing) for key in keys)
 
 
 def score(
@@ -82,8 +82,8 @@ def score(
         return thread.submit(asyncio.run, asked).result()
 
 
-async def _judged(client: AsyncClient, submission: dict[str, object]) -> float | None:
-    """Return the score of one submission; None if the daemon could not judge it in `TRIES` tries.
+async def _score_submission(client: AsyncClient, submission: dict[str, object]) -> float | None:
+    """Return the score of one submission; None if the daemon couldn't judge it in `TRIES` tries.
 
     Raises: ClientError, if the daemon refuses the request itself: trying again would not help.
     """
@@ -103,5 +103,5 @@ async def _judged(client: AsyncClient, submission: dict[str, object]) -> float |
     return None
 
 
-def _rounded(reward: float | None, *, all_or_nothing: bool) -> float | None:
+def _round_reward(reward: float | None, *, all_or_nothing: bool) -> float | None:
     return reward if reward is None or not all_or_nothing else float(reward == 1)

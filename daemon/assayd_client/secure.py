@@ -15,12 +15,12 @@ TOKEN_CHARS = 4096
 
 
 def authorization(server: ServerChoice) -> str:
-    """Return the value of the Authorization header; the file is read each time, so its token may change."""
+    """Return the value of the Authorization header; its file is read each time, as the token may change."""
     return f"Bearer {read_token(server.token_file)}"
 
 
 def require_usable(server: ServerChoice) -> None:
-    """Read the files of a server once. Raises: RequestError ``usage``, for one that cannot be used."""
+    """Read the files of a server once. Raises: RequestError ``usage``, if one of them can't be used."""
     read_token(server.token_file)
     tls_context(server)
 
@@ -56,19 +56,19 @@ def _require_private(path: Path, found: os.stat_result) -> None:
 
 
 def tls_context(server: ServerChoice) -> ssl.SSLContext:
-    """Return how the server is checked: TLS 1.2 or newer, its certificate and its name.
+    """Return the TLS context for a server: TLS 1.2 or newer, with checks of certificate and name.
 
     Raises: RequestError ``usage``, for a file of certificates that cannot be read.
     """
     try:
-        return _context(server.ca_file)
+        return _create_context(server.ca_file)
     except OSError as error:
         why = "it holds no certificates" if isinstance(error, ssl.SSLError) else error.strerror
         raise RequestError("usage", f"--ca-file {server.ca_file}: {why}") from error
 
 
 @lru_cache(maxsize=4)
-def _context(ca_file: Path | None) -> ssl.SSLContext:
+def _create_context(ca_file: Path | None) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=ca_file)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context

@@ -27,8 +27,8 @@ OTHERS = "(other shapes)"
 _REASON_CHARS = 200
 
 
-def by_shape(paths: Iterable[str]) -> dict[str, list[str]]:
-    """Return paths by their shapes, in their own order."""
+def group_by_shape(paths: Iterable[str]) -> dict[str, list[str]]:
+    """Return paths grouped by their shapes, in their original order."""
     groups: dict[str, list[str]] = {}
     for path in paths:
         groups.setdefault(shape_of(path), []).append(path)
@@ -36,17 +36,17 @@ def by_shape(paths: Iterable[str]) -> dict[str, list[str]]:
 
 
 def shape_of(path: str) -> str:
-    """Return the shape of a path: words and numbers replaced by placeholders, the suffix kept.
+    """Return the shape of a path: placeholders for words and numbers, and the original suffix.
 
     ``/data/CLIENT-7/2024/report.csv`` becomes ``/a/A-9/9999/a.csv``.
     """
     stem, dot, suffix = path.rpartition(".")
     if not stem or not suffix.isalnum():
         stem, dot, suffix = path, "", ""
-    return RUNS.sub(_run, stem) + dot + suffix
+    return RUNS.sub(_placeholder, stem) + dot + suffix
 
 
-def _run(found: re.Match[str]) -> str:
+def _placeholder(found: re.Match[str]) -> str:
     run = found.group()
     if run[0].isdecimal():
         return "9" if len(run) <= LONGEST_NUMBER else "9" * len(run)
@@ -57,7 +57,7 @@ def _run(found: re.Match[str]) -> str:
 
 @dataclass(slots=True)
 class ShapeCount:
-    """The paths of one shape: how many there are, how many gave fields, and why others failed."""
+    """The paths of one shape: their number, those with fields, and the errors of others."""
 
     paths: int = 0
     matched: int = 0
@@ -88,7 +88,7 @@ class Tally:
         Paths that weren't submitted aren't among the examples, which a repair tries.
         """
         matched, failed = bool(result), result is None
-        one = self._shape(path)
+        one = self._shape_count(path)
         for count in (self, one):
             count.paths += 1
             count.matched += matched
@@ -106,7 +106,7 @@ class Tally:
         if name in self.fields or len(self.fields) < MOST_FIELDS:
             self.fields[name] += 1
 
-    def _shape(self, path: str) -> ShapeCount:
+    def _shape_count(self, path: str) -> ShapeCount:
         shape = shape_of(path)
         if shape not in self.shapes and len(self.shapes) >= MOST_SHAPES:
             shape = OTHERS
@@ -131,7 +131,7 @@ class Tally:
                     "unmatched": list(one.unmatched),
                     "reasons": dict(one.reasons.most_common()),
                 }
-                for shape, one in sorted(self.shapes.items(), key=lambda item: _by_unmatched(*item))
+                for shape, one in sorted(self.shapes.items(), key=lambda item: _unmatched_key(*item))
             ],
         }
 
@@ -146,8 +146,8 @@ def compared(before: Tally, now: Tally) -> Document:
     known = {shape for shape, one in before.shapes.items() if one.matched < one.paths}
     unmatched = [one for one in document["shapes"] if one["matched"] < one["paths"]]
     lost = [one for one in unmatched if one["shape"] not in known]
-    fields = sorted(_emptied(before, now), key=lambda one: one["now"] - one["before"])
-    share = _share(sum(one["paths"] - one["matched"] for one in lost), now.paths)
+    fields = sorted(_lost_fields(before, now), key=lambda one: one["now"] - one["before"])
+    share = _ratio(sum(one["paths"] - one["matched"] for one in lost), now.paths)
     return {
         **{name: document[name] for name in ("paths", "matched", "empty", "failed")},
         "approved_paths": before.paths,
@@ -160,17 +160,17 @@ def compared(before: Tally, now: Tally) -> Document:
     }
 
 
-def _emptied(before: Tally, now: Tally) -> Iterator[dict[str, Any]]:
-    """Return the fields that fewer of the matched paths have than at approval."""
+def _lost_fields(before: Tally, now: Tally) -> Iterator[dict[str, Any]]:
+    """Yield the fields that a smaller share of matched paths has than at the approval."""
     for name, number in before.fields.items():
-        then, today = _share(number, before.matched), _share(now.fields[name], now.matched)
+        then, today = _ratio(number, before.matched), _ratio(now.fields[name], now.matched)
         if now.matched and today < then:
             yield {"field": name, "before": then, "now": today}
 
 
-def _share(part: int, whole: int) -> float:
+def _ratio(part: int, whole: int) -> float:
     return round(part / whole, 4) if whole else 0.0
 
 
-def _by_unmatched(shape: str, one: ShapeCount) -> tuple[int, str]:
+def _unmatched_key(shape: str, one: ShapeCount) -> tuple[int, str]:
     return one.matched - one.paths, shape

@@ -34,28 +34,28 @@ class TreeWalk:
 
     def files(self, after: str | None = None) -> Iterator[Found]:
         """Yield every file in order; with `after`, only those beyond that path of an earlier walk."""
-        yield from self._below(str(self.tree), None if after is None else self._parts(after))
+        yield from self._walk_below(str(self.tree), None if after is None else self._split_path(after))
 
-    def _parts(self, path: str) -> Parts:
+    def _split_path(self, path: str) -> Parts:
         inner = os.fsencode(path).removeprefix(os.fsencode(str(self.tree))).lstrip(b"/")
         return tuple(inner.split(b"/"))
 
-    def _below(self, top: str, after: Parts | None) -> Iterator[Found]:
+    def _walk_below(self, top: str, after: Parts | None) -> Iterator[Found]:
         waiting: list[tuple[str, Parts | None, bool]] = [(top, after, True)]
         while waiting:
             path, rest, is_folder = waiting.pop()
             if not is_folder:
-                yield _checked(path)
+                yield _check_path(path)
                 continue
             try:
-                inner = self._entries(path, rest)
+                inner = self._sorted_entries(path, rest)
             except OSError as error:
                 yield Found(path, "folder.unreadable", error.strerror or "unreadable")
                 continue
             waiting += reversed(inner)
 
-    def _entries(self, folder: str, after: Parts | None) -> list[tuple[str, Parts | None, bool]]:
-        """Return the entries of a folder in order, without those that an earlier walk has passed."""
+    def _sorted_entries(self, folder: str, after: Parts | None) -> list[tuple[str, Parts | None, bool]]:
+        """Return the entries of a folder in order, without those that an earlier walk covered."""
         found = []
         with os.scandir(folder) as entries:
             named = sorted((os.fsencode(entry.name), entry) for entry in entries)
@@ -73,7 +73,7 @@ class TreeWalk:
         return found
 
 
-def _checked(path: str) -> Found:
+def _check_path(path: str) -> Found:
     if any("\ud800" <= character <= "\udfff" for character in path):
         return Found(path, "path.not_utf8", "the name isn't valid UTF-8")
     if len(path) > SAMPLE_PATH_CHARS:

@@ -1,4 +1,4 @@
-"""Binds what can be asked to the clients: the same verbs block, are awaited, or return plain JSON objects."""
+"""Binds the requests to the clients: the same verbs block, are awaited, or return plain JSON objects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Verb(Generic[P, T]):
-    """A request that each client has as a method; what that returns is the client's to say."""
+    """A request that each client has as a method; the client determines the type of its result."""
 
     _send: str
     """The method of the clients that sends it."""
@@ -28,10 +28,10 @@ class Verb(Generic[P, T]):
         self._ask = ask
         self.__doc__ = ask.__doc__
 
-    def _method(self, client: Any, owner: Any) -> Any:
-        """Return the method of a client; without one, a function that shows its signature."""
+    def _bind_method(self, client: Any, owner: Any) -> Any:
+        """Return the method for a client; without a client, a function that shows the signature."""
         if client is None:
-            return _described(self._ask, owner, self._send)
+            return _documented_function(self._ask, owner, self._send)
 
         def call(*args: P.args, **kwargs: P.kwargs) -> Any:
             return getattr(client, self._send)(self._ask(*args, **kwargs))
@@ -39,8 +39,8 @@ class Verb(Generic[P, T]):
         return call
 
 
-def _described(ask: Callable[..., Any], owner: type[Verbs], send: str) -> Callable[..., Any]:
-    """Return a function with the name, parameters and docstring of a verb, as `help` shows a method."""
+def _documented_function(ask: Callable[..., Any], owner: type[Verbs], send: str) -> Callable[..., Any]:
+    """Return a function with the name, parameters and docstring of a verb, for `help`."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(self, ask.__name__)(*args, **kwargs)
@@ -74,11 +74,11 @@ class DocumentVerb(Verb[P, T]):
     def __get__(self, client: PlainClient, owner: object = None) -> Callable[P, Document]: ...
     def __get__(self, client: Any, owner: object = None) -> Any:
         """Return the verb as a method."""
-        return self._method(client, owner)
+        return self._bind_method(client, owner)
 
 
 class Content(Verb[P, bytes]):
-    """A verb with an unprocessed answer."""
+    """A verb with a raw answer."""
 
     _send = "send_for_content"
 
@@ -90,11 +90,11 @@ class Content(Verb[P, bytes]):
     def __get__(self, client: AsyncClient, owner: object = None) -> Callable[P, Awaitable[bytes]]: ...
     def __get__(self, client: Any, owner: object = None) -> Any:
         """Return the verb as a method."""
-        return self._method(client, owner)
+        return self._bind_method(client, owner)
 
 
 class Events(Verb[P, StreamEvent]):
-    """A verb whose answer is a stream of events, as they come."""
+    """A verb whose answer is a stream of events."""
 
     _send = "send_for_events"
 
@@ -110,11 +110,11 @@ class Events(Verb[P, StreamEvent]):
     ) -> Callable[P, AsyncIterator[StreamEvent]]: ...
     def __get__(self, client: Any, owner: object = None) -> Any:
         """Return the verb as a method."""
-        return self._method(client, owner)
+        return self._bind_method(client, owner)
 
 
 class Lines(Verb[P, T]):
-    """A verb whose answer is a document per line, as they come."""
+    """A verb whose answer is a stream of documents, one per line."""
 
     _send = "send_for_lines"
 
@@ -128,7 +128,7 @@ class Lines(Verb[P, T]):
     def __get__(self, client: PlainClient, owner: object = None) -> Callable[P, Iterator[Document]]: ...
     def __get__(self, client: Any, owner: object = None) -> Any:
         """Return the verb as a method."""
-        return self._method(client, owner)
+        return self._bind_method(client, owner)
 
 
 class Verbs:

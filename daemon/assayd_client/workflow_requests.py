@@ -1,4 +1,4 @@
-"""What can be asked of the daemon about workflows, as `requests` has the rest."""
+"""The requests about workflows; `requests` has all others."""
 
 from __future__ import annotations
 

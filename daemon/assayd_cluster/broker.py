@@ -18,7 +18,7 @@ EXCHANGE = "assayd"
 
 
 def make_celery(url: str, *, queue: str, ca_file: Path | None = None) -> Celery:
-    """Return the Celery application of gateway and node; nothing is connected yet."""
+    """Return the Celery application of gateway and node, without connecting it."""
     app = Celery("assayd", broker=url, set_as_current=False)
     exchange = Exchange(EXCHANGE, type="direct", durable=True, no_declare=True)
     quorum = {

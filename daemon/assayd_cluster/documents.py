@@ -1,7 +1,7 @@
-"""What gateway and node say to each other, below ``/v1/nodes/{name}``. To the gateway it is hostile input.
+"""The messages between gateway and node, below ``/v1/nodes/{name}``. To the gateway, they are hostile input.
 
-A node tells every few seconds how it is, claims what the broker hands it, and brings verdicts. It may write
-for runs that it holds, and nothing else.
+A node reports its state every few seconds, claims the attempts that the broker delivers, and sends verdicts.
+It can write only for runs that it holds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LIVE_S = 15.0
 INLINE_BYTES = 64 * 2**10
 """Files of a bundle up to this size come with the verdict; larger ones are sent before it, each by itself."""
 MOST_CAPACITY = 256
-"""Attempts that a node has in hand at once, whatever it says of itself."""
+"""Maximum number of attempts of a node at once, whatever it reports."""
 MOST_FILES = 400
 MOST_EVENTS = 5_000
 MOST_SEQ = 10**6
@@ -55,19 +55,19 @@ Milliseconds = Annotated[float, Field(ge=0, le=1e10)]
 Number = Annotated[int, Field(ge=0, le=MOST_SEQ)]
 
 
-class _Document(BaseModel):
+class _RequestDocument(BaseModel):
     # Unknown keys are skipped unread: an error for each would cost seconds.
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
 
-class _Answer(BaseModel):
+class _AnswerDocument(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)  # a node may be older than its gateway
 
 
-class NodeBeat(_Document):
-    """``PUT /v1/nodes/{name}``: how a node is. `runs` are the attempts that its worker has in hand.
+class NodeBeat(_RequestDocument):
+    """``PUT /v1/nodes/{name}``: the state of a node. `runs` are the attempts of its worker.
 
-    `leaving`: it stops in order, and this is its last beat.
+    `leaving`: it stops in order, and this is its last heartbeat.
     """
 
     capacity: int = Field(ge=1, le=MOST_CAPACITY)
@@ -82,28 +82,28 @@ class NodeBeat(_Document):
     runs: Annotated[list[AttemptId], FailFast()] = Field([], max_length=8192)
 
 
-class BeatAnswer(_Answer):
-    """Whether the node is to take work, and why not."""
+class BeatAnswer(_AnswerDocument):
+    """The answer to a heartbeat: whether the node should take work, and the reason if not."""
 
     consume: bool
     why: str = ""
 
 
-class CancelledRuns(_Answer):
-    """``GET /v1/nodes/{name}/cancelled?wait_s=``: the runs that are to end, once there are any."""
+class CancelledRuns(_AnswerDocument):
+    """The answer of ``GET /v1/nodes/{name}/cancelled?wait_s=``: attempts to end, once there are any."""
 
     attempts: list[str]
 
 
-class Claim(_Document):
-    """``POST /v1/nodes/{name}/runs``: what a message of the broker said."""
+class Claim(_RequestDocument):
+    """The body of ``POST /v1/nodes/{name}/runs``: the contents of a broker message."""
 
     attempt: AttemptId
     ticket: str = Field(min_length=43, max_length=44, pattern=r"^[A-Za-z0-9+/_-]{43}=?$")
 
 
-class Claimed(_Answer):
-    """A run that the node holds now.
+class Claimed(_AnswerDocument):
+    """The answer to a claim: the run that the node now holds.
 
     `document` is the body for ``PUT /v1/attempts/{attempt}`` at the node's own daemon, as JSON text, without
     the parts for the cluster alone (repairs, webhooks).
@@ -116,14 +116,14 @@ class Claimed(_Answer):
     policy: str
 
 
-class StateBody(_Document):
-    """The attempt is in another state; the first and the last are the gateway's to say."""
+class StateBody(_RequestDocument):
+    """A change of an attempt's state; the gateway itself reports the first and the last state."""
 
     state: Literal["checking", "leasing", "running", "judging"]
 
 
-class StageBody(_Document):
-    """A stage has ended."""
+class StageBody(_RequestDocument):
+    """The end of a stage."""
 
     name: str = Field(max_length=64)
     status: StageStatus
@@ -131,8 +131,8 @@ class StageBody(_Document):
     findings: Number
 
 
-class UnitBody(_Document):
-    """A unit was started, or has ended with a cause."""
+class UnitBody(_RequestDocument):
+    """The start of a unit, or its end with a cause."""
 
     name: str = Field(max_length=MOST_NAME)
     index: Number
@@ -141,35 +141,35 @@ class UnitBody(_Document):
     duration_ms: Milliseconds
 
 
-class OutputBody(_Document):
-    """What a unit wrote."""
+class OutputBody(_RequestDocument):
+    """A piece of a unit's output."""
 
     unit: str = Field(max_length=MOST_NAME)
     text: str = Field(max_length=MOST_OUTPUT)
 
 
-class _LiveEvent(_Document):
+class _LiveEvent(_RequestDocument):
     run: int = Field(ge=0, le=1)
     seq: int = Field(ge=1, le=MOST_SEQ)
     at: Moment
 
 
 class StateEvent(_LiveEvent):
-    """An event of kind ``state``."""
+    """An event of kind ``state``, in which the state of an attempt changes."""
 
     kind: Literal["state"]
     body: StateBody
 
 
 class StageEvent(_LiveEvent):
-    """An event of kind ``stage``."""
+    """An event of kind ``stage``, with which a stage ends."""
 
     kind: Literal["stage"]
     body: StageBody
 
 
 class UnitEvent(_LiveEvent):
-    """An event of kind ``unit``."""
+    """An event of kind ``unit``, with which a unit starts or ends."""
 
     kind: Literal["unit"]
     body: UnitBody
@@ -183,7 +183,7 @@ class OutputEvent(_LiveEvent):
 
 
 class GapEvent(_LiveEvent):
-    """Stands for output that the node itself has missed; the gateway sees that by itself."""
+    """A placeholder for output that the node itself missed; the gateway detects it without this event."""
 
     kind: Literal["gap"]
 
@@ -194,14 +194,14 @@ LiveEvent = Annotated[
 """An event as the node's daemon numbered it: its run (0 before it has a container) and its place."""
 
 
-class LiveEvents(_Document):
-    """``POST /v1/nodes/{name}/runs/{attempt}/{run}/events``."""
+class LiveEvents(_RequestDocument):
+    """The body of ``POST /v1/nodes/{name}/runs/{attempt}/{run}/events``."""
 
     events: Annotated[list[LiveEvent], FailFast()] = Field(max_length=MOST_EVENTS)
 
 
-class BundleFile(_Document):
-    """A file of the bundle; `base64` is its content, unless it was sent before."""
+class BundleFile(_RequestDocument):
+    """A file of a bundle. `base64` is its content, or None if it was sent before."""
 
     name: str = Field(max_length=512)
     media_type: str = Field(max_length=100)
@@ -211,8 +211,8 @@ class BundleFile(_Document):
     base64: str | None = None
 
 
-class RunTimings(_Document):
-    """Where the time of a run went, as its node's daemon measured it."""
+class RunTimings(_RequestDocument):
+    """The durations of a run's phases, as measured by its node's daemon."""
 
     static: Milliseconds | None = None
     lease: Milliseconds | None = None
@@ -220,14 +220,14 @@ class RunTimings(_Document):
     report: Milliseconds | None = None
 
 
-class RunFailure(_Document):
+class RunFailure(_RequestDocument):
     """The internal error of a run."""
 
     code: str = Field(pattern=r"^[a-z0-9_.]{1,64}$")
     message: str = Field(max_length=MOST_MESSAGE)
 
 
-class JudgedAttempt(_Document):
+class JudgedAttempt(_RequestDocument):
     """The parts that the gateway reads of a node's attempt document."""
 
     id: AttemptId
@@ -246,8 +246,8 @@ class JudgedAttempt(_Document):
     error: RunFailure | None
 
 
-class RunVerdict(_Document):
-    """``PUT /v1/nodes/{name}/runs/{attempt}/{run}/verdict``: what the node's daemon said of the attempt.
+class RunVerdict(_RequestDocument):
+    """The body of ``PUT /v1/nodes/{name}/runs/{attempt}/{run}/verdict``: the daemon's verdict.
 
     `attempt` is its attempt document as ``GET /v1/attempts/{id}`` of the node's daemon gives it, without
     `report` and `execution` (null): those are files of the bundle. `events` are all that are durable.
@@ -258,15 +258,15 @@ class RunVerdict(_Document):
     files: Annotated[list[BundleFile], FailFast()] = Field(max_length=MOST_FILES)
 
 
-class RunLost(_Document):
-    """The same route, for a run that came to no verdict. `started`: something submitted may have run."""
+class RunLost(_RequestDocument):
+    """The body of the same route for a run without a verdict. `started`: submitted code may have run."""
 
     lost: Literal[True]
     reason: str = Field(max_length=1000)
     started: bool = True
 
 
-class VerdictAnswer(_Answer):
+class VerdictAnswer(_AnswerDocument):
     """The outcome of a verdict; `counted` is False if another run's verdict was first."""
 
     counted: bool

@@ -15,24 +15,24 @@ _WHERE_TO = ("host", "hostaddr", "service", "servicefile", "passfile")
 
 
 def require_encrypted_broker(urls: str, setting: str) -> None:
-    """See that a broker is reached by TLS, or on this host. Raises: ConfigError ``settings.invalid``."""
+    """Ensure that a broker is reached by TLS or on this host. Raises: ConfigError ``settings.invalid``."""
     for url in urls.split(";"):
-        _require_url(url, setting, encrypted="amqps", plain="amqp")
+        _require_encrypted_url(url, setting, encrypted="amqps", plain="amqp")
 
 
 def require_encrypted_management(url: str, setting: str) -> None:
-    """See that the broker's management API is reached by TLS, or on this host. Raises: as the others."""
-    _require_url(url, setting, encrypted="https", plain="http")
+    """Ensure that the broker's management API is reached by TLS or on this host. Raises: ConfigError."""
+    _require_encrypted_url(url, setting, encrypted="https", plain="http")
 
 
 def require_encrypted_gateway(url: str, setting: str) -> None:
-    """See that a gateway is reached by TLS, or on this host. Raises: ConfigError ``settings.invalid``."""
+    """Ensure that a gateway is reached by TLS or on this host. Raises: ConfigError ``settings.invalid``."""
     if not url.startswith("http+unix:///"):
-        _require_url(url, setting, encrypted="https", plain="http")
+        _require_encrypted_url(url, setting, encrypted="https", plain="http")
 
 
 def require_encrypted_database(url: str, setting: str) -> None:
-    """See that a database is reached by TLS, or on this host. Raises: ConfigError ``settings.invalid``."""
+    """Ensure that a database is reached by TLS or on this host. Raises: ConfigError ``settings.invalid``."""
     try:
         parts = make_url(url)
     except ArgumentError:
@@ -42,22 +42,22 @@ def require_encrypted_database(url: str, setting: str) -> None:
         given = parts.query.get(name, ())
         named += [given] if isinstance(given, str) else given
     hosts = [host for each in named for host in each.split(",") if host]
-    if parts.query.get("sslmode") != "verify-full" and not all(map(_is_here, hosts)):
+    if parts.query.get("sslmode") != "verify-full" and not all(map(_is_local_host, hosts)):
         message = f"{setting}: a database on another host needs sslmode=verify-full (and sslrootcert)"
         raise ConfigError("settings.invalid", message, field=setting)
 
 
-def _require_url(url: str, setting: str, *, encrypted: str, plain: str) -> None:
+def _require_encrypted_url(url: str, setting: str, *, encrypted: str, plain: str) -> None:
     parts = urlsplit(url)
-    if parts.scheme == encrypted or (parts.scheme == plain and _is_here(parts.hostname or "")):
+    if parts.scheme == encrypted or (parts.scheme == plain and _is_local_host(parts.hostname or "")):
         return
     found = f"{parts.scheme}://{parts.hostname}"  # and no more of it: a password may be in it
     message = f"{setting}: {found} must begin with {encrypted}:// ({plain}:// is allowed on loopback)"
     raise ConfigError("settings.invalid", message, field=setting)
 
 
-def _is_here(host: str) -> bool:
-    """Return whether a host is this one: a folder of Unix sockets, or loopback."""
+def _is_local_host(host: str) -> bool:
+    """Return whether a host is local: a folder of Unix sockets, or a loopback address."""
     if host.startswith(("/", "@")) or host == "localhost":
         return True
     try:

@@ -42,8 +42,8 @@ CHALLENGE = {"WWW-Authenticate": 'Bearer realm="assayd"'}
 
 
 @dataclass(eq=False, slots=True)
-class _Under:
-    """A request of a token that is under way, and what ends it."""
+class _ActiveRequest:
+    """A running request of a token, and the function that ends it."""
 
     secret: str
     address: str
@@ -52,7 +52,7 @@ class _Under:
 
 
 class TokenGate:
-    """Lets requests through whose token allows them, and those of peers of the Unix socket without one."""
+    """An ASGI middleware that admits requests by their tokens, and Unix socket peers without a token."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class TokenGate:
         self._app = app
         self._verifier = verifier
         self._most_of_one = most_of_one
-        self._under: set[_Under] = set()
+        self._under: set[_ActiveRequest] = set()
         self._of_tenant: Counter[int] = Counter()
         self._checking: asyncio.Task[None] | None = None
 
@@ -78,7 +78,7 @@ class TokenGate:
         if scope["type"] != "http":  # the API has no web sockets, and the gate refuses them
             await send({"type": "websocket.close", "code": POLICY_VIOLATION})
             return
-        answer = _Started(send)
+        answer = _TrackingSend(send)
         try:
             await self._admit(scope, receive, answer)
         except AssaydError as error:
@@ -94,7 +94,7 @@ class TokenGate:
         secret = take_token(scope)
         if secret is None:
             if isinstance(scope["state"].get("caller"), Caller) or scope["path"] in OPEN:
-                await self._app(_opened(scope), receive, send)
+                await self._app(_as_anonymous(scope), receive, send)
                 return
             message = "this gateway needs a token as `Authorization: Bearer …`; an operator creates one"
             raise RequestError("token.missing", f"{message} with `assay token create`")
@@ -103,20 +103,24 @@ class TokenGate:
         if (shown := scope["state"].get(SHOWN)) is not None:
             shown(is_operator=record.may(TokenScope.OPERATE))
         require_scope(record, scope["method"], scope["path"])
-        scope["state"] |= {"caller": _caller(record), STATE: record}
+        scope["state"] |= {"caller": _caller_of_token(record), STATE: record}
         if self._of_tenant[record.tenant_id] >= self._most_of_one and record.node is None:
             message = f"{self._most_of_one} requests of tenant {record.tenant!r} are running; wait for some"
             raise RequestError("quota.full", message, retryable=True)
-        await self._follow(scope, receive, send, record, _Under(secret, address, asyncio.timeout(None)))
+        await self._answer_until_revoked(
+            scope, receive, send, record, _ActiveRequest(secret, address, asyncio.timeout(None))
+        )
 
-    async def _follow(
-        self, scope: Scope, receive: Receive, send: Send, record: TokenRecord, under: _Under
+    async def _answer_until_revoked(
+        self, scope: Scope, receive: Receive, send: Send, record: TokenRecord, under: _ActiveRequest
     ) -> None:
         """Answer a request that ends when its token does. Raises: RequestError ``token.revoked``."""
         self._under.add(under)
         self._of_tenant[record.tenant_id] += 1
         if self._checking is None:
-            self._checking = asyncio.get_running_loop().create_task(self._check(), name="token-check")
+            self._checking = asyncio.get_running_loop().create_task(
+                self._check_active_tokens(), name="token-check"
+            )
         try:
             async with under.end:
                 await self._app(scope, receive, send)
@@ -130,17 +134,17 @@ class TokenGate:
             if not self._of_tenant[record.tenant_id]:
                 del self._of_tenant[record.tenant_id]
 
-    async def _check(self) -> None:
+    async def _check_active_tokens(self) -> None:
         """Check the tokens of running requests repeatedly, until none is running."""
         try:
             while self._under:
                 await asyncio.sleep(FRESH_S)
                 for under in list(self._under):
-                    await self._check_one(under)
+                    await self._check_token(under)
         finally:
             self._checking = None
 
-    async def _check_one(self, under: _Under) -> None:
+    async def _check_token(self, under: _ActiveRequest) -> None:
         try:
             await self._verifier.verify(under.secret, under.address, begun=True)
         except RequestError as refusal:
@@ -151,8 +155,8 @@ class TokenGate:
             return  # the database doesn't answer: admitted requests continue
 
 
-class _Started:
-    """Sends, and notes whether the answer has begun."""
+class _TrackingSend:
+    """A wrapper of `send` that records whether the answer has begun."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -164,7 +168,7 @@ class _Started:
 
 
 def take_token(scope: Scope) -> str | None:
-    """Take the token out of a request's headers, so that nothing behind can tell it; None without one.
+    """Remove the token from a request's headers, so that later parts never see it; None without one.
 
     Raises: RequestError ``token.refused``, for two of them, or another form than ``Bearer``.
     """
@@ -179,7 +183,7 @@ def take_token(scope: Scope) -> str | None:
 
 
 def require_scope(record: TokenRecord, method: str, path: str) -> None:
-    """Raise RequestError ``token.scope`` unless the token's scopes allow this request."""
+    """Raise RequestError ``token.scope`` unless the token's scopes allow the request."""
     if record.node is not None:
         own = f"{NODES}/{record.node}"
         allowed = path == own or path.startswith(f"{own}/")
@@ -197,27 +201,27 @@ def require_scope(record: TokenRecord, method: str, path: str) -> None:
 
 
 def is_node_route(path: str) -> bool:
-    """Return whether a path is that of nodes."""
+    """Return whether a path belongs to the routes of nodes."""
     return path == NODES or path.startswith(f"{NODES}/")
 
 
 def require_node(request: Request, name: str) -> None:
-    """Raise RequestError ``token.scope`` unless the request comes from the node of that name."""
+    """Raise RequestError ``token.scope`` unless the request comes from the node with this name."""
     record = getattr(request.state, STATE, None)
     if not isinstance(record, TokenRecord) or record.node is None or record.node != name:
         raise RequestError("token.scope", f"only node {name[:64]!r} may do this, with its own token")
 
 
 def client_address(scope: Scope) -> str:
-    """Return whose failures are counted together: an address, or a user of the Unix socket."""
+    """Return the key by which failures are counted: an address, or a user of the Unix socket."""
     caller = scope["state"].get("caller")
     if isinstance(caller, Caller):
         return f"uid {caller.peer.uid}"
-    return counted_address((scope.get("client") or ("",))[0])
+    return rate_limit_address((scope.get("client") or ("",))[0])
 
 
-def counted_address(text: str) -> str:
-    """Return under what an address is counted: itself, or its /64 where one host may have many of them."""
+def rate_limit_address(text: str) -> str:
+    """Return the key by which an address is counted: itself, or its /64 network for IPv6."""
     try:
         address = ip_address(text.partition("%")[0])
     except ValueError:
@@ -227,7 +231,7 @@ def counted_address(text: str) -> str:
     return str(getattr(address, "ipv4_mapped", None) or address)
 
 
-def _caller(record: TokenRecord) -> Caller:
+def _caller_of_token(record: TokenRecord) -> Caller:
     number = record.tenant_id
     return Caller(
         peer=Peer(uid=number, gid=number, pid=0),
@@ -240,7 +244,7 @@ def _caller(record: TokenRecord) -> Caller:
     )
 
 
-def _opened(scope: Scope) -> Scope:
+def _as_anonymous(scope: Scope) -> Scope:
     """Let public requests pass the inner gate of peers, without a user."""
     if not isinstance(scope["state"].get("caller"), Caller):
         nobody = Peer(uid=NOBODY, gid=NOBODY, pid=0)

@@ -89,8 +89,8 @@ class Outbox:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forgotten:
-    """The tokens of a forgotten node, by their ids.
+class ForgottenTokens:
+    """The ids of a forgotten node's tokens.
 
     Attributes:
         revoked: those that were still valid.
@@ -102,20 +102,20 @@ class Forgotten:
 
 
 class DatabaseNodes:
-    """Nodes in the gateways' database."""
+    """The nodes in the gateways' database."""
 
     def __init__(self, access: DatabaseAccess) -> None:
         self._access = access
 
     async def list(self) -> list[Node]:
         """Return all nodes, by name."""
-        return [_node(row) for row in await self._access.read(_read)]
+        return [_build_node(row) for row in await self._access.read(_fetch_rows)]
 
     async def outbox(self) -> Outbox:
-        """Return what waits."""
+        """Return the number and age of the messages that wait in the outbox."""
 
         def fetch(connection: Connection) -> Outbox:
-            now = _now(connection)
+            now = _database_time_us(connection)
             waits = dispatches.c.published_at.is_(None)
             found = connection.execute(
                 select(
@@ -139,12 +139,12 @@ class DatabaseNodes:
 
         def apply(connection: Connection) -> Sequence[RowMapping]:
             connection.execute(update(nodes).where(nodes.c.name == name).values(drained=int(drained)))
-            return _read(connection, name)
+            return _fetch_rows(connection, name)
 
         rows = await self._access.write(apply)
-        return _node(rows[0]) if rows else None
+        return _build_node(rows[0]) if rows else None
 
-    async def forget(self, name: str) -> Forgotten | None:
+    async def forget(self, name: str) -> ForgottenTokens | None:
         """Forget a node and revoke its tokens; None for a node that was never there.
 
         Of a node that is forgotten already, nothing changes: a token that it got since then stays valid.
@@ -152,42 +152,42 @@ class DatabaseNodes:
         Raises: RequestError ``node.alive``.
         """
 
-        def apply(connection: Connection) -> Forgotten | None:
-            rows = _read(connection, name)
-            if rows and _node(rows[0]).state not in {"lost", "stopped"}:
+        def apply(connection: Connection) -> ForgottenTokens | None:
+            rows = _fetch_rows(connection, name)
+            if rows and _build_node(rows[0]).state not in {"lost", "stopped"}:
                 raise RequestError("node.alive", f"node {name} is alive; stop assayd-node on its host first")
             own = tokens.c.node == name
             ended = list(
                 connection.execute(select(tokens.c.id).where(own, tokens.c.revoked_at.is_not(None))).scalars()
             )
             if not rows:
-                return Forgotten(ended=ended) if ended else None
+                return ForgottenTokens(ended=ended) if ended else None
             connection.execute(delete(nodes).where(nodes.c.name == name))
             revoke = update(tokens).where(own, tokens.c.revoked_at.is_(None))
-            revoke = revoke.values(revoked_at=_now(connection)).returning(tokens.c.id)
+            revoke = revoke.values(revoked_at=_database_time_us(connection)).returning(tokens.c.id)
             revoked = list(connection.execute(revoke).scalars())
-            return Forgotten(revoked=revoked, ended=[*revoked, *ended])
+            return ForgottenTokens(revoked=revoked, ended=[*revoked, *ended])
 
         return await self._access.write(apply)
 
 
-def _read(connection: Connection, name: str | None = None) -> Sequence[RowMapping]:
-    wanted = select(nodes, _now(connection).label("now")).order_by(nodes.c.name)
+def _fetch_rows(connection: Connection, name: str | None = None) -> Sequence[RowMapping]:
+    wanted = select(nodes, _database_time_us(connection).label("now")).order_by(nodes.c.name)
     if name is not None:
         wanted = wanted.where(nodes.c.name == name)
     return connection.execute(wanted).mappings().all()
 
 
-def _now(connection: Connection) -> ColumnElement[int]:
+def _database_time_us(connection: Connection) -> ColumnElement[int]:
     """Return the database's time in microseconds since 1970."""
     if connection.dialect.name == "postgresql":
         return cast(extract("epoch", func.clock_timestamp()) * 1_000_000, BigInteger)
     return cast((func.julianday("now") - 2440587.5) * 86_400_000_000, BigInteger)
 
 
-def _node(row: RowMapping) -> Node:
+def _build_node(row: RowMapping) -> Node:
     silent_s = max(0.0, (row["now"] - row["beat_at"]) / 1_000_000)
-    state, why = _state(row, silent_s)
+    state, why = _derive_state(row, silent_s)
     return Node(
         name=row["name"],
         state=state,
@@ -201,8 +201,8 @@ def _node(row: RowMapping) -> Node:
     )
 
 
-def _state(row: RowMapping, silent_s: float) -> tuple[NodeState, str]:
-    """Return how a node is, and why it takes no work."""
+def _derive_state(row: RowMapping, silent_s: float) -> tuple[NodeState, str]:
+    """Return the state of a node, and the reason why it takes no work."""
     if row["why"] == STOPPED:
         return "stopped", STOPPED
     if silent_s > LIVE_S:

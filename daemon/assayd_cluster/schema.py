@@ -15,16 +15,16 @@ from assayd_cluster.tables import ALL
 
 
 def migrate(url_file: Path, settings: Settings) -> None:
-    """Bring the database to this version. Args: `url_file` holds the URL of the owner's account.
+    """Migrate the database to this version. Args: `url_file` contains the URL with the owner's account.
 
     Raises: ConfigError, StoreError.
     """
     url = read_secret(url_file, "--migrate")
     require_encrypted_database(url, "--migrate")
-    asyncio.run(_migrate(url, settings))
+    asyncio.run(_run_migration(url, settings))
 
 
-async def _migrate(url: str, settings: Settings) -> None:
+async def _run_migration(url: str, settings: Settings) -> None:
     recorders = recorders_of(registry.load(settings.validators))
     async with open_jobs(settings.state_dir, url, recorders) as jobs:
         await jobs.access.make(ALL)

@@ -22,7 +22,7 @@ import uvicorn
 from assayd.api.fairness import Places
 from assayd.api.peer import PeerHttpTools
 from assayd.errors import ConfigError
-from assayd_cluster.gate import SHOWN, counted_address
+from assayd_cluster.gate import SHOWN, rate_limit_address
 
 log = structlog.get_logger()
 
@@ -53,7 +53,7 @@ class CertificateFiles:
         self.context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
         self._seen: tuple[object, ...] | None = None
         try:
-            self._load()
+            self._load_certificate()
         except (OSError, ssl.SSLError) as problem:
             message = f"{certificate} and {key} can't be used for TLS: {problem}"
             raise ConfigError("tls.unusable", message, field="cluster.certificate_file") from problem
@@ -65,25 +65,25 @@ class CertificateFiles:
             return
         self._look_at = now + LOOK_S
         try:
-            if self._stamp() != self._seen:
-                self._load()
+            if self._file_versions() != self._seen:
+                self._load_certificate()
                 log.info("certificate.reloaded", file=str(self._files[0]))
         except (OSError, ssl.SSLError) as problem:
             log.error("certificate.reload_failed", file=str(self._files[0]), problem=str(problem))
 
-    def _load(self) -> None:
-        seen = self._stamp()
+    def _load_certificate(self) -> None:
+        seen = self._file_versions()
         # A pair that does not fit would be left half taken: tried apart first.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self._files)
         self.context.load_cert_chain(*self._files)
         self._seen = seen
 
-    def _stamp(self) -> tuple[object, ...]:
+    def _file_versions(self) -> tuple[object, ...]:
         found = [file.stat() for file in self._files]
         return tuple((each.st_mtime_ns, each.st_ino, each.st_size) for each in found)
 
 
-class SecureServer(uvicorn.Server):
+class TlsServer(uvicorn.Server):
     """uvicorn behind TLS, without its signal handlers."""
 
     def __init__(
@@ -105,9 +105,11 @@ class SecureServer(uvicorn.Server):
         """Accept on these sockets."""
         await self.lifespan.startup()
         spoken = self.config.http_protocol_class
-        self._counted = type("CountedHttp", (_Counted, spoken), {"places": None})
+        self._counted = type("CountedHttp", (_CountedProtocol, spoken), {"places": None})
         loop = asyncio.get_running_loop()
-        self._accepting = {loop.create_task(self._accept(each), name="accept") for each in sockets or []}
+        self._accepting = {
+            loop.create_task(self._accept_connections(each), name="accept") for each in sockets or []
+        }
         self.servers = []
         self.started = True
 
@@ -123,7 +125,7 @@ class SecureServer(uvicorn.Server):
         """Return how many connections there are, those before and in their handshake included."""
         return self._places.total
 
-    async def _accept(self, listener: socket.socket) -> None:
+    async def _accept_connections(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -134,21 +136,21 @@ class SecureServer(uvicorn.Server):
                 log.error("connection.not_accepted", problem=str(problem))
                 await asyncio.sleep(ACCEPT_S)
                 continue
-            address = counted_address(peer[0])
+            address = rate_limit_address(peer[0])
             if not self._places.take(address, is_operator=address in self._operators):
                 connected.close()
                 continue
             self._files.refresh()
-            task = loop.create_task(self._secure(connected, address), name="tls-handshake")
+            task = loop.create_task(self._start_tls(connected, address), name="tls-handshake")
             self._securing.add(task)
             task.add_done_callback(self._securing.discard)
 
-    async def _secure(self, connected: socket.socket, address: str) -> None:
-        """Hand a connection on when its handshake is done; it is counted until its end."""
-        count = _Count(self._places, address, self._remember)
+    async def _start_tls(self, connected: socket.socket, address: str) -> None:
+        """Pass a connection on once its TLS handshake is done; it is counted until it ends."""
+        count = _ConnectionSlot(self._places, address, self._remember_operator)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: self._protocol(count, address),
+                lambda: self._create_protocol(count, address),
                 connected,
                 ssl=self._files.context,
                 ssl_handshake_timeout=HANDSHAKE_S,
@@ -160,32 +162,32 @@ class SecureServer(uvicorn.Server):
             count.end()
             raise
 
-    def _remember(self, address: str) -> None:
+    def _remember_operator(self, address: str) -> None:
         self._operators[address] = None
         self._operators.move_to_end(address)
         if len(self._operators) > MOST_REMEMBERED:
             self._operators.popitem(last=False)
 
-    def _protocol(self, count: _Count, address: str) -> asyncio.Protocol:
-        make = cast("Callable[..., _Counted]", self._counted)
+    def _create_protocol(self, count: _ConnectionSlot, address: str) -> asyncio.Protocol:
+        make = cast("Callable[..., _CountedProtocol]", self._counted)
         made = make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
         made.count = count
         made.user = hash(address)  # input is parsed in turn by address, before a token is shown
         return made
 
 
-class _Count:
-    """One connection's place, given back once."""
+class _ConnectionSlot:
+    """The slot of one connection, released exactly once."""
 
     def __init__(self, places: Places, address: str, remember: Callable[[str], None]) -> None:
         self._places = places
         self._address: str | None = address
-        self._remember = remember
+        self._remember_operator = remember
 
-    def shown_by_operator(self) -> None:
-        """Let further connections of this address use the places that are kept for operators."""
+    def mark_operator(self) -> None:
+        """Let further connections from this address use the slots reserved for operators."""
         if self._address is not None:
-            self._remember(self._address)
+            self._remember_operator(self._address)
 
     def end(self) -> None:
         """Count it no more. Safe to call twice."""
@@ -194,32 +196,32 @@ class _Count:
             self._places.give_back(address)
 
 
-class _Counted(PeerHttpTools):
-    """What speaks HTTP, and says when its connection has ended, and with it the last request."""
+class _CountedProtocol(PeerHttpTools):
+    """An HTTP protocol that reports the end of its connection, and thus of its last request."""
 
-    count: _Count
+    count: _ConnectionSlot
     _token_due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the time within which a good token must be shown."""
         super().connection_made(transport)
-        self.app_state = {**self.app_state, SHOWN: self._shown}
+        self.app_state = {**self.app_state, SHOWN: self._confirm_token}
         self._token_due = self.loop.call_later(TOKEN_S, self.transport.close)
 
-    def _shown(self, *, is_operator: bool) -> None:
-        """Let a connection stay, now that it has shown a good token."""
-        self._forget_token()
+    def _confirm_token(self, *, is_operator: bool) -> None:
+        """Keep a connection open, because it has presented a valid token."""
+        self._cancel_token_timeout()
         if is_operator:
-            self.count.shown_by_operator()
+            self.count.mark_operator()
 
-    def _forget_token(self) -> None:
+    def _cancel_token_timeout(self) -> None:
         if self._token_due is not None:
             self._token_due.cancel()
             self._token_due = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Expect no token any more."""
-        self._forget_token()
+        self._cancel_token_timeout()
         super().connection_lost(exc)
 
     def ended(self) -> None:
@@ -236,16 +238,16 @@ def listen_tcp(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     if not (port.isascii() and port.isdigit() and int(port) < 2**16):
-        raise _not_listened(address, "it has no port")
+        raise _listen_error(address, "it has no port")
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         server = socket.create_server((host, int(port)), family=family, backlog=1024, reuse_port=True)
     except OSError as problem:
-        raise _not_listened(address, problem.strerror or str(problem)) from problem
+        raise _listen_error(address, problem.strerror or str(problem)) from problem
     server.setblocking(False)
     return server
 
 
-def _not_listened(address: str, why: str) -> ConfigError:
+def _listen_error(address: str, why: str) -> ConfigError:
     message = f"cluster.listen is {address!r}: {why}; write HOST:PORT of this host"
     return ConfigError("tls.unusable", message, field="cluster.listen")

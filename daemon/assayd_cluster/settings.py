@@ -23,7 +23,7 @@ class _Section(BaseModel):
 
 
 class BundleSettings(_Section):
-    """Where bundles lie."""
+    """The storage of bundles."""
 
     kind: Literal["directory", "s3"] = Field(
         "directory", description="Where bundles are stored: a shared directory or object storage."
@@ -49,7 +49,7 @@ class BundleSettings(_Section):
 
 
 class ClusterSettings(_Section):
-    """What makes a daemon a gateway."""
+    """The settings that make a daemon a gateway."""
 
     database_url_file: Path | None = Field(
         None,
@@ -92,7 +92,7 @@ class ClusterSettings(_Section):
 
 
 class GatewaySettings(Settings):
-    """All settings of a gateway: those of a daemon, and how it is joined to others."""
+    """All settings of a gateway: those of a daemon, and those of the cluster."""
 
     cluster: ClusterSettings = ClusterSettings()
 
@@ -125,12 +125,12 @@ class NodeSettings(RootSettings):
 
 
 def load_gateway_settings() -> GatewaySettings:
-    """Read file and environment of a gateway. Raises: ConfigError ``settings.invalid``."""
+    """Read a gateway's settings from file and environment. Raises: ConfigError ``settings.invalid``."""
     return load(GatewaySettings, GATEWAY_FILE)
 
 
 def load_node_settings() -> NodeSettings:
-    """Read file and environment of a node. Raises: ConfigError ``settings.invalid``."""
+    """Read a node's settings from file and environment. Raises: ConfigError ``settings.invalid``."""
     return load(NodeSettings, NODE_FILE, NODE_PREFIX)
 
 

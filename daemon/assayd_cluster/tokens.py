@@ -68,7 +68,7 @@ class TokenRecord:
     last_used_at: datetime | None = None
 
     def may(self, *scopes: Scope) -> bool:
-        """Return whether it has one of these scopes."""
+        """Return whether the token has one of these scopes."""
         return not self.scopes.isdisjoint(scopes)
 
 
@@ -91,8 +91,8 @@ class TokenTerms:
             raise RequestError("invalid", message, field="tenant")
 
 
-def new_secret() -> str:
-    """Return a fresh token: 256 random bits."""
+def generate_secret() -> str:
+    """Return a new secret with 256 random bits."""
     return PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
 
 
@@ -102,7 +102,7 @@ def digest(secret: str) -> str:
 
 
 class DatabaseTokens:
-    """Tokens in the gateways' database."""
+    """The tokens in the gateways' database."""
 
     def __init__(self, access: DatabaseAccess, clock: Clock, ids: Ids) -> None:
         self._access = access
@@ -111,8 +111,8 @@ class DatabaseTokens:
 
     async def create(self, terms: TokenTerms) -> tuple[TokenRecord, str]:
         """Make a token, and its tenant if that is new. The second value, the secret, is never shown again."""
-        tenant_id = await self._tenant(terms.tenant)
-        secret, at = new_secret(), self._clock.now()
+        tenant_id = await self._get_or_create_tenant(terms.tenant)
+        secret, at = generate_secret(), self._clock.now()
         record = TokenRecord(
             id=self._ids.new(),
             tenant_id=tenant_id,
@@ -140,7 +140,7 @@ class DatabaseTokens:
         """Return all tokens, the newest first."""
         wanted = _WHOLE.order_by(tokens.c.id.desc())
         rows = await self._access.read(lambda connection: connection.execute(wanted).mappings().all())
-        return [_record(row) for row in rows]
+        return [_build_record(row) for row in rows]
 
     async def find(self, sha256: str) -> TokenRecord | None:
         """Return the token of a digest, also one that is revoked."""
@@ -148,7 +148,7 @@ class DatabaseTokens:
         row = await self._access.read(lambda connection: connection.execute(wanted).mappings().first())
         # The index compared them as it liked; what counts is compared in constant time.
         same = row is not None and secrets.compare_digest(str(row["sha256"]), sha256)
-        return _record(row) if row is not None and same else None
+        return _build_record(row) if row is not None and same else None
 
     async def revoke(self, token_id: str) -> TokenRecord | None:
         """End a token; a repetition changes nothing. None if no such token exists."""
@@ -160,23 +160,23 @@ class DatabaseTokens:
             return connection.execute(_WHOLE.where(tokens.c.id == token_id)).mappings().first()
 
         row = await self._access.write(apply)
-        return None if row is None else _record(row)
+        return None if row is None else _build_record(row)
 
     async def note_use(self, token_ids: Collection[str]) -> None:
-        """Record that these were used just now; a crash may forget it."""
+        """Record that these tokens were used just now; a crash may lose this."""
         at = to_micros(self._clock.now())
         used = update(tokens).where(tokens.c.id.in_(token_ids)).values(last_used_at=at)
         await self._access.write(lambda connection: connection.execute(used), durable=False)
 
-    async def _tenant(self, name: str) -> int:
-        """Return the number of a tenant, which is made if there is none. Others may be made meanwhile."""
+    async def _get_or_create_tenant(self, name: str) -> int:
+        """Return the number of a tenant, which is created if missing; retries if others create tenants."""
         for _ in range(TRIES):
-            found = await self._access.write(lambda connection: self._tenant_of(connection, name))
+            found = await self._access.write(lambda connection: self._try_create_tenant(connection, name))
             if found is not None:
                 return found
         raise StoreError("store.busy", f"tenant {name!r} can't be created; try again", retryable=True)
 
-    def _tenant_of(self, connection: Connection, name: str) -> int | None:
+    def _try_create_tenant(self, connection: Connection, name: str) -> int | None:
         wanted = select(tenants.c.id).where(tenants.c.name == name)
         if (found := connection.execute(wanted).scalar()) is not None:
             return int(found)
@@ -190,8 +190,8 @@ class DatabaseTokens:
 _WHOLE = select(tokens, tenants.c.name.label("tenant")).join(tenants, tenants.c.id == tokens.c.tenant_id)
 
 
-def read_scopes(names: Iterable[str]) -> frozenset[Scope]:
-    """Return scopes by their names. Raises: RequestError ``invalid``."""
+def parse_scopes(names: Iterable[str]) -> frozenset[Scope]:
+    """Parse scopes from their names. Raises: RequestError ``invalid``."""
     try:
         return frozenset(Scope(name) for name in names)
     except ValueError as error:
@@ -200,12 +200,12 @@ def read_scopes(names: Iterable[str]) -> frozenset[Scope]:
 
 
 def _known_scopes(names: Iterable[str]) -> frozenset[Scope]:
-    """Return the scopes of a token on record, without those that a newer gateway knows alone."""
+    """Return the scopes of a stored token, without scopes that only newer gateways know."""
     known = {scope.value for scope in Scope}
     return frozenset(Scope(name) for name in names if name in known)
 
 
-def _record(row: RowMapping) -> TokenRecord:
+def _build_record(row: RowMapping) -> TokenRecord:
     return TokenRecord(
         id=row["id"],
         tenant_id=row["tenant_id"],
@@ -214,10 +214,10 @@ def _record(row: RowMapping) -> TokenRecord:
         scopes=_known_scopes(row["scopes"].split(",")),
         node=row["node"],
         created_at=from_micros(row["created_at"]),
-        revoked_at=_time(row["revoked_at"]),
-        last_used_at=_time(row["last_used_at"]),
+        revoked_at=_to_datetime(row["revoked_at"]),
+        last_used_at=_to_datetime(row["last_used_at"]),
     )
 
 
-def _time(micros: int | None) -> datetime | None:
+def _to_datetime(micros: int | None) -> datetime | None:
     return None if micros is None else from_micros(micros)

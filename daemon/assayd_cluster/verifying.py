@@ -33,14 +33,14 @@ MOST_IN_TURN = 32
 
 
 @dataclass(slots=True)
-class _Known:
+class _CachedToken:
     record: TokenRecord
     until: float
     used_until: float = 0.0
 
 
 class Failures:
-    """Failed tries as a bucket that leaks: how many in a row, and how soon there is one more."""
+    """A leaky bucket of failed attempts, with a maximum burst and a steady rate."""
 
     def __init__(self, most: int, each_s: float) -> None:
         self._most = most
@@ -48,7 +48,7 @@ class Failures:
         self._full_until: OrderedDict[str, float] = OrderedDict()
 
     def too_many(self, whose: str, now: float) -> bool:
-        """Return whether no further try is allowed now."""
+        """Return whether no further attempt is allowed at this time."""
         return self._full_until.get(whose, now) > now + (self._most - 1) * self._each_s
 
     def note(self, whose: str, now: float) -> None:
@@ -59,12 +59,12 @@ class Failures:
 
 
 class TokenVerifier:
-    """Answers for tokens on behalf of one gateway."""
+    """A verifier of tokens for one gateway, with a cache."""
 
     def __init__(self, tokens: DatabaseTokens, clock: Clock) -> None:
         self._tokens = tokens
         self._clock = clock
-        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._known: OrderedDict[str, _CachedToken] = OrderedDict()
         self._failures = Failures(FAILURES, FAILURE_S)
         self._turn = asyncio.Lock()
         self._in_turn = 0
@@ -83,15 +83,15 @@ class TokenVerifier:
         if known is None or known.until <= now:
             seen = begun or known is not None
             slowed = not seen and self._failures.too_many(address, now)
-            record = await (self._find_in_turn(sha256) if slowed else self._find(sha256))
+            record = await (self._find_queued(sha256) if slowed else self._find(sha256))
             if record is None:
-                raise self._unknown(sha256, address, now, slowed=slowed)
-            known = self._remember(sha256, record, now)
+                raise self._unknown_token_error(sha256, address, now, slowed=slowed)
+            known = self._cache_record(sha256, record, now)
         if known.record.revoked_at is not None:
             log.warning("token.refused", address=address, token_id=known.record.id, why="revoked")
             message = f"the token {known.record.name!r} was revoked; ask for another"
             raise RequestError("token.revoked", message)
-        self._note_use(known, now)
+        self._schedule_use_record(known, now)
         return known.record
 
     def forget(self) -> None:
@@ -102,10 +102,10 @@ class TokenVerifier:
     async def _find(self, sha256: str) -> TokenRecord | None:
         return await self._tokens.find(sha256) if sha256 else None
 
-    async def _find_in_turn(self, sha256: str) -> TokenRecord | None:
-        """Look a token up after others that wait: guesses hold up neither the database nor the good."""
+    async def _find_queued(self, sha256: str) -> TokenRecord | None:
+        """Look up a token in a limited queue, so that guesses delay neither the database nor valid tokens."""
         if self._in_turn >= MOST_IN_TURN:
-            raise _too_many()
+            raise _too_many_error()
         self._in_turn += 1
         try:
             async with self._turn:
@@ -113,16 +113,16 @@ class TokenVerifier:
         finally:
             self._in_turn -= 1
 
-    def _unknown(self, sha256: str, address: str, now: float, *, slowed: bool) -> RequestError:
+    def _unknown_token_error(self, sha256: str, address: str, now: float, *, slowed: bool) -> RequestError:
         self._known.pop(sha256, None)
         self._failures.note(address, now)
         if slowed:
-            return _too_many()
+            return _too_many_error()
         log.warning("token.refused", address=address, why="unknown")
         return RequestError("token.refused", "unknown token; check that its file is complete")
 
-    def _remember(self, sha256: str, record: TokenRecord, now: float) -> _Known:
-        known = self._known.pop(sha256, None) or _Known(record, 0.0)
+    def _cache_record(self, sha256: str, record: TokenRecord, now: float) -> _CachedToken:
+        known = self._known.pop(sha256, None) or _CachedToken(record, 0.0)
         # A revoked token stays revoked.
         known.record, known.until = record, now + (FRESH_S if record.revoked_at is None else REVOKED_S)
         self._known[sha256] = known
@@ -130,21 +130,21 @@ class TokenVerifier:
             self._known.popitem(last=False)
         return known
 
-    def _note_use(self, known: _Known, now: float) -> None:
+    def _schedule_use_record(self, known: _CachedToken, now: float) -> None:
         if known.used_until > now:
             return
         known.used_until = now + USE_S
-        task = asyncio.get_running_loop().create_task(self._write_use(known.record.id))
+        task = asyncio.get_running_loop().create_task(self._record_use(known.record.id))
         self._noting.add(task)
         task.add_done_callback(self._noting.discard)
 
-    async def _write_use(self, token_id: str) -> None:
+    async def _record_use(self, token_id: str) -> None:
         try:
             await self._tokens.note_use([token_id])
         except StoreError as error:  # nothing depends on it
             log.warning("token.use_not_noted", token_id=token_id, problem=error.message)
 
 
-def _too_many() -> RequestError:
+def _too_many_error() -> RequestError:
     message = "too many requests with unknown tokens; try again in a minute"
     return RequestError("token.failures", message, retryable=True)

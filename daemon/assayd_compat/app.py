@@ -1,6 +1,6 @@
 """The service: all interfaces on one address, each with its own paths and its own form of errors.
 
-Decides which requests are served at once and how many; what they do is in a module per interface.
+Decides which and how many requests are served at once; a module per interface has their actions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from assayd_client import AsyncClient, Target
 from assayd_client.errors import ClientError
 from assayd_compat import fusion, judge0, piston
-from assayd_compat.bodies import HELD_BYTES, BadRequest, Held, Room, answer, executor_of, token_of
+from assayd_compat.bodies import HELD_BYTES, BadRequest, Held, Room, answer, get_executor, get_token
 from assayd_compat.executor import Executor
 
 AT_ONCE = 64
@@ -48,7 +48,7 @@ def build(
     async def running(app: Starlette) -> AsyncIterator[None]:
         async with AsyncClient(daemon) as client:
             executor = Executor(client, at_once=at_once, policies=policies)
-            serve_by(app, executor, room)
+            set_executor(app, executor, room)
             yield
             await executor.close()
 
@@ -81,17 +81,17 @@ def build(
         ],
         lifespan=running,
         middleware=[
-            Middleware(Counted, answers=answers),
-            Middleware(OnlyPrograms),
+            Middleware(CountResponses, answers=answers),
+            Middleware(RejectBrowsers),
             *callers,
-            Middleware(Holding, room=room),
+            Middleware(ReserveBytes, room=room),
         ],
         exception_handlers={BadRequest: refused, ClientError: failed, ClientDisconnect: gone},
     )
 
 
-def serve_by(app: Starlette, executor: Executor, room: Room) -> None:
-    """Let an executor run the programs of a service."""
+def set_executor(app: Starlette, executor: Executor, room: Room) -> None:
+    """Set the executor that runs the programs of a service."""
     app.state.executor = executor
     app.state.submissions = judge0.Submissions(room)
 
@@ -99,7 +99,7 @@ def serve_by(app: Starlette, executor: Executor, room: Room) -> None:
 async def health(request: Request) -> Response:
     """Answer 200 if the daemon answers."""
     try:
-        await executor_of(request).reach()
+        await get_executor(request).reach()
     except ClientError as problem:
         return PlainTextResponse(problem.message, 503)
     return PlainTextResponse("ok")
@@ -127,8 +127,8 @@ async def gone(request: Request, problem: Exception) -> Response:
     return Response(status_code=499)
 
 
-class OnlyPrograms:
-    """Rejects requests from web pages: a page must not run programs as the browser's user.
+class RejectBrowsers:
+    """An ASGI middleware that rejects web pages, which must not run programs as the browser's user.
 
     Every request of a page except a plain GET has `Origin`, or a content type that needs no permission.
     """
@@ -138,11 +138,11 @@ class OnlyPrograms:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or reject it with 403 or 415."""
-        refusal = _refusal(scope) if scope["type"] == "http" else None
+        refusal = _check_browser_request(scope) if scope["type"] == "http" else None
         await (refusal or self._app)(scope, receive, send)
 
 
-def _refusal(scope: Scope) -> Response | None:
+def _check_browser_request(scope: Scope) -> Response | None:
     headers = Headers(scope=scope)
     if "origin" in headers:
         return answer({"message": "requests of web pages aren't served"}, 403)
@@ -151,8 +151,8 @@ def _refusal(scope: Scope) -> Response | None:
     return None
 
 
-class Holding:
-    """Counts the bytes that a request holds until its response."""
+class ReserveBytes:
+    """An ASGI middleware that reserves the bytes that a request holds until its response ends."""
 
     def __init__(self, app: ASGIApp, room: Room) -> None:
         self._app = app
@@ -160,7 +160,7 @@ class Holding:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
-        held = Held(self._room, token_of(Request(scope)) if scope["type"] == "http" else None)
+        held = Held(self._room, get_token(Request(scope)) if scope["type"] == "http" else None)
         scope.setdefault("state", {})["held"] = held
         try:
             await self._app(scope, receive, send)
@@ -168,8 +168,8 @@ class Holding:
             held.release()
 
 
-class Counted:
-    """Counts responses by operation and status."""
+class CountResponses:
+    """An ASGI middleware that counts responses by operation and status."""
 
     def __init__(self, app: ASGIApp, answers: Counter) -> None:
         self._app = app

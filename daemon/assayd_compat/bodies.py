@@ -85,13 +85,13 @@ def held_by(request: Request) -> Held:
     return found
 
 
-def executor_of(request: Request) -> Executor:
+def get_executor(request: Request) -> Executor:
     """Return the executor for the caller of a request."""
     found: Executor = request.app.state.executor
-    return found.of_caller(token_of(request))
+    return found.of_caller(get_token(request))
 
 
-def token_of(request: Request) -> str | None:
+def get_token(request: Request) -> str | None:
     """Return the token of a request: a bearer token, or one in Judge0's own header."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return (
@@ -99,12 +99,12 @@ def token_of(request: Request) -> str | None:
     )
 
 
-async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+async def run_while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of `work`; cancel it if the client disconnects.
 
     Raises: ClientDisconnect.
     """
-    task, gone = asyncio.create_task(work), asyncio.create_task(_hung_up(request))
+    task, gone = asyncio.create_task(work), asyncio.create_task(_wait_for_disconnect(request))
     try:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
@@ -116,7 +116,7 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
         await asyncio.gather(task, gone, return_exceptions=True)
 
 
-async def _hung_up(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
@@ -144,11 +144,11 @@ async def read_body(request: Request, model: type[M]) -> M:
 async def parsed(body: bytes, model: type[M]) -> M:
     """Validate a body, in a thread if it is large. Raises: BadRequest."""
     if len(body) > LARGE_BODY_BYTES:
-        return await asyncio.to_thread(_parsed, body, model)
-    return _parsed(body, model)
+        return await asyncio.to_thread(_parse_body, body, model)
+    return _parse_body(body, model)
 
 
-def _parsed(body: bytes, model: type[M]) -> M:
+def _parse_body(body: bytes, model: type[M]) -> M:
     try:
         refuse_many(body)
     except RequestError as problem:

@@ -68,12 +68,12 @@ def read(answers: bytes | None) -> list[dict[str, Any]] | None:
         found = json.loads(answers) if answers is not None else None
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, list) or not all(_is_answer(each) for each in found):
+    if not isinstance(found, list) or not all(_is_cell_answer(each) for each in found):
         return None
     return found
 
 
-def _is_answer(each: object) -> bool:
+def _is_cell_answer(each: object) -> bool:
     return (
         isinstance(each, dict)
         and each.keys() == _FIELDS.keys()

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 from assayd.fair_queue import FairSemaphore
-from assayd.ids import Ulids
+from assayd.ids import UlidGenerator
 from assayd_client import AsyncClient
 from assayd_client.address import ServerChoice
 from assayd_client.errors import ClientError, NotFound
@@ -35,7 +35,7 @@ from assayd_compat.program import (
     ended,
     execution,
     interpretation,
-    is_not_python,
+    is_invalid_python,
 )
 
 WAIT_S = 600.0
@@ -49,7 +49,7 @@ CANCEL_PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
 class Executor:
-    """Runs up to `at_once` programs; further ones wait, and callers take turns."""
+    """A runner of up to `at_once` simultaneous programs; others wait, and callers take turns."""
 
     def __init__(self, client: AsyncClient, *, at_once: int, policies: Mapping[str, str]) -> None:
         """`policies` has the profile of each language that doesn't use its default one."""
@@ -59,7 +59,7 @@ class Executor:
         self._under_way: set[str] = set()
         self._policies = policies
         self._limits: dict[str, Json] = {}
-        self._ids = Ulids()
+        self._ids = UlidGenerator()
         self._cancelling: set[asyncio.Task[None]] = set()
         self._token: str | None = None
 
@@ -107,13 +107,13 @@ class Executor:
                 result = await self._run(program, attempt_id)
                 if result.run is None or result.run.end is End.OURS or not program.collect:
                     return result
-                return replace(result, files=await self._collected(program.collect, result.run, hold))
+                return replace(result, files=await self._collect_files(program.collect, result.run, hold))
             finally:
                 self._under_way.discard(key)
 
     async def reach(self) -> None:
-        """Return the daemon's kinds. Raises: ClientError, if it doesn't answer or rejects the caller."""
-        await self._document(kinds_request())
+        """Request the daemon's kinds. Raises: ClientError if it doesn't answer or rejects the caller."""
+        await self._request_document(kinds_request())
 
     async def limits(self, policy: str) -> Json:
         """Return the limits of a profile: `timeout_s`, `unit_timeout_s`, `memory_mb`.
@@ -121,19 +121,21 @@ class Executor:
         Raises: NotFound, if the daemon has no profile of that name.
         """
         if policy not in self._limits:
-            self._limits[policy] = (await self._document(policy_request(policy)))["resources"]
+            self._limits[policy] = (await self._request_document(policy_request(policy)))["resources"]
         return self._limits[policy]
 
     async def attempt(self, attempt_id: str) -> Json | None:
         """Return the current state of an attempt; None if the user can't see such an attempt."""
         try:
-            return await self._document(attempt_request(attempt_id))
+            return await self._request_document(attempt_request(attempt_id))
         except NotFound:
             return None
 
     async def file(self, attempt_id: str, name: str) -> bytes:
         """Return one file of an attempt's bundle."""
-        return await self._client.send_for_content(self._as_caller(artifact_request(attempt_id, name)))
+        return await self._client.send_for_content(
+            self._with_caller_token(artifact_request(attempt_id, name))
+        )
 
     async def close(self) -> None:
         """Wait until the attempts of disconnected clients are cancelled."""
@@ -144,39 +146,39 @@ class Executor:
         limits = await self.limits(policy)
         compiled, product = None, None
         if program.language.compile:
-            compiled = ended(await self._finished(compilation(program, policy, limits), None))
+            compiled = ended(await self._submit_and_wait(compilation(program, policy, limits), None))
             if not compiled.succeeded:
                 return Result(compiled=compiled, run=None)
             written = await self.file(compiled.attempt_id, FOLDER + program.language.product)
             product = {"base64": base64.b64encode(written).decode()}
-        attempt = await self._finished(execution(program, policy, limits, product), attempt_id)
-        if is_not_python(attempt):
-            attempt = await self._finished(interpretation(program, policy, limits), None)
+        attempt = await self._submit_and_wait(execution(program, policy, limits, product), attempt_id)
+        if is_invalid_python(attempt):
+            attempt = await self._submit_and_wait(interpretation(program, policy, limits), None)
         return Result(compiled=compiled, run=ended(attempt))
 
-    async def _finished(self, submission: Json, attempt_id: str | None) -> Json:
-        """Submit, and wait for the verdict; on cancellation, cancel the attempt."""
+    async def _submit_and_wait(self, submission: Json, attempt_id: str | None) -> Json:
+        """Submit and wait for the verdict; if this task is cancelled, cancel the attempt."""
         identity = attempt_id or self._ids.new()
-        asked = asyncio.create_task(self._verdict(submission, identity))
+        asked = asyncio.create_task(self._poll_verdict(submission, identity))
         try:
             return await asyncio.shield(asked)
         except asyncio.CancelledError:
-            task = asyncio.create_task(self._cancel(identity, asked))
+            task = asyncio.create_task(self._cancel_attempt(identity, asked))
             self._cancelling.add(task)
             task.add_done_callback(self._cancelling.discard)
             raise
 
-    async def _verdict(self, submission: Json, identity: str) -> Json:
-        found = await self._document(submit_request(submission, wait_s=WAIT_S, attempt_id=identity))
+    async def _poll_verdict(self, submission: Json, identity: str) -> Json:
+        found = await self._request_document(submit_request(submission, wait_s=WAIT_S, attempt_id=identity))
         while found["verdict"] is None:
-            found = await self._document(attempt_request(identity, wait_s=WAIT_S))
+            found = await self._request_document(attempt_request(identity, wait_s=WAIT_S))
         return found
 
-    async def _cancel(self, identity: str, asked: asyncio.Task[Json]) -> None:
+    async def _cancel_attempt(self, identity: str, asked: asyncio.Task[Json]) -> None:
         """Cancel the attempt of a disconnected client; `asked` submits it, perhaps only now."""
         for pause_s in CANCEL_PAUSES_S:
             try:
-                await self._document(cancel_request(identity))
+                await self._request_document(cancel_request(identity))
                 break
             except NotFound:
                 await asyncio.wait({asked}, timeout=pause_s)
@@ -185,20 +187,20 @@ class Executor:
         asked.cancel()
         await asyncio.gather(asked, return_exceptions=True)
 
-    async def _collected(
+    async def _collect_files(
         self, paths: Sequence[str], run: Ended, hold: Callable[[int], None]
     ) -> Mapping[str, bytes]:
-        """Return those of the requested files that the program left."""
+        """Return the requested files that the program has left."""
         there = [path for path in paths if FOLDER + path in run.artifacts]
         hold(sum(run.artifacts[FOLDER + path] for path in there))
         return {path: await self.file(run.attempt_id, FOLDER + path) for path in there}
 
-    async def _document(self, ask: ClientRequest[Any]) -> Json:
+    async def _request_document(self, ask: ClientRequest[Any]) -> Json:
         """Send a request and return the answer as a JSON object."""
-        document: Json = json.loads(await self._client.send_for_content(self._as_caller(ask)))
+        document: Json = json.loads(await self._client.send_for_content(self._with_caller_token(ask)))
         return document
 
-    def _as_caller(self, ask: ClientRequest[Any]) -> ClientRequest[Any]:
+    def _with_caller_token(self, ask: ClientRequest[Any]) -> ClientRequest[Any]:
         if self._token is None:
             return ask
         return replace(ask, headers={**ask.headers, "Authorization": f"Bearer {self._token}"})

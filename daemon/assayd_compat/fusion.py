@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from assayd_client.errors import ClientError
 from assayd_compat import cells
-from assayd_compat.bodies import BadRequest, answer, executor_of, held_by, read_body, unless_gone
+from assayd_compat.bodies import BadRequest, answer, get_executor, held_by, read_body, run_while_connected
 from assayd_compat.languages import BY_NAME, Language
 from assayd_compat.program import End, Ended, Program, Result
 
@@ -57,12 +57,14 @@ async def run_code(request: Request) -> Response:
     language = BY_NAME.get(asked.language)
     if language is None:
         return answer(_sandbox_error(UNKNOWN_LANGUAGE.format(name=asked.language, known=", ".join(BY_NAME))))
-    program = _program(asked, language)
+    program = _build_program(asked, language)
     try:
-        result = await unless_gone(request, executor_of(request).run(program, hold=held_by(request).add))
+        result = await run_while_connected(
+            request, get_executor(request).run(program, hold=held_by(request).add)
+        )
     except ClientError as problem:
         return answer(_sandbox_error(problem.message))
-    return answer(_code_answer(result))
+    return answer(_build_code_answer(result))
 
 
 async def run_jupyter(request: Request) -> Response:
@@ -72,13 +74,15 @@ async def run_jupyter(request: Request) -> Response:
         language=BY_NAME["python"],
         source=cells.DRIVER,
         client=CLIENT,
-        files={**_files(asked.files), cells.INPUT: cells.written(asked.cells, asked.cell_timeout)},
+        files={**_convert_files(asked.files), cells.INPUT: cells.written(asked.cells, asked.cell_timeout)},
         timeout_s=asked.total_timeout,
         memory_mb=asked.memory_limit_MB,
         collect=(*asked.fetch_files, cells.OUTPUT),
     )
     try:
-        result = await unless_gone(request, executor_of(request).run(program, hold=held_by(request).add))
+        result = await run_while_connected(
+            request, get_executor(request).run(program, hold=held_by(request).add)
+        )
     except ClientError as problem:
         return answer({**_sandbox_error(problem.message), "driver": None, "cells": []})
     ran = cells.read(result.files.get(cells.OUTPUT))
@@ -87,10 +91,10 @@ async def run_jupyter(request: Request) -> Response:
         {
             "status": "Failed" if over else "Success",
             "message": result.run.message if result.run and over else "",
-            "driver": _command(result.run),
+            "driver": _build_command_result(result.run),
             "cells": ran or [],
             "executor_pod_name": None,
-            "files": _encoded(result, without=cells.OUTPUT),
+            "files": _encode_files(result, without=cells.OUTPUT),
         }
     )
 
@@ -101,12 +105,12 @@ ROUTES = (
 )
 
 
-def _program(asked: RunCodeRequest, language: Language) -> Program:
+def _build_program(asked: RunCodeRequest, language: Language) -> Program:
     return Program(
         language=language,
         source=asked.code,
         client=CLIENT,
-        files=_files(asked.files),
+        files=_convert_files(asked.files),
         arguments=asked.args,
         stdin=asked.stdin or "",
         timeout_s=asked.run_timeout,
@@ -116,7 +120,7 @@ def _program(asked: RunCodeRequest, language: Language) -> Program:
     )
 
 
-def _files(given: dict[str, str | None]) -> dict[str, object]:
+def _convert_files(given: dict[str, str | None]) -> dict[str, object]:
     """Return files in a submission's form. Raises: BadRequest, for content that isn't base64."""
     for name, content in given.items():
         try:
@@ -126,21 +130,21 @@ def _files(given: dict[str, str | None]) -> dict[str, object]:
     return {name: {"base64": content or ""} for name, content in given.items()}
 
 
-def _code_answer(result: Result) -> dict[str, object]:
+def _build_code_answer(result: Result) -> dict[str, object]:
     last = result.run or result.compiled
     if last is None or last.end is End.OURS:
         return _sandbox_error(last.message if last else "the program did not run")
     return {
         "status": "Success" if result.run is not None and result.run.succeeded else "Failed",
         "message": "" if last.end is End.EXITED else last.message,
-        "compile_result": _command(result.compiled),
-        "run_result": _command(result.run),
+        "compile_result": _build_command_result(result.compiled),
+        "run_result": _build_command_result(result.run),
         "executor_pod_name": None,
-        "files": _encoded(result),
+        "files": _encode_files(result),
     }
 
 
-def _command(ended: Ended | None) -> dict[str, object] | None:
+def _build_command_result(ended: Ended | None) -> dict[str, object] | None:
     if ended is None:
         return None
     over = ended.end is End.TIMEOUT
@@ -162,7 +166,7 @@ def _return_code(ended: Ended) -> int:
     return ended.exit_code
 
 
-def _encoded(result: Result, without: str = "") -> dict[str, str]:
+def _encode_files(result: Result, without: str = "") -> dict[str, str]:
     return {
         name: base64.b64encode(content).decode() for name, content in result.files.items() if name != without
     }

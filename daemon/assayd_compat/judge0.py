@@ -23,17 +23,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from assayd.ids import Ulids
+from assayd.ids import UlidGenerator
 from assayd_client.errors import ClientError
 from assayd_compat.bodies import (
     BadRequest,
     Room,
     answer,
-    executor_of,
+    get_executor,
     parsed,
     read_body,
     read_bytes,
-    unless_gone,
+    run_while_connected,
 )
 from assayd_compat.executor import Executor
 from assayd_compat.languages import BY_JUDGE0, Language
@@ -169,11 +169,11 @@ class Submitted:
 
 
 class Submissions:
-    """The submissions of this process by token: running ones, and the latest finished ones."""
+    """The submissions of this process by token: running ones, and the most recent finished ones."""
 
     def __init__(self, room: Room) -> None:
         self._room = room
-        self._ids = Ulids()
+        self._ids = UlidGenerator()
         self._running: dict[str, tuple[Submitted, asyncio.Task[None]]] = {}
         self._ended: OrderedDict[str, Submitted] = OrderedDict()
         self._bytes = 0
@@ -189,17 +189,17 @@ class Submissions:
         submitted = Submitted(asked=asked, caller=executor.caller)
         size = submitted.size
         self._room.take(size, executor.caller)
-        task = asyncio.create_task(_run(executor, token, submitted, program))
+        task = asyncio.create_task(_build_run_submission(executor, token, submitted, program))
         self._running[token] = submitted, task
 
         def end(_: asyncio.Task[None]) -> None:
             self._room.give_back(size, executor.caller)
-            self._keep(token)
+            self._store_finished(token)
 
         task.add_done_callback(end)
         return token, task
 
-    def _keep(self, token: str) -> None:
+    def _store_finished(self, token: str) -> None:
         """Store a finished submission, and drop the oldest ones beyond the limits."""
         submitted = self._ended[token] = self._running.pop(token)[0]
         self._bytes += submitted.size
@@ -211,17 +211,19 @@ class Submissions:
         running = self._running.get(token)
         submitted = running[0] if running else self._ended.get(token)
         if submitted is not None and submitted.caller == executor.caller:
-            return _described(
+            return _describe_submission(
                 token, submitted.asked, submitted.result, submitted.problem, waits=not submitted.begun
             )
         attempt = await executor.attempt(token)
         if attempt is None or attempt["labels"].get("client") != CLIENT:
             return None
         result = None if attempt["verdict"] is None else Result(compiled=None, run=ended(attempt))
-        return _described(token, attempt["labels"], result, "", waits=attempt["state"] == "queued")
+        return _describe_submission(token, attempt["labels"], result, "", waits=attempt["state"] == "queued")
 
 
-async def _run(executor: Executor, token: str, submitted: Submitted, program: Program) -> None:
+async def _build_run_submission(
+    executor: Executor, token: str, submitted: Submitted, program: Program
+) -> None:
     try:
         submitted.result = await executor.run(program, attempt_id=token, begun=submitted.begin)
     except ClientError as problem:
@@ -232,7 +234,7 @@ async def _run(executor: Executor, token: str, submitted: Submitted, program: Pr
 
 
 async def languages(request: Request) -> Response:
-    """List the languages; an id is the one by which a client knows its language."""
+    """List the languages with their Judge0 ids."""
     return answer([{"id": number, "name": found.judge0_name} for number, found in sorted(BY_JUDGE0.items())])
 
 
@@ -257,8 +259,8 @@ async def about(request: Request) -> Response:
 
 
 async def config_info(request: Request) -> Response:
-    """Return the limits of the profile of Python programs, by Judge0's names."""
-    limits = await executor_of(request).limits(BY_JUDGE0[71].policy)
+    """Return the limits of the profile for Python programs, under Judge0's names."""
+    limits = await get_executor(request).limits(BY_JUDGE0[71].policy)
     seconds, kilobytes = limits["unit_timeout_s"], limits["memory_mb"] * 1024
     return answer(
         CONFIG
@@ -274,31 +276,33 @@ async def config_info(request: Request) -> Response:
 async def create(request: Request) -> Response:
     """Submit one program; with ``wait=true``, answer with its result."""
     encoded = request.query_params.get("base64_encoded") == "true"
-    fields = _fields(request)
+    fields = _parse_fields(request)
     try:
-        asked, program = await _read(await read_bytes(request), encoded=encoded)
+        asked, program = await _parse_request(await read_bytes(request), encoded=encoded)
     except BadRequest as problem:
         return answer({problem.field: [problem.message]}, problem.status)
-    submissions, executor = submissions_of(request), executor_of(request)
+    submissions, executor = get_submissions(request), get_executor(request)
     token, task = submissions.begin(executor, asked, program)
     if request.query_params.get("wait") != "true":
         return answer({"token": token}, 201)
-    await unless_gone(request, _end_of(task))
-    return answer(_selected(await submissions.describe(executor, token) or {}, fields, encoded=encoded), 201)
+    await run_while_connected(request, _wait_for_end(task))
+    return answer(
+        _select_fields(await submissions.describe(executor, token) or {}, fields, encoded=encoded), 201
+    )
 
 
-async def _end_of(task: asyncio.Task[None]) -> None:
+async def _wait_for_end(task: asyncio.Task[None]) -> None:
     await task
 
 
 async def show(request: Request) -> Response:
     """Return one submission."""
     encoded = request.query_params.get("base64_encoded") == "true"
-    fields = _fields(request)
-    found = await submissions_of(request).describe(executor_of(request), request.path_params["token"])
+    fields = _parse_fields(request)
+    found = await get_submissions(request).describe(get_executor(request), request.path_params["token"])
     if found is None:
         return answer({"error": "submission not found"}, 404)
-    return answer(_selected(found, fields, encoded=encoded))
+    return answer(_select_fields(found, fields, encoded=encoded))
 
 
 async def create_batch(request: Request) -> Response:
@@ -308,11 +312,11 @@ async def create_batch(request: Request) -> Response:
     if not 0 < len(given) <= MOST_IN_BATCH:
         message = f"a batch has 1 to {MOST_IN_BATCH} submissions, not {len(given)}"
         return answer({"error": message}, 400)
-    submissions, executor = submissions_of(request), executor_of(request)
+    submissions, executor = get_submissions(request), get_executor(request)
     answers: list[dict[str, object]] = []
     for each in given:
         try:
-            asked, program = await _read(json.dumps(each).encode(), encoded=encoded)
+            asked, program = await _parse_request(json.dumps(each).encode(), encoded=encoded)
             answers.append({"token": submissions.begin(executor, asked, program)[0]})
         except BadRequest as problem:
             answers.append({problem.field: [problem.message]})
@@ -322,13 +326,13 @@ async def create_batch(request: Request) -> Response:
 async def show_batch(request: Request) -> Response:
     """Return several submissions; null for an unknown token."""
     encoded = request.query_params.get("base64_encoded") == "true"
-    fields = _fields(request)
+    fields = _parse_fields(request)
     tokens = [token for token in request.query_params.get("tokens", "").split(",") if token]
     if not 0 < len(tokens) <= MOST_IN_BATCH:
         return answer({"error": f"name 1 to {MOST_IN_BATCH} tokens, not {len(tokens)}"}, 400)
-    submissions, executor = submissions_of(request), executor_of(request)
+    submissions, executor = get_submissions(request), get_executor(request)
     found = [await submissions.describe(executor, token) for token in tokens]
-    shown = [None if each is None else _selected(each, fields, encoded=encoded) for each in found]
+    shown = [None if each is None else _select_fields(each, fields, encoded=encoded) for each in found]
     return answer({"submissions": shown})
 
 
@@ -347,18 +351,18 @@ ROUTES = (
 )
 
 
-def submissions_of(request: Request) -> Submissions:
+def get_submissions(request: Request) -> Submissions:
     """Return the submissions of this process."""
     found: Submissions = request.app.state.submissions
     return found
 
 
-async def _read(body: bytes, *, encoded: bool) -> tuple[SubmissionRequest, Program]:
+async def _parse_request(body: bytes, *, encoded: bool) -> tuple[SubmissionRequest, Program]:
     """Return a request and its program. Raises: BadRequest."""
-    return _checked(await parsed(body, SubmissionRequest), encoded=encoded)
+    return _check_request(await parsed(body, SubmissionRequest), encoded=encoded)
 
 
-def _checked(asked: SubmissionRequest, *, encoded: bool) -> tuple[SubmissionRequest, Program]:
+def _check_request(asked: SubmissionRequest, *, encoded: bool) -> tuple[SubmissionRequest, Program]:
     """Return a request with decoded strings, and its program. Raises: BadRequest."""
     for name in REFUSED:
         if getattr(asked, name):
@@ -370,13 +374,13 @@ def _checked(asked: SubmissionRequest, *, encoded: bool) -> tuple[SubmissionRequ
         raise BadRequest("language_id", f"language with id {asked.language_id} doesn't exist")
     if encoded:
         names = ("source_code", "stdin", "expected_output")
-        asked = asked.model_copy(update={name: _decoded(name, getattr(asked, name)) for name in names})
+        asked = asked.model_copy(update={name: _decode_field(name, getattr(asked, name)) for name in names})
     if not asked.source_code:
         raise BadRequest("source_code", "can't be empty")
-    return asked, _program(asked, found)
+    return asked, _build_program(asked, found)
 
 
-def _program(asked: SubmissionRequest, language: Language) -> Program:
+def _build_program(asked: SubmissionRequest, language: Language) -> Program:
     times = [limit for limit in (asked.cpu_time_limit, asked.wall_time_limit) if limit]
     return Program(
         language=language,
@@ -386,20 +390,20 @@ def _program(asked: SubmissionRequest, language: Language) -> Program:
         stdin=asked.stdin or "",
         timeout_s=min(times, default=None),
         memory_mb=max(int(asked.memory_limit / 1024), 1) if asked.memory_limit else None,
-        labels=_labels(asked),
+        labels=_build_labels(asked),
         webhook=asked.callback_url,
     )
 
 
-def _labels(asked: SubmissionRequest) -> dict[str, str]:
+def _build_labels(asked: SubmissionRequest) -> dict[str, str]:
     """Return the request's data to store in the attempt's labels for later responses."""
     number = {LANGUAGE_LABEL: str(asked.language_id)}
     if asked.expected_output is None:
         return number
-    return number | {EXPECTED_LABEL: _digest(asked.expected_output)}
+    return number | {EXPECTED_LABEL: _output_digest(asked.expected_output)}
 
 
-def _decoded(name: str, text: str | None) -> str | None:
+def _decode_field(name: str, text: str | None) -> str | None:
     """Return a decoded base64 string. Raises: BadRequest."""
     if text is None:
         return None
@@ -409,7 +413,7 @@ def _decoded(name: str, text: str | None) -> str | None:
         raise BadRequest(name, "isn't valid base64 of UTF-8") from problem
 
 
-def _described(
+def _describe_submission(
     token: str,
     asked: SubmissionRequest | Mapping[str, str],
     result: Result | None,
@@ -417,10 +421,12 @@ def _described(
     *,
     waits: bool,
 ) -> dict[str, Any]:
-    """Return every field of a submission; `asked` is its request, or only the labels of its attempt."""
-    labels = _labels(asked) if isinstance(asked, SubmissionRequest) else asked
+    """Return all fields of a submission; `asked` is its request, or just the labels of its attempt."""
+    labels = _build_labels(asked) if isinstance(asked, SubmissionRequest) else asked
     last = None if result is None else result.run or result.compiled
-    status = QUEUED if waits and not problem else _status(labels.get(EXPECTED_LABEL), result, problem)
+    status = (
+        QUEUED if waits and not problem else _submission_status(labels.get(EXPECTED_LABEL), result, problem)
+    )
     broken = result is not None and result.run is None
     shown: dict[str, Any] = {
         "token": token,
@@ -431,10 +437,10 @@ def _described(
         "compile_output": (last.stderr or None) if broken and last else None,
     }
     given = asked.model_dump(include=set(FIELDS)) if isinstance(asked, SubmissionRequest) else {}
-    return dict.fromkeys(FIELDS) | given | shown | (_measured(last, broken=broken) if last else {})
+    return dict.fromkeys(FIELDS) | given | shown | (_describe_run(last, broken=broken) if last else {})
 
 
-def _measured(last: Ended, *, broken: bool) -> dict[str, Any]:
+def _describe_run(last: Ended, *, broken: bool) -> dict[str, Any]:
     return {
         "stdout": None if broken else last.stdout or None,
         "stderr": None if broken else last.stderr or None,
@@ -449,31 +455,31 @@ def _measured(last: Ended, *, broken: bool) -> dict[str, Any]:
     }
 
 
-def _status(expected: str | None, result: Result | None, problem: str) -> int:
+def _submission_status(expected: str | None, result: Result | None, problem: str) -> int:
     """Return the status of a submission, given the digest of the expected output."""
     if problem:
         return INTERNAL
     if result is None:
         return PROCESSING
-    return COMPILATION if result.run is None else _status_of_run(expected, result.run)
+    return COMPILATION if result.run is None else _run_status(expected, result.run)
 
 
-def _status_of_run(expected: str | None, run: Ended) -> int:
+def _run_status(expected: str | None, run: Ended) -> int:
     if run.end is End.EXITED and run.signal is None:
-        right = expected in {None, _digest(run.stdout)}
+        right = expected in {None, _output_digest(run.stdout)}
         return NZEC if run.exit_code != 0 else ACCEPTED if right else WRONG
     if run.signal is not None and run.end is End.EXITED:
         return SIGNALLED.get(run.signal, OTHER)
     return {End.OURS: INTERNAL, End.CANCELLED: INTERNAL, End.TIMEOUT: TIME}.get(run.end, OTHER)
 
 
-def _digest(text: str) -> str:
-    """Return the normalized output: Judge0 ignores trailing white space."""
+def _output_digest(text: str) -> str:
+    """Return the digest of normalized output, because Judge0 ignores trailing white space."""
     stripped = "\n".join(line.rstrip() for line in text.split("\n")).rstrip()
     return hashlib.sha256(stripped.encode()).hexdigest()
 
 
-def _fields(request: Request) -> Sequence[str]:
+def _parse_fields(request: Request) -> Sequence[str]:
     """Return the requested fields. Raises: BadRequest, for an unknown one."""
     wanted = request.query_params.get("fields", "")
     if wanted == "*":
@@ -485,12 +491,12 @@ def _fields(request: Request) -> Sequence[str]:
     return names
 
 
-def _selected(found: Mapping[str, Any], fields: Sequence[str], *, encoded: bool) -> dict[str, Any]:
+def _select_fields(found: Mapping[str, Any], fields: Sequence[str], *, encoded: bool) -> dict[str, Any]:
     shown = {name: found.get(name) for name in fields}
     if encoded:
-        shown |= {name: _encoded(text) for name in TEXTS if (text := shown.get(name)) is not None}
+        shown |= {name: _encode_field(text) for name in TEXTS if (text := shown.get(name)) is not None}
     return shown
 
 
-def _encoded(text: str) -> str:
+def _encode_field(text: str) -> str:
     return base64.b64encode(text.encode()).decode() + "\n"

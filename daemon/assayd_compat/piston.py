@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from assayd_client.errors import ClientError
-from assayd_compat.bodies import BadRequest, answer, executor_of, read_body, unless_gone
+from assayd_compat.bodies import BadRequest, answer, get_executor, read_body, run_while_connected
 from assayd_compat.languages import BY_PISTON, LANGUAGES, Language
 from assayd_compat.program import End, Ended, Program
 
@@ -25,7 +25,7 @@ STATUS = {End.TIMEOUT: "TO", End.OUTPUT_LIMIT: "OL", End.OURS: "XX", End.CANCELL
 
 
 class PistonFile(BaseModel):
-    """A file; the first one is the program."""
+    """A file in a request; the first file is the program."""
 
     name: str | None = None
     content: str
@@ -33,7 +33,7 @@ class PistonFile(BaseModel):
 
 
 class ExecuteRequest(BaseModel):
-    """A program to run. A limit of -1 is none but the profile's."""
+    """A program to run. A limit of -1 means the profile's limit."""
 
     language: str
     version: str
@@ -63,15 +63,18 @@ async def execute(request: Request) -> Response:
     """Compile and run one program."""
     try:
         asked = await read_body(request, ExecuteRequest)
-        program = _program(asked)
+        program = _build_program(asked)
     except BadRequest as problem:
         status = problem.status if problem.status != 422 else 400
         return answer({"message": f"{problem.field}: {problem.message}"}, status)
     try:
-        result = await unless_gone(request, executor_of(request).run(program))
+        result = await run_while_connected(request, get_executor(request).run(program))
     except ClientError as problem:
         return answer({"message": problem.message}, 500 if problem.retryable or not problem.status else 400)
-    stages = {"compile": _stage(result.compiled), "run": _stage(result.run or result.compiled)}
+    stages = {
+        "compile": _describe_stage(result.compiled),
+        "run": _describe_stage(result.run or result.compiled),
+    }
     document = {"language": program.language.piston[0], "version": program.language.version}
     return answer(document | {name: stage for name, stage in stages.items() if stage is not None})
 
@@ -82,10 +85,10 @@ ROUTES = (
 )
 
 
-def _program(asked: ExecuteRequest) -> Program:
-    """Return the program. Raises: BadRequest."""
+def _build_program(asked: ExecuteRequest) -> Program:
+    """Build the program of a request. Raises: BadRequest."""
     language = BY_PISTON.get(asked.language)
-    if language is None or not _fits(language, asked.version):
+    if language is None or not _matches_version(language, asked.version):
         raise BadRequest("language", f"{asked.language}-{asked.version} runtime is unknown")
     main, *others = asked.files
     if main.encoding not in {None, "utf8"}:
@@ -96,23 +99,25 @@ def _program(asked: ExecuteRequest) -> Program:
         language=language,
         source=main.content,
         client=CLIENT,
-        files={other.name or "": _content(number, other) for number, other in enumerate(others, start=1)},
+        files={
+            other.name or "": _convert_file(number, other) for number, other in enumerate(others, start=1)
+        },
         arguments=asked.args or (),
         stdin=asked.stdin or "",
         timeout_s=min(times, default=None),
         compile_timeout_s=compile_ms / 1000 if compile_ms and compile_ms > 0 else None,
-        memory_mb=_megabytes(asked.run_memory_limit),
+        memory_mb=_to_megabytes(asked.run_memory_limit),
     )
 
 
-def _fits(language: Language, version: str) -> bool:
+def _matches_version(language: Language, version: str) -> bool:
     """Return whether a version fits a request: `*`, or the version from its first part on (`3.x`, `3.11`)."""
     wanted = [part for part in version.lstrip("^~>=v").split(".") if part not in {"*", "x", ""}]
     return language.version.split(".")[: len(wanted)] == wanted
 
 
-def _content(number: int, file: PistonFile) -> object:
-    """Return a file in a submission's form. Raises: BadRequest."""
+def _convert_file(number: int, file: PistonFile) -> object:
+    """Convert a file to a submission's form. Raises: BadRequest."""
     if not file.name:
         raise BadRequest(f"files[{number}].name", "a further file needs a name")
     if file.encoding in {None, "utf8"}:
@@ -128,11 +133,11 @@ def _content(number: int, file: PistonFile) -> object:
     return {"base64": base64.b64encode(raw).decode()}
 
 
-def _megabytes(limit_bytes: float | None) -> int | None:
+def _to_megabytes(limit_bytes: float | None) -> int | None:
     return int(limit_bytes / 2**20) if limit_bytes and limit_bytes > 0 else None
 
 
-def _stage(ended: Ended | None) -> dict[str, object] | None:
+def _describe_stage(ended: Ended | None) -> dict[str, object] | None:
     if ended is None:
         return None
     killed = ended.end is not End.EXITED
@@ -145,11 +150,11 @@ def _stage(ended: Ended | None) -> dict[str, object] | None:
         "signal": ended.signal or ("SIGKILL" if killed else None),
         "message": ended.message or None,
         "status": status,
-        "cpu_time": _milliseconds(ended.cpu_s),
-        "wall_time": _milliseconds(ended.wall_s),
+        "cpu_time": _to_milliseconds(ended.cpu_s),
+        "wall_time": _to_milliseconds(ended.wall_s),
         "memory": ended.memory_bytes,
     }
 
 
-def _milliseconds(seconds: float | None) -> int | None:
+def _to_milliseconds(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * 1000)

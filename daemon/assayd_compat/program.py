@@ -81,7 +81,7 @@ class Ended:
 
     @property
     def signal_number(self) -> int:
-        """Return the number of the signal that ended the process; 0 if none did."""
+        """Return the number of the signal that ended the process; 0 if no signal did."""
         known = Signals.__members__.get(self.signal or "")
         return 0 if known is None else known.value
 
@@ -103,7 +103,7 @@ def compilation(program: Program, policy: str, limits: Json) -> Json:
         "files": {**program.files, language.file: program.source},
         "collect": [language.product],
     }
-    return _submission(program, policy, payload, program.compile_timeout_s, limits)
+    return _build_submission(program, policy, payload, program.compile_timeout_s, limits)
 
 
 def execution(program: Program, policy: str, limits: Json, product: object = None) -> Json:
@@ -113,12 +113,12 @@ def execution(program: Program, policy: str, limits: Json, product: object = Non
     """
     language = program.language
     if not language.run and not program.arguments and program.source.strip():
-        payload = _run_payload(program, {"code": program.source, "files": dict(program.files)})
-        return _run_submission(program, policy, payload, limits)
+        payload = _add_run_fields(program, {"code": program.source, "files": dict(program.files)})
+        return _build_run_submission(program, policy, payload, limits)
     if language.compile:
         files = {**program.files, language.product: product}
-        payload = _run_payload(program, {"argv": [*language.run, *program.arguments], "files": files})
-        return _run_submission(program, policy, payload, limits)
+        payload = _add_run_fields(program, {"argv": [*language.run, *program.arguments], "files": files})
+        return _build_run_submission(program, policy, payload, limits)
     return interpretation(program, policy, limits)
 
 
@@ -127,22 +127,24 @@ def interpretation(program: Program, policy: str, limits: Json) -> Json:
     language = program.language
     start = language.run or ("python3.11", language.file)
     files = {**program.files, language.file: program.source}
-    payload = _run_payload(program, {"argv": [*start, *program.arguments], "files": files})
-    return _run_submission(program, policy, payload, limits)
+    payload = _add_run_fields(program, {"argv": [*start, *program.arguments], "files": files})
+    return _build_run_submission(program, policy, payload, limits)
 
 
-def _run_payload(program: Program, payload: Json) -> Json:
+def _add_run_fields(program: Program, payload: Json) -> Json:
     inside = [path for path in program.collect if not path.startswith("/") and ".." not in path.split("/")]
     return {**payload, "stdin": program.stdin, "collect": inside}
 
 
-def _run_submission(program: Program, policy: str, payload: Json, limits: Json) -> Json:
-    submission = _submission(program, policy, payload, program.timeout_s, limits)
+def _build_run_submission(program: Program, policy: str, payload: Json, limits: Json) -> Json:
+    submission = _build_submission(program, policy, payload, program.timeout_s, limits)
     return submission if program.webhook is None else {**submission, "webhook": program.webhook}
 
 
-def _submission(program: Program, policy: str, payload: Json, timeout_s: float | None, limits: Json) -> Json:
-    """Return a submission with the requested limits, unless the profile's are lower."""
+def _build_submission(
+    program: Program, policy: str, payload: Json, timeout_s: float | None, limits: Json
+) -> Json:
+    """Return a submission with the requested limits, capped by the profile's limits."""
     asked = {"timeout_s": timeout_s, "unit_timeout_s": timeout_s, "memory_mb": program.memory_mb}
     tighter = {name: value for name, value in asked.items() if value is not None and 0 < value < limits[name]}
     return {
@@ -184,8 +186,8 @@ def ended(attempt: Json) -> Ended:
         stderr=execution_of["stderr"],
         exit_code=execution_of["exit_code"],
         signal=execution_of["signal"],
-        wall_s=_case_s(attempt),
-        cpu_s=_seconds(execution_of["cpu_ms"]),
+        wall_s=_last_case_s(attempt),
+        cpu_s=_to_seconds(execution_of["cpu_ms"]),
         memory_bytes=execution_of["peak_memory_bytes"],
         message="" if cause == "completed" else _first_message(attempt),
         artifacts={artifact["name"]: artifact["bytes"] for artifact in attempt["artifacts"]},
@@ -193,23 +195,23 @@ def ended(attempt: Json) -> Ended:
     )
 
 
-def is_not_python(attempt: Json) -> bool:
+def is_invalid_python(attempt: Json) -> bool:
     """Return whether an attempt didn't run because its source isn't valid Python."""
     return attempt["execution"] is None and _first_rule(attempt).startswith(("source.", "syntax."))
 
 
 def _first_rule(attempt: Json) -> str:
-    """Return the rule of the first finding; empty if there is none."""
+    """Return the rule of the first finding; empty without findings."""
     return next(iter(attempt["rules"]), "")
 
 
-def _case_s(attempt: Json) -> float | None:
+def _last_case_s(attempt: Json) -> float | None:
     runtime = attempt["report"]["runtime_results"]
     cases = runtime["cases"] if runtime else []
-    return _seconds(cases[-1]["duration_ms"]) if cases else None
+    return _to_seconds(cases[-1]["duration_ms"]) if cases else None
 
 
-def _seconds(milliseconds: float | None) -> float | None:
+def _to_seconds(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
 
 

@@ -13,16 +13,16 @@ from assayd.api.peer import protocol_for
 from assayd.errors import ConfigError, RequestError
 from assayd_client import Target
 from assayd_cluster.gate import SHOWN
-from assayd_cluster.secure_server import CertificateFiles, SecureServer
+from assayd_cluster.secure_server import CertificateFiles, TlsServer
 from assayd_compat.app import build
-from assayd_compat.tokens import OnlyTokens
+from assayd_compat.tokens import RequireToken
 
 CONNECTIONS = 1024
 GRACE_S = 10
 
 
-class Server(SecureServer):
-    """A gateway's server, which ends by the signals that uvicorn's own does."""
+class Server(TlsServer):
+    """A gateway's server that handles signals as uvicorn's own server does."""
 
     capture_signals = uvicorn.Server.capture_signals
 
@@ -35,7 +35,7 @@ def serve_others(
     at_once: int,
     policies: Mapping[str, str],
 ) -> None:
-    """Serve until the program is ended; `files` are the certificate and its key.
+    """Serve other hosts until the program ends; `files` are the certificate and its key.
 
     Raises: RequestError ``usage``, for files that can't be used.
     """
@@ -44,7 +44,7 @@ def serve_others(
     except ConfigError as error:
         raise RequestError("usage", error.message) from error
     config = uvicorn.Config(
-        build(daemon, at_once=at_once, policies=policies, callers=[Middleware(OnlyTokens, shown=SHOWN)]),
+        build(daemon, at_once=at_once, policies=policies, callers=[Middleware(RequireToken, shown=SHOWN)]),
         http=protocol_for(None),
         log_level="warning",
         access_log=False,

@@ -35,15 +35,15 @@ GRACE_S = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listen:
-    """Where to listen: `path` of a socket, or `host` and `port`."""
+    """An address to listen on: `path` of a socket, or `host` and `port`."""
 
     path: Path | None = None
     host: str = ""
     port: int = 0
 
 
-def read_listen(text: str, *, secure: bool = False) -> Listen:
-    """Return where ``HOST:PORT`` or ``unix:PATH`` is; other hosts than loopback only if `secure`.
+def parse_listen_address(text: str, *, secure: bool = False) -> Listen:
+    """Parse ``HOST:PORT`` or ``unix:PATH``; other hosts than loopback are allowed only if `secure`.
 
     Raises: RequestError ``usage``.
     """
@@ -80,11 +80,11 @@ def serve(
     Raises: RequestError ``usage``, for an address or files that can't be used, or an unknown language.
     """
     secure = _read_files(daemon, certificate, key)
-    place, chosen = read_listen(where, secure=secure is not None), read_policies(policies)
-    _raise_descriptors()
+    place, chosen = parse_listen_address(where, secure=secure is not None), parse_policies(policies)
+    _raise_descriptor_limit()
     with listen(place) as listener:
         print(f"Serving SandboxFusion, Piston and Judge0 clients on {shown(listener, secure)}", flush=True)
-        signal.signal(signal.SIGTERM, _end)
+        signal.signal(signal.SIGTERM, _exit_on_signal)
         try:
             if secure is not None:
                 from assayd_compat.secure import serve_others
@@ -92,13 +92,13 @@ def serve(
                 serve_others(daemon, listener, secure, at_once=at_once, policies=chosen)
             else:
                 app = build(daemon, at_once=at_once, policies=chosen)
-                uvicorn.Server(_config(app, place)).run(sockets=[listener])
+                uvicorn.Server(_build_config(app, place)).run(sockets=[listener])
         finally:
             if place.path is not None:
                 place.path.unlink(missing_ok=True)
 
 
-def _config(app: Starlette, place: Listen) -> uvicorn.Config:
+def _build_config(app: Starlette, place: Listen) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=OwnUserH11 if place.path is None else "h11",
@@ -115,7 +115,7 @@ def _config(app: Starlette, place: Listen) -> uvicorn.Config:
 
 
 def _read_files(daemon: Target, certificate: Path | None, key: Path | None) -> tuple[Path, Path] | None:
-    """Return the certificate and its key; None if neither is named. Raises: RequestError ``usage``."""
+    """Return the certificate and its key; None without them. Raises: RequestError ``usage``."""
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:
@@ -133,8 +133,8 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def read_policies(given: Sequence[str]) -> dict[str, str]:
-    """Return the profiles of languages from LANGUAGE=NAME. Raises: RequestError ``usage``."""
+def parse_policies(given: Sequence[str]) -> dict[str, str]:
+    """Parse LANGUAGE=NAME pairs into profiles by language. Raises: RequestError ``usage``."""
     chosen = dict(each.partition("=")[::2] for each in given)
     for language, policy in chosen.items():
         if language not in BY_NAME or not policy:
@@ -148,7 +148,7 @@ def read_policies(given: Sequence[str]) -> dict[str, str]:
 def listen(place: Listen) -> socket.socket:
     """Return a listening socket; one with a path has mode 0600 from the start. Raises: RequestError."""
     if place.path is not None:
-        return _listen_at(place.path)
+        return _listen_on_socket(place.path)
     family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
     listener = socket.socket(family)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -171,11 +171,11 @@ def shown(listener: socket.socket, secure: object = None) -> str:
     return f"{'http' if secure is None else 'https'}://{host}:{name[1]}"
 
 
-def _listen_at(path: Path) -> socket.socket:
+def _listen_on_socket(path: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX)
     before = os.umask(0o177)
     try:
-        if path.is_socket() and not _answers(path):
+        if path.is_socket() and not _has_listener(path):
             path.unlink()
         listener.bind(str(path))
         listener.listen(CONNECTIONS)
@@ -187,7 +187,7 @@ def _listen_at(path: Path) -> socket.socket:
     return listener
 
 
-def _answers(path: Path) -> bool:
+def _has_listener(path: Path) -> bool:
     """Return whether a process listens on a socket; a stale socket can be replaced."""
     with socket.socket(socket.AF_UNIX) as asking:
         try:
@@ -197,11 +197,11 @@ def _answers(path: Path) -> bool:
     return True
 
 
-def _raise_descriptors() -> None:
-    """Raise the limit of descriptors as far as needed, and as the hard limit allows."""
+def _raise_descriptor_limit() -> None:
+    """Raise the soft limit of open descriptors to the needed number, at most to the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(DESCRIPTORS, hard)), hard))
 
 
-def _end(_: int, __: FrameType | None) -> None:
+def _exit_on_signal(_: int, __: FrameType | None) -> None:
     raise SystemExit(0)

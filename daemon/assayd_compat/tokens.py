@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from assayd_client.errors import ClientError
-from assayd_compat.bodies import answer, executor_of, token_of
+from assayd_compat.bodies import answer, get_executor, get_token
 
 OPEN = frozenset({"/healthz"})
 """Paths without a token, for load balancers."""
@@ -20,8 +20,8 @@ MOST_GOOD = 1024
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="assayd"'}
 
 
-class OnlyTokens:
-    """Rejects requests without a valid token with 401, before their bodies are read."""
+class RequireToken:
+    """An ASGI middleware that rejects requests without a valid token before their bodies are read."""
 
     def __init__(self, app: ASGIApp, *, shown: str) -> None:
         """`shown` is where a connection's state has what to call when it has sent a good token."""
@@ -36,7 +36,7 @@ class OnlyTokens:
             return
         request = Request(scope, receive)
         try:
-            problem, status = await self._judge(request)
+            problem, status = await self._check_token(request)
         except ClientError as error:
             problem, status = error.message, error.status if error.status in {401, 403} else 503
         if not problem:
@@ -46,17 +46,17 @@ class OnlyTokens:
         refusal.headers.update(CHALLENGE if status == 401 else {})
         await refusal(scope, receive, send)
 
-    async def _judge(self, request: Request) -> tuple[str, int]:
-        """Return the problem of a request's token and its status; no problem if the gateway accepts it.
+    async def _check_token(self, request: Request) -> tuple[str, int]:
+        """Return the problem of a request's token with its status; an empty problem if the token is valid.
 
         Raises: ClientError, if the gateway refuses it or does not answer.
         """
-        token = token_of(request)
+        token = get_token(request)
         if token is None:
             return "send the gateway's token, as `Authorization: Bearer …` or `X-Auth-Token`", 401
         digest, now = hashlib.sha256(token.encode()).digest(), time.monotonic()
         if self._good.get(digest, 0.0) < now:
-            await executor_of(request).reach()
+            await get_executor(request).reach()
             self._good[digest] = now + GOOD_S
             self._good.move_to_end(digest)
             if len(self._good) > MOST_GOOD:

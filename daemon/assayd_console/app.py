@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from assayd.errors import AssaydError
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.guard import COOKIE, LASTS_S, ConsoleGuard, Sessions
+from assayd_console.guard import COOKIE, LASTS_S, ConsoleGuard, SessionStore
 from assayd_console.pages import (
     attempt,
     attempts,
@@ -31,8 +31,8 @@ from assayd_console.pages import (
     trends,
     workflows,
 )
-from assayd_console.pulse import Pulse
-from assayd_console.rendering import HERE, page, show_cluster
+from assayd_console.pulse import DaemonSampler
+from assayd_console.rendering import HERE, enable_cluster_menu, page
 
 TOKEN_CHARS = 256
 USED_LINK = (
@@ -60,7 +60,7 @@ PAGES = (
 
 def build(
     daemon: ConsoleDaemon,
-    sessions: Sessions,
+    sessions: SessionStore,
     hosts: frozenset[str],
     *,
     after_login: Callable[[], None] | None = None,
@@ -77,7 +77,7 @@ def build(
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         if await nodes.has_nodes(daemon):
-            show_cluster()
+            enable_cluster_menu()
         yield
         await daemon.close()
 
@@ -85,7 +85,7 @@ def build(
         token = b""
         async for piece in request.stream():
             token = (token + piece)[: TOKEN_CHARS + 1]
-        session = sessions.redeem(token.decode("ascii", "replace"))
+        session = sessions.redeem_login_token(token.decode("ascii", "replace"))
         if session is None:
             return PlainTextResponse(
                 USED_LINK,
@@ -105,21 +105,21 @@ def build(
 
     app = Starlette(
         routes=[
-            Route("/", _home),
+            Route("/", _redirect_home),
             Route("/login", log_in, methods=["POST"]),
             Route("/logout", log_out, methods=["POST"]),
             *(route for room in PAGES for route in room.ROUTES),
             Mount("/static", StaticFiles(directory=HERE / "static")),
         ],
-        exception_handlers={AssaydError: _refused, HTTPException: _no_page},
+        exception_handlers={AssaydError: _error_page, HTTPException: _not_found_page},
         lifespan=lifespan,
     )
     app.state.daemon = daemon
-    app.state.pulse = Pulse(daemon)
+    app.state.pulse = DaemonSampler(daemon)
     return ConsoleGuard(app, sessions=sessions, hosts=hosts, login=_login_page)
 
 
-async def _home(_: Request) -> Response:
+async def _redirect_home(_: Request) -> Response:
     return RedirectResponse("/now", status_code=303)
 
 
@@ -127,7 +127,7 @@ async def _login_page(scope: Scope, receive: Receive, send: Send) -> None:
     await page("login.html", status=401)(scope, receive, send)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _error_page(request: Request, error: Exception) -> Response:
     """Return the page for an error of the console or the daemon."""
     error = cast("AssaydError", error)
     status = getattr(error, "status", 0) or STATUS.get(error.code, 502)
@@ -136,7 +136,7 @@ async def _refused(request: Request, error: Exception) -> Response:
     return page("error.html", status=status, title="Refused", error=error)
 
 
-async def _no_page(_: Request, error: Exception) -> Response:
+async def _not_found_page(_: Request, error: Exception) -> Response:
     error = cast("HTTPException", error)
     return page(
         "error.html",

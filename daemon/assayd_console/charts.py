@@ -27,7 +27,7 @@ CELL = 14
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
+class ChartBar:
     """One bar of a chart: its name, its number, and its link."""
 
     name: str
@@ -36,7 +36,7 @@ class Bar:
     href: str = ""
 
 
-def bars(rows: Sequence[Bar], *, title: str, of: int = 0, width: int = WIDTH) -> Markup:
+def bars(rows: Sequence[ChartBar], *, title: str, of: int = 0, width: int = WIDTH) -> Markup:
     """Return horizontal bars below their names; with `of`, each with its share of that number.
 
     Empty without rows.
@@ -63,11 +63,11 @@ def bars(rows: Sequence[Bar], *, title: str, of: int = 0, width: int = WIDTH) ->
 
 
 def stacked(spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width: int = WIDTH) -> Markup:
-    """Return verdicts over time: a column per bucket, and the share of validated attempts as a line."""
+    """Draw verdicts over time: a column per bucket, and the share of validated attempts as a line."""
     height, base = 212, 150
     most = max((sum(counts.values()) for _, counts in spans), default=0)
     if not most:
-        empty = Markup('<text class="dim" x="0" y="18">No attempt ended in this time.</text>')
+        empty = Markup('<text class="dim" x="0" y="18">No attempts ended in this period.</text>')
         return picture([empty], title, width, 26)
     step = (width - 90) / len(spans)
     parts = _axes(40, width - 50, 20, base, most)
@@ -85,7 +85,7 @@ def stacked(spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width
             top -= tall
             if tall:
                 parts.append(
-                    _column(
+                    _draw_column(
                         verdict, left, top, max(step - 1, 0.5), tall, f"{name}: {counts[verdict]} {verdict}"
                     )
                 )
@@ -104,33 +104,33 @@ def stacked(spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width
     key = Markup(
         '<line class="key" x1="0" x2="14" y1="{0}" y2="{0}"/><text class="dim" x="19" y="{1}">{2}</text>'
     )
-    parts.append(key.format(base + 53, base + 58, "share validated, 0 to 100 %"))
-    return picture([*parts, *_legend(VERDICTS, base + 38)], title, width, height)
+    parts.append(key.format(base + 53, base + 58, "validated share, 0 to 100 %"))
+    return picture([*parts, *_draw_legend(VERDICTS, base + 38)], title, width, height)
 
 
 def grid(cells: Iterable[tuple[str, str, str]], *, title: str, width: int = WIDTH) -> Markup:
-    """Return one cell per item: its verdict, its tooltip, and its link."""
+    """Draw one cell per item with its verdict, tooltip, and link."""
     columns = width // CELL
     parts, count = [], 0
     for count, (verdict, said, href) in enumerate(cells, 1):
         left, top = (count - 1) % columns * CELL, (count - 1) // columns * CELL
-        cell = _column(verdict, left, top, CELL - 2, CELL - 2, said)
+        cell = _draw_column(verdict, left, top, CELL - 2, CELL - 2, said)
         link = Markup('<a href="{}" aria-label="{}" tabindex="-1">{}</a>').format(href, plain(said), cell)
         parts.append(link if href else cell)
     rows = (count + columns - 1) // columns
     return picture(
-        [*parts, *_legend((*VERDICTS, "waiting"), rows * CELL + 18)], title, width, rows * CELL + 26
+        [*parts, *_draw_legend((*VERDICTS, "waiting"), rows * CELL + 18)], title, width, rows * CELL + 26
     )
 
 
 def histogram(buckets: Sequence[tuple[str, float]], *, title: str, width: int = 340) -> Markup:
-    """Return columns, one per bucket of a histogram."""
+    """Draw one column per bucket of a histogram."""
     base, most = 124, max((number for _, number in buckets), default=0) or 1
     step = (width - 46) / max(len(buckets), 1)
     parts = [Markup('<text class="dim" x="0" y="12">attempts</text>'), *_axes(40, width - 6, 28, base, most)]
     for place, (name, number) in enumerate(buckets):
         tall, left = (base - 28) * number / most, 40 + place * step
-        parts.append(_column("bar", left, base - tall, step - 2, tall, f"up to {name}: {number:,.0f}"))
+        parts.append(_draw_column("bar", left, base - tall, step - 2, tall, f"up to {name}: {number:,.0f}"))
         if place % 4 == 0 and place < len(buckets) - 2:
             parts.append(
                 Markup('<text class="dim" x="{:.1f}" y="{}">{}</text>').format(left, base + 15, name)
@@ -139,14 +139,14 @@ def histogram(buckets: Sequence[tuple[str, float]], *, title: str, width: int = 
 
 
 def columns(runs: Sequence[tuple[str, float | None, str]], *, title: str, width: int = 340) -> Markup:
-    """Return a column per run: its verdict, number (None: unknown) and moment; the last is written out."""
+    """Draw one column per run: verdict, number (None: unknown) and time; the last number is printed."""
     base, most = 70, max((number or 0 for _, number, _ in runs), default=0) or 1
     step = min(24.0, (width - 70) / max(len(runs), 1))
     parts = [Markup('<line class="axis" x1="5" x2="{}" y1="{}" y2="{}"/>').format(width - 5, base, base)]
     for place, (verdict, number, moment) in enumerate(runs):
         tall = max((base - 10) * (number or 0) / most, 4)
         said = f"{moment}: {verdict}" if number is None else f"{moment}: {number:,.0f} rows, {verdict}"
-        parts.append(_column(verdict, 5 + place * step, base - tall, max(step - 2, 1), tall, said))
+        parts.append(_draw_column(verdict, 5 + place * step, base - tall, max(step - 2, 1), tall, said))
     if runs and (last := runs[-1][1]) is not None:
         left, top = 9 + len(runs) * step, base - (base - 10) * last / most + 5
         parts.append(Markup('<text x="{:.1f}" y="{:.1f}">{:,.0f}</text>').format(left, top, last))
@@ -154,7 +154,7 @@ def columns(runs: Sequence[tuple[str, float | None, str]], *, title: str, width:
 
 
 def standalone(picture: Markup) -> bytes:
-    """Return a chart as a separate SVG file: with its colors, without links."""
+    """Convert a chart to a separate SVG file with its colors and without links."""
     head, _, rest = str(picture).partition(">")
     return f'{head} xmlns="http://www.w3.org/2000/svg"><style>{STYLE}</style>{LINK.sub("", rest)}'.encode()
 
@@ -176,13 +176,13 @@ def _axes(left: float, right: float, top: float, base: float, most: float) -> li
     return parts
 
 
-def _column(name: str, left: float, top: float, wide: float, tall: float, said: str) -> Markup:
+def _draw_column(name: str, left: float, top: float, wide: float, tall: float, said: str) -> Markup:
     return Markup(
         '<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"><title>{}</title></rect>'
     ).format(name, left, top, wide, tall, plain(said))
 
 
-def _legend(names: Sequence[str], top: float) -> list[Markup]:
+def _draw_legend(names: Sequence[str], top: float) -> list[Markup]:
     parts = []
     for place, name in enumerate(names):
         left = place * 92
@@ -200,7 +200,7 @@ def short(text: str, most: int) -> str:
 
 
 def picture(parts: Iterable[Markup], title: str, width: float, height: float) -> Markup:
-    """Return a picture of these parts; its title is for screen readers."""
+    """Draw an SVG picture of these parts; its title is for screen readers."""
     inner = Markup("").join(parts)
     role = "group" if "<a " in inner else "img"  # An element with the role img must not contain links.
     return Markup(

@@ -16,7 +16,7 @@ KEPT_S = 60.0
 
 
 class ConsoleDaemon:
-    """Asks the daemon over its socket, as the user who started the console."""
+    """A client of the daemon's socket, which acts as the user who started the console."""
 
     def __init__(self, client: AsyncClient, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client

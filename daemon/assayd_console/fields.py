@@ -43,20 +43,22 @@ class FormField:
 def fields_of(schema: Document, typed: Mapping[str, str], at: str = "payload") -> list[FormField]:
     """Return the fields of an object with their values, under the names that `typed_of` uses."""
     return [
-        _field(f"{at}.{name}", _Shape(name, described, schema), typed, name in schema.get("required", ()))
+        _build_field(
+            f"{at}.{name}", _FieldShape(name, described, schema), typed, name in schema.get("required", ())
+        )
         for name, described in schema["properties"].items()
     ]
 
 
 def typed_of(schema: Document, value: Mapping[str, object], at: str = "payload") -> dict[str, str]:
-    """Return an object as its form would send it."""
+    """Convert an object to the values that its form would submit."""
     typed: dict[str, str] = {}
     for name, part in value.items():
-        shape = _Shape(name, schema["properties"].get(name, {}), schema)
+        shape = _FieldShape(name, schema["properties"].get(name, {}), schema)
         place = f"{at}.{name}"
-        rows = _rows_of(part) if shape.form == "rows" else None
+        rows = _to_rows(part) if shape.form == "rows" else None
         if rows is None:
-            typed[place] = _written(shape.form, part)
+            typed[place] = _format_value(shape.form, part)
         for number, row in enumerate(rows or ()):
             typed |= typed_of(shape.row, row, f"{place}.{number}")
     return typed
@@ -69,38 +71,38 @@ def value_of(schema: Document, typed: Mapping[str, str], at: str = "payload") ->
     """
     value: dict[str, object] = {}
     for name, described in schema["properties"].items():
-        shape, place = _Shape(name, described, schema), f"{at}.{name}"
+        shape, place = _FieldShape(name, described, schema), f"{at}.{name}"
         if shape.form == "rows" and place not in typed:
-            rows = [value_of(shape.row, typed, f"{place}.{number}") for number in _numbers(place, typed)]
+            rows = [value_of(shape.row, typed, f"{place}.{number}") for number in _row_numbers(place, typed)]
             rows = [row for row in rows if row]
             if rows:
-                value[name] = _files(rows, place) if shape.of_files else rows
+                value[name] = _rows_to_files(rows, place) if shape.of_files else rows
         elif (text := typed.get(place, "")) and (shape.form == "text" or text.strip()):
-            value[name] = _read(shape.form, text, place)
+            value[name] = _parse_value(shape.form, text, place)
     return value
 
 
-class _Shape:
-    """The input form of a property."""
+class _FieldShape:
+    """The form input that a property needs."""
 
     def __init__(self, name: str, described: Document, schema: Document) -> None:
         self._defs = schema.get("$defs", {})
-        self.described = self._resolved(described)
+        self.described = self._resolve_schema(described)
         self.choices: Sequence[str] = self.described.get("enum", ())
-        items = self._resolved(self.described.get("items", {}))
+        items = self._resolve_schema(self.described.get("items", {}))
         self.of_files = _holds_strings(self.described)
         self.row: Document = FILE if self.of_files else {**items, "$defs": self._defs}
-        self.form = self._form(name, items)
+        self.form = self._choose_input(name, items)
 
-    def _resolved(self, described: Document) -> Document:
+    def _resolve_schema(self, described: Document) -> Document:
         """Return a schema with its reference resolved, and without null as an alternative."""
         options = [each for each in described.get("anyOf", ()) if each.get("type") != "null"]
         if len(options) == 1:
-            return {**described, **self._resolved(options[0])}
+            return {**described, **self._resolve_schema(options[0])}
         named = described.get("$ref", "").rpartition("/")[2]
         return {**described, **self._defs[named]} if named in self._defs else described
 
-    def _form(self, name: str, items: Document) -> str:
+    def _choose_input(self, name: str, items: Document) -> str:
         kind = self.described.get("type")
         if self.choices or kind == "boolean":
             self.choices = self.choices or ("true", "false")
@@ -122,18 +124,18 @@ def _holds_strings(described: Document) -> bool:
     return any({"type": "string"} in (each, *each.get("anyOf", ())) for each in found)
 
 
-def _field(place: str, shape: _Shape, typed: Mapping[str, str], required: bool) -> FormField:
+def _build_field(place: str, shape: _FieldShape, typed: Mapping[str, str], required: bool) -> FormField:
     described = shape.described
     as_json = shape.form == "rows" and place in typed
     rows: list[list[FormField]] = []
     if shape.form == "rows" and not as_json:
-        numbers = _numbers(place, typed)
+        numbers = _row_numbers(place, typed)
         numbers.append(max(numbers, default=-1) + 1)
         rows = [fields_of(shape.row, typed, f"{place}.{number}") for number in numbers]
     return FormField(
         name=place,
         form="json" if as_json else shape.form,
-        help=" ".join(_help(place, shape.form, described)),
+        help=" ".join(_help_sentences(place, shape.form, described)),
         required=required,
         value=typed.get(place, ""),
         choices=("", *shape.choices) if shape.choices else (),
@@ -141,7 +143,7 @@ def _field(place: str, shape: _Shape, typed: Mapping[str, str], required: bool) 
     )
 
 
-def _help(place: str, form: str, described: Document) -> Iterator[str]:
+def _help_sentences(place: str, form: str, described: Document) -> Iterator[str]:
     if said := described.get("description", ""):
         yield said
     elif form == "number" and (unit := UNITS.get(place[place.rfind("_") :])):
@@ -153,21 +155,21 @@ def _help(place: str, form: str, described: Document) -> Iterator[str]:
         yield "One per line." if form == "lines" else "As JSON."
 
 
-def _rows_of(value: object) -> Sequence[Mapping[str, object]] | None:
-    """Return the rows of a value; None for a value that rows can't represent, e.g. a file that isn't text."""
+def _to_rows(value: object) -> Sequence[Mapping[str, object]] | None:
+    """Convert a value to rows; None if rows can't represent it, e.g. a file that isn't text."""
     if isinstance(value, dict) and all(isinstance(each, str) for each in value.values()):
         return [{"name": name, "content": text} for name, text in value.items()]
     return value if isinstance(value, list) else None
 
 
-def _numbers(place: str, typed: Mapping[str, str]) -> list[int]:
+def _row_numbers(place: str, typed: Mapping[str, str]) -> list[int]:
     """Return the numbers of the submitted rows."""
     begin = f"{place}."
     found = {name[len(begin) :].partition(".")[0] for name in typed if name.startswith(begin)}
     return sorted(int(number) for number in found if number.isascii() and number.isdigit())
 
 
-def _files(rows: Sequence[Mapping[str, object]], place: str) -> dict[str, object]:
+def _rows_to_files(rows: Sequence[Mapping[str, object]], place: str) -> dict[str, object]:
     if not all("name" in row for row in rows):
         raise RequestError("invalid", "a file has no name", field=place)
     files = {str(row["name"]): row.get("content", "") for row in rows}
@@ -176,7 +178,7 @@ def _files(rows: Sequence[Mapping[str, object]], place: str) -> dict[str, object
     return files
 
 
-def _written(form: str, value: object) -> str:
+def _format_value(form: str, value: object) -> str:
     if value is None:
         return ""
     if form == "lines" and isinstance(value, list):
@@ -186,7 +188,7 @@ def _written(form: str, value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def _read(form: str, text: str, place: str) -> object:
+def _parse_value(form: str, text: str, place: str) -> object:
     if form == "lines":
         return [line for line in text.splitlines() if line.strip()]
     if form in {"text", "line", "choice"}:

@@ -15,7 +15,7 @@ MOST_FIELDS = 1000
 
 
 async def read_form(request: Request) -> Mapping[str, str]:
-    """Return the fields of a form; the last one wins if a name repeats. Raises: RequestError."""
+    """Return the fields of a form; for a repeated name, the last value applies. Raises: RequestError."""
     if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
         raise RequestError("invalid", "a form must be application/x-www-form-urlencoded")
     body = bytearray()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from markupsafe import Markup
 
 from assayd_client import Document
-from assayd_client.cli.workflow import depths_of
+from assayd_client.cli.workflow import node_depths
 from assayd_console.charts import picture, short
 
 COLUMN, ROW = 190, 46
@@ -21,7 +21,7 @@ COLOURS = {"running": "bar", "repairing": "bar", "skipped": "waiting"}
 def graph(workflow: Document) -> Markup:
     """Return the picture of a workflow."""
     nodes = workflow["nodes"]
-    depths = depths_of({node["id"]: node["needs"] for node in nodes})
+    depths = node_depths({node["id"]: node["needs"] for node in nodes})
     rows: dict[int, int] = {}
     places: dict[str, tuple[int, int]] = {}
     for node in nodes:
@@ -29,14 +29,14 @@ def graph(workflow: Document) -> Markup:
         row = rows[depth] = rows.get(depth, 0) + 1
         places[node["id"]] = (depth * COLUMN + 4, (row - 1) * ROW + 6)
     edges = [(need, node["id"]) for node in nodes for need in node["needs"] if need in places]
-    drawn = [_edge(places[need], places[node]) for need, node in edges[:MOST_EDGES]]
-    boxes = [part for node in nodes for part in _box(node, places[node["id"]])]
+    drawn = [_draw_edge(places[need], places[node]) for need, node in edges[:MOST_EDGES]]
+    boxes = [part for node in nodes for part in _draw_node(node, places[node["id"]])]
     width = (max(depths.values(), default=0) + 1) * COLUMN
     title = f"Graph of {len(nodes)} nodes, {len(edges)} connections"
     return picture([*drawn, *boxes], title, width, max(rows.values(), default=1) * ROW + 6)
 
 
-def _edge(begin: tuple[int, int], end: tuple[int, int]) -> Markup:
+def _draw_edge(begin: tuple[int, int], end: tuple[int, int]) -> Markup:
     left, right = begin[0] + WIDE, end[0]
     middle = (left + right) / 2
     top, bottom = begin[1] + TALL / 2, end[1] + TALL / 2
@@ -45,7 +45,7 @@ def _edge(begin: tuple[int, int], end: tuple[int, int]) -> Markup:
     )
 
 
-def _box(node: Document, place: tuple[int, int]) -> Iterator[Markup]:
+def _draw_node(node: Document, place: tuple[int, int]) -> Iterator[Markup]:
     left, top = place
     state = node["state"]
     inner = Markup(

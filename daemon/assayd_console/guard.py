@@ -24,8 +24,8 @@ MOST = 16
 """Maximum sessions; the oldest ends when another begins."""
 
 
-class Sessions:
-    """The unused login tokens and the sessions, kept only in memory."""
+class SessionStore:
+    """The unused login token and the sessions, kept only in memory."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -37,8 +37,8 @@ class Sessions:
         self._token = secrets.token_urlsafe(TOKEN_BYTES)
         return self._token
 
-    def redeem(self, token: str) -> str | None:
-        """Return a session for the offered token, once; None for any other token."""
+    def redeem_login_token(self, token: str) -> str | None:
+        """Return a new session for the offered login token, once; None for any other token."""
         if not self._token or not secrets.compare_digest(token.encode(), self._token.encode()):
             return None
         self._token = ""
@@ -76,7 +76,7 @@ HEADERS = {
 
 
 class ConsoleGuard:
-    """Rejects requests that don't come from the user's own browser on one of the console's pages.
+    """An ASGI middleware that only accepts requests from the user's browser and the console's pages.
 
     Args:
         app: the guarded application.
@@ -85,7 +85,9 @@ class ConsoleGuard:
         login: the page for requests without a session.
     """
 
-    def __init__(self, app: ASGIApp, *, sessions: Sessions, hosts: frozenset[str], login: ASGIApp) -> None:
+    def __init__(
+        self, app: ASGIApp, *, sessions: SessionStore, hosts: frozenset[str], login: ASGIApp
+    ) -> None:
         self._app = app
         self._sessions = sessions
         self._hosts = hosts
@@ -97,11 +99,11 @@ class ConsoleGuard:
             await self._app(scope, receive, send)
             return
         request = Request(scope)
-        answer = self._refusal(request) or self._app
+        answer = self._find_refusal(request) or self._app
         kept = KEPT if request.url.path.startswith(STATIC) else "no-store"
-        await answer(scope, receive, _with_headers(send, kept))
+        await answer(scope, receive, _add_security_headers(send, kept))
 
-    def _refusal(self, request: Request) -> ASGIApp | None:
+    def _find_refusal(self, request: Request) -> ASGIApp | None:
         hosts = request.headers.getlist("host")
         if len(hosts) != 1 or hosts[0] not in self._hosts:
             shown = ", ".join(sorted(self._hosts))
@@ -111,14 +113,14 @@ class ConsoleGuard:
                 return PlainTextResponse("only GET and POST\n", 405, headers={"Allow": "GET, HEAD, POST"})
             if request.headers.getlist("origin") != [f"http://{hosts[0]}"]:
                 return PlainTextResponse("changes must come from a console page\n", 403)
-        if self._sessions.knows(request.cookies.get(COOKIE, "")) or _is_open(request):
+        if self._sessions.knows(request.cookies.get(COOKIE, "")) or _needs_no_session(request):
             return None
         if "text/html" in request.headers.get("accept", "") and "hx-request" not in request.headers:
             return self._login
         return PlainTextResponse("no session: open a new link of `assay console`\n", 401)
 
 
-def _is_open(request: Request) -> bool:
+def _needs_no_session(request: Request) -> bool:
     """Return whether a request needs no session."""
     path = request.url.path
     if request.method == "POST":
@@ -126,7 +128,7 @@ def _is_open(request: Request) -> bool:
     return path.startswith(STATIC)
 
 
-def _with_headers(send: Send, kept: str) -> Send:
+def _add_security_headers(send: Send, kept: str) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)

@@ -41,25 +41,25 @@ class LivePage(Response):
         """Send fragments and heartbeats concurrently."""
 
         async def tell(name: str, text: str) -> None:
-            await send(_chunk(message(name, text)))
+            await send(_body_chunk(message(name, text)))
 
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         async with asyncio.TaskGroup() as group:
-            producing = group.create_task(self._run(tell))
-            beating = group.create_task(_beat(send))
+            producing = group.create_task(self._produce_events(tell))
+            beating = group.create_task(_send_heartbeats(send))
             leaving = group.create_task(_wait_for_disconnect(receive))
             await asyncio.wait({producing, leaving}, return_when=asyncio.FIRST_COMPLETED)
             for task in (producing, beating, leaving):
                 task.cancel()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _run(self, tell: Tell) -> None:
+    async def _produce_events(self, tell: Tell) -> None:
         await tell("lost", "")  # Clears the message of an earlier connection failure.
         try:
             await self._produce(tell)
         except* ClientError as errors:  # The browser reconnects by itself.
             message = plain(str(errors.exceptions[0]))
-            await tell("lost", str(escape(f"No answer since {datetime.now(UTC):%H:%M:%S} UTC: {message}")))
+            await tell("lost", str(escape(f"No response since {datetime.now(UTC):%H:%M:%S} UTC: {message}")))
 
 
 def message(name: str, text: str) -> bytes:
@@ -98,10 +98,10 @@ async def follow(
     await show()
 
 
-async def _beat(send: Send) -> NoReturn:
+async def _send_heartbeats(send: Send) -> NoReturn:
     while True:
         await asyncio.sleep(HEARTBEAT_S)
-        await send(_chunk(b": still here\n\n"))
+        await send(_body_chunk(b": still here\n\n"))
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:
@@ -109,5 +109,5 @@ async def _wait_for_disconnect(receive: Receive) -> None:
         pass
 
 
-def _chunk(body: bytes) -> dict[str, object]:
+def _body_chunk(body: bytes) -> dict[str, object]:
     return {"type": "http.response.body", "body": body, "more_body": True}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from assayd_client import Document, requests
-from assayd_client.cli.sample import MetricsSample, Span, read_sample, span
+from assayd_client.cli.sample import MetricsSample, Span, parse_metrics, span
 from assayd_console.daemon import ConsoleDaemon
 
 EVERY_S = 5.0
@@ -26,8 +26,8 @@ class Look:
     hour: Document
 
 
-class Pulse:
-    """Samples the daemon on demand; requests at about the same time share a sample."""
+class DaemonSampler:
+    """A sampler of the daemon on demand; simultaneous requests share a sample."""
 
     def __init__(self, daemon: ConsoleDaemon, clock: Callable[[], float] = time.monotonic) -> None:
         self._daemon = daemon
@@ -41,7 +41,7 @@ class Pulse:
         """Return a recent sample. Raises: ClientError."""
         async with self._turn:
             if self._look is None or self._clock() - self._look.span.now.taken_s >= EVERY_S * 0.9:
-                self._look = await self._fresh()
+                self._look = await self._take_sample()
             return self._look
 
     @property
@@ -49,15 +49,15 @@ class Pulse:
         """Return the time of the daemon's last answer, or None."""
         return None if self._look is None else self._look.at
 
-    async def _fresh(self) -> Look:
+    async def _take_sample(self) -> Look:
         text = (await self._daemon.fetch(requests.metrics())).decode()
-        sample, at = read_sample(text, self._clock()), datetime.now(UTC)
+        sample, at = parse_metrics(text, self._clock()), datetime.now(UTC)
         started = sample.total("assayd_process_start_time_seconds")
         seen = span(sample, self._before, at.timestamp() - started if started else 0.0)
         self._before = sample
-        return Look(at=at, span=seen, hour=await self._last_hour(at))
+        return Look(at=at, span=seen, hour=await self._get_last_hour(at))
 
-    async def _last_hour(self, at: datetime) -> Document:
+    async def _get_last_hour(self, at: datetime) -> Document:
         if self._hour is None or self._clock() - self._hour[0] > HOUR_EVERY_S:
             since = (at - timedelta(hours=1)).isoformat(timespec="seconds")
             self._hour = (self._clock(), await self._daemon.ask(requests.summary(since=since, bucket_s=120)))

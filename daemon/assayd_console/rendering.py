@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 
 @cache
 def environment() -> Environment:
-    """Return the template environment: all text is escaped, and unknown names are errors."""
+    """Return the template environment, which escapes all text and treats unknown names as errors."""
     made = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
@@ -35,7 +35,7 @@ def environment() -> Environment:
         "colored": colored,
         "cut_lines": shown.cut_lines,
         "json": shown.as_json,
-        "labels": shown.labels_text,
+        "labels": shown.format_labels,
         "marked": shown.marked,
         "moment": shown.moment,
         "path": lambda text: quote(str(text), safe=""),
@@ -48,7 +48,7 @@ def environment() -> Environment:
     return made
 
 
-def show_cluster() -> None:
+def enable_cluster_menu() -> None:
     """Add the nodes of a cluster to the menu permanently."""
     environment().globals["cluster"] = True
 
@@ -58,7 +58,7 @@ def fragment(template: str, **values: object) -> str:
     return environment().get_template(template).render(values)
 
 
-def picture_file(picture: Markup, name: str, query: QueryParams) -> Response:
+def chart_response(picture: Markup, name: str, query: QueryParams) -> Response:
     """Return a chart as a download; with ``?shown``, as an image for the console's pages."""
     drawn_from = "shown" in query
     headers = {} if drawn_from else {"Content-Disposition": f'attachment; filename="{name}.svg"'}

@@ -18,7 +18,7 @@ from assayd_client import AsyncClient, Target
 from assayd_client.cli.own_user import OwnUserH11
 from assayd_console.app import build
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.guard import Sessions
+from assayd_console.guard import SessionStore
 
 ADDRESS = "127.0.0.1"
 CONNECTIONS = 64
@@ -28,7 +28,7 @@ GRACE_S = 1
 
 def serve(daemon: Target, *, port: int, link_file: Path | None) -> None:
     """Serve until the program ends. Raises: RequestError ``usage``, if the port is taken."""
-    sessions = Sessions()
+    sessions = SessionStore()
     with listen(port) as listener:
         taken = listener.getsockname()[1]
         links = Links(sessions, taken, link_file)
@@ -57,7 +57,7 @@ def serve(daemon: Target, *, port: int, link_file: Path | None) -> None:
                 signal.SIGTTIN, signal.SIG_IGN
             )  # In the background, reading fails, but must not stop the program.
             threading.Thread(target=links.renew_on_enter, daemon=True).start()
-        signal.signal(signal.SIGTERM, _end)  # The server re-raises the signal after its shutdown.
+        signal.signal(signal.SIGTERM, _exit_on_signal)  # The server re-raises the signal after its shutdown.
         try:
             uvicorn.Server(config).run(sockets=[listener])
         finally:
@@ -67,7 +67,7 @@ def serve(daemon: Target, *, port: int, link_file: Path | None) -> None:
 class Links:
     """The login link: printed and renewed on Enter, or written to a file and renewed after each use."""
 
-    def __init__(self, sessions: Sessions, port: int, file: Path | None) -> None:
+    def __init__(self, sessions: SessionStore, port: int, file: Path | None) -> None:
         self._sessions = sessions
         self._port = port
         self._file = file
@@ -76,7 +76,7 @@ class Links:
         """Create a link, and print or write it."""
         link = f"http://{ADDRESS}:{self._port}/#{self._sessions.offer()}"
         if self._file is not None:
-            _write(self._file, link)
+            _write_link(self._file, link)
         else:
             print(
                 f"{link}\nThis link works once. Enter prints a new one, Ctrl+C ends the console.", flush=True
@@ -94,7 +94,7 @@ class Links:
             self._file.unlink(missing_ok=True)
 
 
-def _end(_: int, __: FrameType | None) -> None:
+def _exit_on_signal(_: int, __: FrameType | None) -> None:
     raise SystemExit(0)
 
 
@@ -112,7 +112,7 @@ def listen(port: int) -> socket.socket:
     return listener
 
 
-def _write(file: Path, link: str) -> None:
+def _write_link(file: Path, link: str) -> None:
     """Write the link atomically, readable by its owner only. Raises: RequestError."""
     fresh = file.with_name(f".{file.name}.{os.getpid()}")
     try:

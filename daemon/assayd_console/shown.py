@@ -31,7 +31,7 @@ def finalize(value: object) -> object:
 
 
 def marked(text: str) -> Markup:
-    """Return text in which the codes of invisible characters differ from text that looks like them."""
+    """Return text with codes for invisible characters, marked so that they differ from ordinary text."""
     pieces, end = [], 0
     for match in UNSAFE_RUNS.finditer(text):
         pieces += [escape(text[end : match.start()]), CODE.format(plain(match[0]))]
@@ -40,14 +40,14 @@ def marked(text: str) -> Markup:
 
 
 def cut_lines(text: str) -> str:
-    """Truncate very long lines and the whole text, with the number of omitted characters."""
-    shown = "\n".join(_cut(line) for line in text[:TEXT_CHARS].split("\n"))
+    """Truncate very long lines and the whole text; state the number of omitted characters."""
+    shown = "\n".join(_truncate_line(line) for line in text[:TEXT_CHARS].split("\n"))
     if len(text) <= TEXT_CHARS:
         return shown
     return f"{shown}\n… ({len(text) - TEXT_CHARS:,} more characters)"
 
 
-def _cut(line: str) -> str:
+def _truncate_line(line: str) -> str:
     if len(line) <= LINE_CHARS:
         return line
     return f"{line[:LINE_CHARS]}… ({len(line) - LINE_CHARS:,} more characters)"
@@ -64,7 +64,7 @@ def period(seconds: float) -> str:
 
 
 def took(milliseconds: float | None) -> str:
-    """Return a duration as text; a dash for None."""
+    """Return a duration in milliseconds as text; a dash for None."""
     return "–" if milliseconds is None else duration(milliseconds)
 
 
@@ -98,6 +98,6 @@ def short_moment(at: str) -> str:
     return f"{at[11:19]}" if at[:10] == today else f"{at[:10]} {at[11:16]}"
 
 
-def labels_text(labels: dict[str, str]) -> str:
+def format_labels(labels: dict[str, str]) -> str:
     """Return labels in the form of filters."""
     return " ".join(f"{key}={value}" for key, value in sorted(labels.items()))

@@ -31,7 +31,7 @@ class SourceLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownSource:
-    """One text of a submission. `findings` are those without a shown line."""
+    """One text of a submission. `findings` are those whose line isn't shown."""
 
     name: str
     lines: Sequence[SourceLine]
@@ -74,10 +74,12 @@ def sources(
             placed[name].setdefault(number or 0, []).append(finding)
         else:
             elsewhere.append(finding)
-    return [_source(name, text, placed[name]) for name, text in texts.items()], elsewhere
+    return [_build_source(name, text, placed[name]) for name, text in texts.items()], elsewhere
 
 
-def first_error(texts: Sequence[ShownSource], findings: Sequence[Document]) -> tuple[Document, str] | None:
+def find_first_error(
+    texts: Sequence[ShownSource], findings: Sequence[Document]
+) -> tuple[Document, str] | None:
     """Return the first error and its place, e.g. ``adapter.py:12``; None without an error."""
     first = next((each for each in findings if each["severity"] == "error"), None)
     if first is None:
@@ -91,14 +93,14 @@ def first_error(texts: Sequence[ShownSource], findings: Sequence[Document]) -> t
     return first, next(places, first["file"] or "")
 
 
-def _source(name: str, text: str, placed: Mapping[int, list[Document]]) -> ShownSource:
+def _build_source(name: str, text: str, placed: Mapping[int, list[Document]]) -> ShownSource:
     lines = text.removesuffix("\n").split("\n")
     beyond = [found for number, each in placed.items() if not 0 < number <= len(lines) for found in each]
-    return ShownSource(name=name, lines=list(_lines(lines, placed)), findings=beyond)
+    return ShownSource(name=name, lines=list(_build_lines(lines, placed)), findings=beyond)
 
 
-def _lines(lines: Sequence[str], placed: Mapping[int, list[Document]]) -> Iterator[SourceLine]:
-    shown = _shown(len(lines), placed)
+def _build_lines(lines: Sequence[str], placed: Mapping[int, list[Document]]) -> Iterator[SourceLine]:
+    shown = _select_lines(len(lines), placed)
     left_out, room, read, after = 0, TEXT_CHARS, 0, ""
     for number, text in enumerate(lines, 1):
         read += len(text)
@@ -117,7 +119,7 @@ def _lines(lines: Sequence[str], placed: Mapping[int, list[Document]]) -> Iterat
         yield SourceLine(number=0, text=f"{left_out:,} lines without findings")
 
 
-def _shown(count: int, placed: Mapping[int, list[Document]]) -> frozenset[int]:
+def _select_lines(count: int, placed: Mapping[int, list[Document]]) -> frozenset[int]:
     """Return the lines to show: all, or the first ones and those around findings."""
     if count <= MOST_LINES:
         return frozenset(range(1, count + 1))

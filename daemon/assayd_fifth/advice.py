@@ -48,88 +48,88 @@ def feedback(
 ) -> dict[str, JsonValue]:
     """Return what the next prompt should stress, show in full and warn of."""
     errors = [finding for finding in findings if finding.is_error]
-    rules = list(_rules_of(errors, about))
-    profiles = [p for p in about.rules.profiles if _names(model_source, p.match)] if errors else []
-    tasks = [t for t in about.rules.tasks if _names(task_type, t.match)] if errors else []
+    rules = list(_broken_rules(errors, about))
+    profiles = [p for p in about.rules.profiles if _contains_word(model_source, p.match)] if errors else []
+    tasks = [t for t in about.rules.tasks if _contains_word(task_type, t.match)] if errors else []
     watched = [*(rule for p in profiles for rule in p.rules), *(rule for t in tasks for rule in t.rules)]
     stressed = (*rules, *(about.rules.by_id[rule] for rule in watched))
     sections = (*(rule.section for rule in rules), *(section for t in tasks for section in t.sections))
     lens = (*(rule.lens for rule in rules), *(warning for p in profiles for warning in p.lens))
     return {
-        "notes": [] if errors else list(_notes(findings, ran=ran)),
-        "add_emphasis": _distinct(rule.emphasis for rule in stressed),
-        "expand_sections": _distinct(sections),
-        "lens_warnings": _distinct(lens),
-        "priority_fixes": _distinct(_fixes(errors, rules)),
+        "notes": [] if errors else list(_build_notes(findings, ran=ran)),
+        "add_emphasis": _remove_duplicates(rule.emphasis for rule in stressed),
+        "expand_sections": _remove_duplicates(sections),
+        "lens_warnings": _remove_duplicates(lens),
+        "priority_fixes": _remove_duplicates(_format_fixes(errors, rules)),
     }
 
 
 def told(said: object, about: Language) -> tuple[str, ...]:
     """Return the parts of feedback for the next prompt: what to stress, warnings, the guide's sections."""
     feedback = said if isinstance(said, Mapping) else {}
-    sections = [str(name) for name in _list(feedback, "expand_sections") if name in about.guide]
-    warned = [f"Known from similar answers: {text}." for text in _list(feedback, "lens_warnings")]
-    stressed = [str(text) for text in _list(feedback, "add_emphasis")]
-    return (*stressed, *warned, *told_sections(sections, about))
+    sections = [str(name) for name in _get_list(feedback, "expand_sections") if name in about.guide]
+    warned = [f"Known from similar answers: {text}." for text in _get_list(feedback, "lens_warnings")]
+    stressed = [str(text) for text in _get_list(feedback, "add_emphasis")]
+    return (*stressed, *warned, *guide_sections(sections, about))
 
 
-def told_sections(names: Iterable[str], about: Language) -> tuple[str, ...]:
+def guide_sections(names: Iterable[str], about: Language) -> tuple[str, ...]:
     """Return sections of the guide in the form of a prompt."""
     return tuple(f"Guide, {name.replace('_', ' ')}: {about.guide[name]}" for name in names)
 
 
-def lens_of(model_source: str, task_type: str, about: Language) -> tuple[str, ...]:
+def first_prompt_guide(model_source: str, task_type: str, about: Language) -> tuple[str, ...]:
     """Return the guide for the first prompt: the task's sections, the basics, the model's known mistakes."""
-    first = [name for name in sections_for(task_type, about) if name in about.guide]
-    slips = [text for p in about.rules.profiles if _names(model_source, p.match) for text in p.lens]
+    first = [name for name in task_sections(task_type, about) if name in about.guide]
+    slips = [text for p in about.rules.profiles if _contains_word(model_source, p.match) for text in p.lens]
     names = dict.fromkeys((*first, *_BASICS))
-    return (*told_sections(names, about), *(f"Known from similar models: {text}." for text in slips))
+    return (*guide_sections(names, about), *(f"Known from similar models: {text}." for text in slips))
 
 
-def sections_for(task_type: str, about: Language) -> tuple[str, ...]:
+def task_sections(task_type: str, about: Language) -> tuple[str, ...]:
     """Return the sections of the guide that a kind of task needs."""
-    tasks = (t for t in about.rules.tasks if _names(task_type, t.match))
+    tasks = (t for t in about.rules.tasks if _contains_word(task_type, t.match))
     return tuple(section for task in tasks for section in task.sections)
 
 
-def _list(feedback: Mapping[str, object], name: str) -> list[object]:
+def _get_list(feedback: Mapping[str, object], name: str) -> list[object]:
     found = feedback.get(name)
     return found if isinstance(found, list) else []
 
 
-def word_at(finding: Finding) -> str:
+def find_word(finding: Finding) -> str:
     """Return the word that a finding points at, or the part of it in the snippet."""
     if finding.snippet is None or finding.column is None:
         return ""
     return next(iter(finding.snippet[finding.column - 1 :].split()), "")
 
 
-def _rules_of(errors: Sequence[Finding], about: Language) -> Iterator[FifthRule]:
+def _broken_rules(errors: Sequence[Finding], about: Language) -> Iterator[FifthRule]:
     """Return the rules of errors, in the order in which to fix them."""
     broken = {finding.rule for finding in errors}
     known = (*about.rules.by_id.values(), *about.rules.run.values())
     return (rule for rule in known if rule.id in broken)
 
 
-def _fixes(errors: Sequence[Finding], rules: Iterable[FifthRule]) -> Iterator[str | None]:
+def _format_fixes(errors: Sequence[Finding], rules: Iterable[FifthRule]) -> Iterator[str | None]:
     for rule in rules:
         for finding in errors:
             if finding.rule == rule.id and rule.fix:
-                yield rule.fix.format(word=word_at(finding) or "such words")
+                yield rule.fix.format(word=find_word(finding) or "such words")
 
 
-def _notes(findings: Sequence[Finding], *, ran: bool) -> Iterator[str]:
+def _build_notes(findings: Sequence[Finding], *, ran: bool) -> Iterator[str]:
     warned = {finding.rule.partition(".")[0] for finding in findings if finding.severity is Severity.WARNING}
     for stage, note in _NOTES.items():
         if stage not in warned and (ran or stage != "fifth"):
             yield note
 
 
-def _names(text: str, parts: Iterable[str]) -> bool:
+def _contains_word(text: str, parts: Iterable[str]) -> bool:
     """Return whether a name such as ``gpt4-turbo`` or ``html_pages`` contains one of these words."""
     words = {part for word in _WORDS(text.lower()) for part in (word, word.removesuffix("s"))}
     return not words.isdisjoint(parts)
 
 
-def _distinct(texts: Iterable[str | None]) -> list[JsonValue]:
+def _remove_duplicates(texts: Iterable[str | None]) -> list[JsonValue]:
     return list(dict.fromkeys(text for text in texts if text))

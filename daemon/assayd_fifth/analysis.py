@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from assayd.model.finding import Finding
 from assayd_fifth.foreign_forms import Form, addresses, forms, suspicions
 from assayd_fifth.language import Language, language
-from assayd_fifth.places import Teller, errors_as_warnings
+from assayd_fifth.places import FindingCollector, errors_as_warnings
 from assayd_fifth.program import FifthProgram
 from assayd_fifth.repairs import corrected
-from assayd_fifth.vocabulary import explain_unknown
+from assayd_fifth.vocabulary import report_unknown_words
 
 __all__ = ["Analysis", "analyse", "errors_as_warnings", "language", "program_of"]
 
@@ -28,7 +28,7 @@ STAGES = ("forbidden", "required", "structure", "vocabulary")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """What the checks found in a program, by stage, and the libraries that it uses."""
+    """The findings of the checks in a program by stage, and the libraries that the program uses."""
 
     findings: Mapping[str, tuple[Finding, ...]]
     libraries: tuple[str, ...]
@@ -41,7 +41,7 @@ def analyse(
     files: Mapping[str, str] | None = None,
     about: Language | None = None,
 ) -> Analysis:
-    """Check a program.
+    """Check a program and return its analysis.
 
     Args:
         answer: the program, or a model's answer with the program in fenced blocks.
@@ -51,44 +51,44 @@ def analyse(
     """
     about = about or language()
     text = program_of(answer)
-    read = _read(text, about, tuple(libraries), files or {}, fenced=text != answer)
-    wrong = {found.line for found in _errors(read)}
+    read = _analyze_text(text, about, tuple(libraries), files or {}, fenced=text != answer)
+    wrong = {found.line for found in _list_errors(read)}
     meant = list(forms(text, wrong.__contains__)) if wrong else []
 
     def again(changed: str) -> Analysis:
-        return _read(changed, about, libraries, files or {})
+        return _analyze_text(changed, about, libraries, files or {})
 
-    better, known, kept = _corrected(text, meant, read, again)
-    known, repaired = _repaired(better, known, again, about)
-    told = Teller(text, about.rules)
+    better, known, kept = _correct_foreign_forms(text, meant, read, again)
+    known, repaired = _repair_faults(better, known, again, about)
+    told = FindingCollector(text, about.rules)
     for one in kept:
-        _tell_form(told, text, one, "vocabulary.foreign_form")
+        _report_form(told, text, one, "vocabulary.foreign_form")
     for one in addresses(text):
-        _tell_form(told, text, one, "structure.variable_address")
+        _report_form(told, text, one, "structure.variable_address")
     for one in suspicions(text):
-        _tell_form(told, text, one, "structure.suspicious")
-    merged = _merged(_merged(known.findings, told.findings()), repaired)
+        _report_form(told, text, one, "structure.suspicious")
+    merged = _merge_findings(_merge_findings(known.findings, told.findings()), repaired)
     return Analysis(findings=merged, libraries=known.libraries)
 
 
-def _read(
+def _analyze_text(
     text: str, about: Language, libraries: Iterable[str], files: Mapping[str, str], *, fenced: bool = False
 ) -> Analysis:
-    tell = Teller(text, about.rules)
+    tell = FindingCollector(text, about.rules)
     if fenced:
         tell("forbidden.answer_blocks", 0)
     program = FifthProgram(language=about, tell=tell, files=files)
     program.read(text, libraries)
     program.check_companions()
-    explain_unknown(program)
+    report_unknown_words(program)
     return Analysis(findings=tell.findings(), libraries=tuple(program.libraries[2:]))
 
 
-def _errors(read: Analysis) -> list[Finding]:
+def _list_errors(read: Analysis) -> list[Finding]:
     return [finding for found in read.findings.values() for finding in found if finding.is_error]
 
 
-def _corrected(
+def _correct_foreign_forms(
     text: str, meant: Sequence[Form], read: Analysis, again: Callable[[str], Analysis]
 ) -> tuple[str, Analysis, Sequence[Form]]:
     """Return the program with its foreign forms corrected, its analysis, and the corrections that help."""
@@ -100,7 +100,7 @@ def _corrected(
             lines[one.line - 1] = one.new
         changed = "\n".join(lines)
         better = again(changed)
-        if len(_errors(better)) < len(_errors(read)):
+        if len(_list_errors(better)) < len(_list_errors(read)):
             return changed, better, chosen
     return text, read, ()
 
@@ -109,13 +109,15 @@ _MOST_TRIED = 5
 _MOST_REPAIRS = 3
 
 
-def _repaired(
+def _repair_faults(
     text: str, read: Analysis, again: Callable[[str], Analysis], about: Language
 ) -> tuple[Analysis, Mapping[str, tuple[Finding, ...]]]:
-    """Return the findings of the program with its faults corrected, and the corrected faults by stage."""
+    """Return the analysis of the repaired program, and the findings about the repaired faults by stage."""
     told: dict[str, tuple[Finding, ...]] = {}
     for _ in range(_MOST_REPAIRS):
-        one = corrected(text, _all(read), lambda changed: _all(again(changed)), about.foreign.meanings)
+        one = corrected(
+            text, _list_findings(read), lambda changed: _list_findings(again(changed)), about.foreign.meanings
+        )
         edit = one.finding.edit if one is not None else None
         if one is None or edit is None:
             break
@@ -128,18 +130,18 @@ def _repaired(
     return read, told
 
 
-def _all(read: Analysis) -> list[Finding]:
+def _list_findings(read: Analysis) -> list[Finding]:
     return [finding for found in read.findings.values() for finding in found]
 
 
-def _tell_form(tell: Teller, text: str, form: Form, rule: str) -> None:
-    start = tell.start_of(form.line)
+def _report_form(tell: FindingCollector, text: str, form: Form, rule: str) -> None:
+    start = tell.line_offset(form.line)
     old = text.split("\n", form.line)[form.line - 1]
     edit = None if form.new == old else (start, start + len(old), form.new)
     tell(rule, start + form.column - 1, edit=edit, said=form.message, hint=form.hint)
 
 
-def _merged(
+def _merge_findings(
     found: Mapping[str, tuple[Finding, ...]], more: Mapping[str, tuple[Finding, ...]]
 ) -> Mapping[str, tuple[Finding, ...]]:
     whole = {stage: (*found.get(stage, ()), *more.get(stage, ())) for stage in {**found, **more}}
@@ -168,7 +170,7 @@ def program_of(answer: str) -> str:
     return "\n".join(kept)
 
 
-def program_alone(answer: str) -> str:
+def extract_bare_program(answer: str) -> str:
     """Return the program of an answer, without the empty lines that replaced the text around it."""
     program = program_of(answer)
     return program if program == answer else program.strip("\n") + "\n"

@@ -37,7 +37,7 @@ _RETURNS_REMEDY = (
 
 
 @dataclass(slots=True, kw_only=True)
-class _Frame:
+class _ControlFrame:
     """An open control structure. `saved` has the states that its end is compared with."""
 
     word: str
@@ -50,7 +50,7 @@ class Control:
     """The control structures of one definition, with a method per word, or for several equivalent words."""
 
     def __init__(self, state: WalkState, *, outside: bool, counted: bool) -> None:
-        self.frames: list[_Frame] = []
+        self.frames: list[_ControlFrame] = []
         self.broken = False
         """Whether control words don't match; nothing after them is judged."""
         self.leaving: list[End] = []
@@ -69,78 +69,78 @@ class Control:
         """End the definition, or its part before does>."""
         for frame in self.frames:
             if not self.broken:
-                self._break(
+                self._report_broken(
                     frame.token, f"'{frame.word}' is never closed.", f"Close it with {_CLOSERS[frame.word]}."
                 )
         self.frames.clear()
-        self._tell_branches(certain=self._state.certain and self._counted)
-        self._leave(token)
+        self._report_branches(certain=self._state.certain and self._counted)
+        self._record_end(token)
 
     def if_(self, word: Word, token: Token) -> None:
         """Walk one branch; the other begins at else or then."""
-        self._open(token, self._branch(word, token))
+        self._open_frame(token, self._take_flag(word, token))
 
     def else_(self, _: Word, token: Token) -> None:
         """Walk the other branch, also the one after the repeat of a while."""
-        frame = self._expect(token, "if", "while")
+        frame = self._close_frame(token, "if", "while")
         if frame is not None:
-            self._open(token)
+            self._open_frame(token)
             self._state.restore(frame.saved)
 
     def then(self, _: Word, token: Token) -> None:
         """Join both branches; a while may also end here."""
-        frame = self._expect(token, "if", "else", "while")
+        frame = self._close_frame(token, "if", "else", "while")
         if frame is not None:
-            self._merge(frame.saved, frame)
+            self._merge_branch(frame.saved, frame)
 
     def begin(self, _: Word, token: Token) -> None:
         """Begin a loop, or a case."""
-        self._open(token)
+        self._open_frame(token)
 
     def while_(self, word: Word, token: Token) -> None:
         """Leave the loop or continue."""
         if not self.frames or self.frames[-1].word not in {"begin", "while"}:
-            self._unbalanced(token, ("begin",))
+            self._report_unbalanced(token, ("begin",))
             return
-        self._open(token, self._branch(word, token))
+        self._open_frame(token, self._take_flag(word, token))
 
     def repeat(self, _: Word, token: Token) -> None:
         """Jump back; after the loop, the state is that of while."""
         if not self.frames or self.frames[-1].word != "while":
-            self._unbalanced(token, ("begin … while",))
+            self._report_unbalanced(token, ("begin … while",))
             return
         way_out = self.frames.pop()
-        loop = self._loop_of(token, "begin")
+        loop = self._close_loop(token, "begin")
         if loop is not None:
-            self._neutral(loop)
+            self._check_loop_depth(loop)
             self._state.restore(way_out.saved)
 
     def until(self, word: Word, token: Token) -> None:
         """Jump back or continue."""
         self._state.take(1, word, token)
-        loop = self._loop_of(token, "begin")
+        loop = self._close_loop(token, "begin")
         if loop is not None:
-            self._neutral(loop)
+            self._check_loop_depth(loop)
 
     def again(self, _: Word, token: Token) -> None:
         """Jump back unconditionally."""
-        loop = self._loop_of(token, "begin")
+        loop = self._close_loop(token, "begin")
         if loop is not None:
-            self._neutral(loop)
+            self._check_loop_depth(loop)
             self._state.alive = False
 
     def do(self, word: Word, token: Token) -> None:
         """Begin a counted loop, which keeps its counter and limit on the return stack."""
         self._state.take(2, word, token)
         self._state.returns.extend((None, None))
-        self._open(token)
+        self._open_frame(token)
 
     def loop(self, word: Word, token: Token) -> None:
         """End a counted loop."""
         self._state.take(word.takes, word, token)
-        frame = self._expect(token, "do", "?do")
+        frame = self._close_frame(token, "do", "?do")
         if frame is not None:
-            self._neutral(frame)
+            self._check_loop_depth(frame)
             if not self._state.alive:
                 self._state.restore(frame.saved)
             del self._state.returns[-2:]
@@ -148,26 +148,26 @@ class Control:
     def of(self, word: Word, token: Token) -> None:
         """Walk the branch of a case; if it doesn't match, the compared value remains."""
         if not self.frames or self.frames[-1].word != "case":
-            self._unbalanced(token, ("case",))
+            self._report_unbalanced(token, ("case",))
             return
         self._state.take(1, word, token)
-        self._open(token)
+        self._open_frame(token)
         self._state.take(1, word, token)
 
     def endof(self, _: Word, token: Token) -> None:
         """Jump to the end of the case."""
-        frame = self._expect(token, "of")
+        frame = self._close_frame(token, "of")
         if frame is not None:
             self.frames[-1].ends.append(self._state.snapshot())
             self._state.restore(frame.saved)
 
     def endcase(self, word: Word, token: Token) -> None:
         """Drop the compared value, and join all branches."""
-        frame = self._expect(token, "case")
+        frame = self._close_frame(token, "case")
         if frame is not None:
             self._state.take(1, word, token)
             for end in frame.ends:
-                self._merge(end, frame)
+                self._merge_branch(end, frame)
 
     def depth(self, _: Word, __: Token) -> None:
         """Push the depth; later loops and branches may depend on it."""
@@ -176,7 +176,7 @@ class Control:
 
     def exit(self, _: Word, token: Token) -> None:
         """End the definition on this path."""
-        self._leave(token)
+        self._record_end(token)
         self._state.alive = False
 
     def ends(self, _: Word, __: Token) -> None:
@@ -185,33 +185,33 @@ class Control:
             self._state.lose()
         self._state.alive = self._outside
 
-    def to_returns(self, word: Word, token: Token) -> None:
-        """Move cells to the return stack."""
+    def move_to_returns(self, word: Word, token: Token) -> None:
+        """Move cells from the data stack to the return stack."""
         taken = self._state.take(word.takes, word, token)
         self._state.returns.extend(taken)
 
-    def from_returns(self, word: Word, token: Token) -> None:
-        """Move cells from the return stack."""
-        self._state.cells.extend(self._take_back(word.leaves, token))
+    def move_from_returns(self, word: Word, token: Token) -> None:
+        """Move cells from the return stack to the data stack."""
+        self._state.cells.extend(self._take_from_returns(word.leaves, token))
 
     def copy_returns(self, word: Word, token: Token) -> None:
-        """Copy cells from the return stack."""
-        copied = self._take_back(word.leaves, token)
+        """Copy cells from the return stack to the data stack."""
+        copied = self._take_from_returns(word.leaves, token)
         self._state.returns.extend(copied)
         self._state.cells.extend(copied)
 
     def unloop(self, _: Word, token: Token) -> None:
-        """Take the counter and the limit of a loop from the return stack."""
-        self._take_back(2, token)
+        """Remove a loop's counter and limit from the return stack."""
+        self._take_from_returns(2, token)
 
-    def _open(self, token: Token, saved: Snapshot | None = None) -> None:
-        self._tell_branches(certain=False)
+    def _open_frame(self, token: Token, saved: Snapshot | None = None) -> None:
+        self._report_branches(certain=False)
         if self._measured:
             self._state.lose()
             saved = None
-        self.frames.append(_Frame(word=token.word, token=token, saved=saved or self._state.snapshot()))
+        self.frames.append(_ControlFrame(word=token.word, token=token, saved=saved or self._state.snapshot()))
 
-    def _branch(self, word: Word, token: Token) -> Snapshot:
+    def _take_flag(self, word: Word, token: Token) -> Snapshot:
         """Take the flag; return the state of the path on which it is false."""
         [flag] = self._state.take(1, word, token)
         other = self._state.snapshot()
@@ -219,42 +219,44 @@ class Control:
             self._state.cells.append(flag)
         return other
 
-    def _expect(self, token: Token, *words: str) -> _Frame | None:
+    def _close_frame(self, token: Token, *words: str) -> _ControlFrame | None:
         """End the structure that one of these words began; report another open one and return None."""
         if self.frames and self.frames[-1].word in words:
             return self.frames.pop()
-        self._unbalanced(token, words)
+        self._report_unbalanced(token, words)
         return None
 
-    def _loop_of(self, token: Token, word: str) -> _Frame | None:
+    def _close_loop(self, token: Token, word: str) -> _ControlFrame | None:
         """End the open loop, which can contain any number of open while."""
         place = len(self.frames) - 1
         while place >= 0 and self.frames[place].word == "while":
             place -= 1
         if place >= 0 and self.frames[place].word == word:
             return self.frames.pop(place)
-        self._unbalanced(token, (word,))
+        self._report_unbalanced(token, (word,))
         return None
 
-    def _unbalanced(self, token: Token, words: Sequence[str]) -> None:
+    def _report_unbalanced(self, token: Token, words: Sequence[str]) -> None:
         if not self.frames:
             wanted = " or ".join(words)
             problem = f"'{token.word}' closes nothing: no {wanted} is open."
-            self._break(token, problem, f"Remove '{token.word}', or begin with {words[0]}.")
+            self._report_broken(token, problem, f"Remove '{token.word}', or begin with {words[0]}.")
             return
         opened = self.frames[-1]
         if token.word == "endof" and opened.word == "case":
             remedy = "Write of after the value that it is for: 1 of … endof"
-            self._break(token, "'endof' closes nothing: no of is open.", remedy)
+            self._report_broken(token, "'endof' closes nothing: no of is open.", remedy)
             return
         if token.word == "else" and opened.word == "else":
-            self._break(token, "The 'if' has a second 'else'.", "Remove one else, or begin another if.")
+            self._report_broken(
+                token, "The 'if' has a second 'else'.", "Remove one else, or begin another if."
+            )
             return
         problem = f"'{token.word}' is inside the open '{opened.word}' of line {{line}}."
         remedy = f"Close '{opened.word}' with {_CLOSERS[opened.word]} first."
-        self._break(token, problem, remedy, line=opened.token)
+        self._report_broken(token, problem, remedy, line=opened.token)
 
-    def _break(self, token: Token, problem: str, remedy: str, **names: object) -> None:
+    def _report_broken(self, token: Token, problem: str, remedy: str, **names: object) -> None:
         """Report control words that don't match; nothing after them is judged."""
         self._state.exact = False
         if not self.broken:
@@ -263,14 +265,14 @@ class Control:
             names |= {"problem": problem, "remedy": remedy}
             self._state.tell("structure.unbalanced", token, certain=certain, **names)
 
-    def _tell_branches(self, *, certain: bool) -> None:
-        """Report branches that differ."""
+    def _report_branches(self, *, certain: bool) -> None:
+        """Report branches that leave different numbers of items."""
         if self._pending is not None:
             token, names = self._pending
             self._pending = None
             self._state.tell("structure.branches", token, certain=certain, **names)
 
-    def _merge(self, other: Snapshot, frame: _Frame) -> None:
+    def _merge_branch(self, other: Snapshot, frame: _ControlFrame) -> None:
         """Join the current state with that of another path."""
         state = self._state
         if not other.alive:
@@ -281,17 +283,17 @@ class Control:
         exact = state.exact and other.exact
         if exact and state.height != other.height:
             names = {"one": other.height, "other": state.height, "line": frame.token}
-            self._tell_branches(certain=False)
+            self._report_branches(certain=False)
             self._pending = frame.token, {"word": frame.word, **names}
             exact = False
         elif exact and len(state.returns) != len(other.returns):
             problem = f"The branches of '{frame.word}' leave different items on the return stack."
-            self._returns(problem, frame.token, certain=False)
+            self._report_return_stack(problem, frame.token, certain=False)
             exact = False
         state.join(other)
         state.exact = exact
 
-    def _neutral(self, frame: _Frame) -> None:
+    def _check_loop_depth(self, frame: _ControlFrame) -> None:
         """Check that an iteration left the depth unchanged."""
         state = self._state
         if not (state.judged and frame.saved.exact):
@@ -304,29 +306,33 @@ class Control:
             state.exact = False
         elif len(state.returns) != len(frame.saved.returns):
             problem = f"An iteration of the '{frame.word}' loop changes the return stack."
-            self._returns(problem, frame.token)
+            self._report_return_stack(problem, frame.token)
 
-    def _take_back(self, count: int, token: Token) -> list[Cell]:
-        """Take cells from the return stack."""
+    def _take_from_returns(self, count: int, token: Token) -> list[Cell]:
+        """Remove cells from the return stack and return them."""
         state = self._state
         missing = count - len(state.returns)
         if missing > 0:
             state.returns[:0] = [None] * missing
             if state.judged and not self._outside:
-                self._returns(f"'{token.word}' takes an item that isn't on the return stack.", token)
+                self._report_return_stack(
+                    f"'{token.word}' takes an item that isn't on the return stack.", token
+                )
         taken = state.returns[len(state.returns) - count :]
         del state.returns[len(state.returns) - count :]
         return taken
 
-    def _leave(self, token: Token) -> None:
+    def _record_end(self, token: Token) -> None:
         """Record an end of the definition."""
         state = self._state
         if state.judged and state.returns and not self._outside:
-            self._returns(f"The definition ends at '{token.word}' with items on the return stack.", token)
+            self._report_return_stack(
+                f"The definition ends at '{token.word}' with items on the return stack.", token
+            )
         if state.alive:
             self.leaving.append(state.end(token))
 
-    def _returns(self, problem: str, token: Token, *, certain: bool = True) -> None:
+    def _report_return_stack(self, problem: str, token: Token, *, certain: bool = True) -> None:
         names = {"problem": problem, "remedy": _RETURNS_REMEDY}
         self._state.tell("structure.return_stack", token, certain=certain and self._state.known, **names)
         self._state.exact = False
@@ -350,8 +356,8 @@ METHODS: Mapping[str, Callable[[Control, Word, Token], None]] = {
     "depth": Control.depth,
     "exit": Control.exit,
     "ends": Control.ends,
-    "to_r": Control.to_returns,
-    "from_r": Control.from_returns,
+    "to_r": Control.move_to_returns,
+    "from_r": Control.move_from_returns,
     "copy_r": Control.copy_returns,
     "unloop": Control.unloop,
 }

@@ -25,7 +25,7 @@ MOST_CELLS = 31
 """Maximum number of cells on one side of a stack effect."""
 
 
-class Side(NamedTuple):
+class EffectSide(NamedTuple):
     """One side of an effect: the names, and the minimum and maximum number of cells."""
 
     names: tuple[str, ...] = ()
@@ -41,8 +41,8 @@ class Side(NamedTuple):
 class Effect(NamedTuple):
     """The cells that a word takes from the stack and leaves on it."""
 
-    takes: Side
-    leaves: Side
+    takes: EffectSide
+    leaves: EffectSide
 
     @property
     def counted(self) -> bool:
@@ -73,11 +73,11 @@ class CellNames:
 @cache
 def counts(takes: int, leaves: int) -> Effect:
     """Return an effect without names."""
-    return Effect(takes=Side(least=takes, most=takes), leaves=Side(least=leaves, most=leaves))
+    return Effect(takes=EffectSide(least=takes, most=takes), leaves=EffectSide(least=leaves, most=leaves))
 
 
 def is_stack_comment(comment: str) -> bool:
-    """Return whether the text of a comment has the form of a stack comment."""
+    """Return whether a comment's text has the form of a stack comment."""
     return _SPLIT.search(comment) is not None
 
 
@@ -86,7 +86,7 @@ def read_effect(comment: str, cells: CellNames) -> Effect | None:
     parts = _SPLIT.split(comment, maxsplit=1)
     if len(parts) != 2:
         return None
-    takes, leaves = _side(parts[0], cells), _side(parts[1], cells)
+    takes, leaves = _read_side(parts[0], cells), _read_side(parts[1], cells)
     if takes is None or leaves is None or max(takes.most, leaves.most) > MOST_CELLS:
         return None
     return Effect(takes=takes, leaves=leaves)
@@ -96,23 +96,23 @@ def describe(takes: int, leaves: int) -> str:
     """Write an effect from its numbers of cells alone."""
     if max(takes, leaves) > MOST_CELLS:
         return "( … -- … )"
-    before = _numbered("x", 1, takes)
-    after = _numbered("x", takes + 1, leaves)
+    before = _numbered_names("x", 1, takes)
+    after = _numbered_names("x", takes + 1, leaves)
     return " ".join(["(", *before, "--", *after, ")"])
 
 
-def _side(text: str, cells: CellNames) -> Side | None:
+def _read_side(text: str, cells: CellNames) -> EffectSide | None:
     """Read one side; alternatives (``addr u | 0``) widen its range."""
     alternatives = [_cells(part.split(), cells) for part in text.split("|")]
     read = [side for side in alternatives if side is not None]
     if len(read) < len(alternatives):
         return None
-    return Side(
+    return EffectSide(
         names=read[0].names, least=min(side.least for side in read), most=max(side.most for side in read)
     )
 
 
-def _cells(names: Sequence[str], cells: CellNames) -> Side | None:
+def _cells(names: Sequence[str], cells: CellNames) -> EffectSide | None:
     kept: list[str] = []
     least = most = 0
     for name in names:
@@ -125,8 +125,8 @@ def _cells(names: Sequence[str], cells: CellNames) -> Side | None:
         low, high = cells.width(name)
         least, most = least + low, most + high
         kept.append(name)
-    return Side(names=tuple(kept), least=least, most=most)
+    return EffectSide(names=tuple(kept), least=least, most=most)
 
 
-def _numbered(letter: str, first: int, count: int) -> list[str]:
+def _numbered_names(letter: str, first: int, count: int) -> list[str]:
     return [f"{letter}{number}" for number in range(first, first + count)]

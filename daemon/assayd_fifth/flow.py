@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from assayd_fifth.effects import Side
+from assayd_fifth.effects import EffectSide
 from assayd_fifth.language import PROGRAM, Language, Word
 from assayd_fifth.rules import FifthRule
 from assayd_fifth.tokens import Report, Token
@@ -63,11 +63,11 @@ class Flow:
         self._content: dict[str, Cell] = {}
         self._told: set[tuple[str, int]] = set()
 
-    def parameters(self, taken: Side, token: Token, *, placed: bool) -> list[Cell]:
+    def parameters(self, taken: EffectSide, token: Token, *, placed: bool) -> list[Cell]:
         """Return the cells at the start of a definition, and which of them to follow to forbidden words."""
         cells: list[Cell] = []
         for name in taken.names:
-            rules = self._language.suspected(name)
+            rules = self._language.suspected_rules(name)
             trace = Trace(origin=name, token=token, watched=rules) if rules else None
             cells += [trace] * self._language.cells.width(name)[0]
         if placed and taken.counted:
@@ -81,14 +81,20 @@ class Flow:
         quotes = token if "'" in token.text else None
         if not self._outside:
             return Trace(origin=token.word, token=token, quotes=quotes) if quotes else None
-        self._overwrite(HERE)
-        return Trace(origin=token.word, token=token, quotes=quotes, buffer=HERE, turn=self._turn(HERE))
+        self._mark_overwritten(HERE)
+        return Trace(
+            origin=token.word, token=token, quotes=quotes, buffer=HERE, turn=self._buffer_generation(HERE)
+        )
 
     def used(self, cells: Sequence[Cell], token: Token) -> None:
         """Check the cells that a word uses: a string is lost if its place was overwritten."""
         for cell in cells:
-            if cell is not None and cell.buffer is not None and cell.turn != self._turn(cell.buffer):
-                self._gone(cell, token)
+            if (
+                cell is not None
+                and cell.buffer is not None
+                and cell.turn != self._buffer_generation(cell.buffer)
+            ):
+                self._report_overwritten(cell, token)
 
     def call(self, word: Word, token: Token, cells: Sequence[Cell]) -> Sequence[Cell]:
         """Follow strings through one word; return the cells that it leaves."""
@@ -96,50 +102,50 @@ class Flow:
         if any(cells):
             self.used(cells, token)
             if word.library != PROGRAM:
-                self._reaches(token, cells)
-                left = self._through(word, token, cells)
+                self._check_sinks(token, cells)
+                left = self._propagate(word, token, cells)
             elif word.hands:
-                self._hand([cells[-1 - place] for place in word.hands if place < len(cells)], token)
+                self._check_sql([cells[-1 - place] for place in word.hands if place < len(cells)], token)
         if word.brings and word.effect is not None:
-            left = self._brought(word, token)
+            left = self._cells_with_quotes(word, token)
         if not word.touches:
             return left
-        content = self._fill(word, token, cells)
+        content = self._use_buffers(word, token, cells)
         if word.library == PROGRAM:
             return left
         if word.gives and word.leaves:
-            left = [self._given(word, token, content), *left[1:]]
+            left = [self._returned_string(word, token, content), *left[1:]]
         if word.watched:
-            fresh = Trace(origin=token.word, token=token, watched=self._rules(word.watched))
+            fresh = Trace(origin=token.word, token=token, watched=self._find_rules(word.watched))
             left = [_watch(cell, fresh) for cell in left]
         return left
 
-    def _reaches(self, token: Token, cells: Sequence[Cell]) -> None:
+    def _check_sinks(self, token: Token, cells: Sequence[Cell]) -> None:
         """Report strings that reach a forbidden word."""
         for cell in filter(None, cells):
             for rule in cell.watched:
                 if token.word in rule.sinks:
-                    self._tell(rule.id, token, word=token.word, source=cell.origin, line=cell.token)
+                    self._report_once(rule.id, token, word=token.word, source=cell.origin, line=cell.token)
         if token.word in self._language.sql:
-            self._hand(cells, token)
+            self._check_sql(cells, token)
 
-    def _hand(self, cells: Sequence[Cell], token: Token) -> None:
+    def _check_sql(self, cells: Sequence[Cell], token: Token) -> None:
         """Report strings with quotes that are passed to SQL; record parameters that are passed to SQL."""
         for cell in filter(None, cells):
             if cell.quotes is not None:
-                self._tell("structure.sql_quotes", cell.quotes, word=token.word, line=token)
+                self._report_once("structure.sql_quotes", cell.quotes, word=token.word, line=token)
             if cell.place is not None:
                 self.handed.add(cell.place)
 
     @staticmethod
-    def _brought(word: Word, token: Token) -> Sequence[Cell]:
+    def _cells_with_quotes(word: Word, token: Token) -> Sequence[Cell]:
         """Return the cells that a word of the program leaves; some have quotes."""
         left: list[Cell] = [None] * word.leaves
         for place, quotes in word.brings:
             left[-1 - place] = Trace(origin=token.word, token=token, quotes=quotes)
         return left
 
-    def _through(self, word: Word, token: Token, cells: Sequence[Cell]) -> Sequence[Cell]:
+    def _propagate(self, word: Word, token: Token, cells: Sequence[Cell]) -> Sequence[Cell]:
         """Return the cells that a word leaves: the unchanged ones, and new ones made from watched strings."""
         made: Cell = None
         for cell in filter(None, cells):
@@ -147,51 +153,51 @@ class Flow:
                 made = replace(cell, quotes=None, buffer=None)
         return [cells[place] if place >= 0 else made for place in word.keeps]
 
-    def _rules(self, ids: frozenset[str]) -> tuple[FifthRule, ...]:
+    def _find_rules(self, ids: frozenset[str]) -> tuple[FifthRule, ...]:
         return tuple(rule for rule in self._language.rules.flows if rule.id in ids)
 
-    def _fill(self, word: Word, token: Token, cells: Sequence[Cell]) -> Cell:
+    def _use_buffers(self, word: Word, token: Token, cells: Sequence[Cell]) -> Cell:
         """Apply a word to the buffers; return the former content of the buffer whose string it returns."""
         content: Cell = None
         for name in word.opens:
-            self._conflict(name, token)
-            self._overwrite(name)
+            self._report_conflict(name, token)
+            self._mark_overwritten(name)
             self._opened[name] = token
             self._content[name] = None
         for name in word.adds:
-            self._content[name] = _merge(self._content.get(name), cells)
+            self._content[name] = _merge_content(self._content.get(name), cells)
         for name in word.overwrites:
-            self._clash(name, word, token, cells)
-            self._conflict(name, token)
-            self._overwrite(name)
+            self._check_overwritten(name, word, token, cells)
+            self._report_conflict(name, token)
+            self._mark_overwritten(name)
         for name in word.gives:
             content = None if name in word.overwrites else self._content.get(name)
             self._opened.pop(name, None)
             self.given.add(name)
         return content
 
-    def _given(self, word: Word, token: Token, inside: Cell) -> Cell:
+    def _returned_string(self, word: Word, token: Token, inside: Cell) -> Cell:
         name = word.gives[0]
-        fresh = Trace(origin=token.word, token=token, buffer=name, turn=self._turn(name))
+        fresh = Trace(origin=token.word, token=token, buffer=name, turn=self._buffer_generation(name))
         if inside is None:
             return fresh
         return replace(fresh, watched=inside.watched, quotes=inside.quotes)
 
-    def _conflict(self, name: str, token: Token) -> None:
+    def _report_conflict(self, name: str, token: Token) -> None:
         opened = self._opened.pop(name, None)
         if opened is not None:
             called = self._language.buffers[name]
-            self._tell("structure.buffer_conflict", token, word=token.word, buffer=called, line=opened)
+            self._report_once("structure.buffer_conflict", token, word=token.word, buffer=called, line=opened)
 
-    def _clash(self, name: str, word: Word, token: Token, cells: Sequence[Cell]) -> None:
+    def _check_overwritten(self, name: str, word: Word, token: Token, cells: Sequence[Cell]) -> None:
         """Report a string passed to a library word that overwrites the string's place before it reads it."""
         if name == HERE or word.library == PROGRAM:
             return
         for cell in filter(None, cells):
             if cell.buffer == name:
-                self._gone(cell, token)
+                self._report_overwritten(cell, token)
 
-    def _gone(self, cell: Trace, token: Token) -> None:
+    def _report_overwritten(self, cell: Trace, token: Token) -> None:
         # Outside definitions, every string can be overwritten; one finding is enough.
         key = -1 if cell.buffer == HERE and self._outside else token.start
         names = {
@@ -199,23 +205,23 @@ class Flow:
             "line": cell.token,
             "buffer": self._language.buffers[cell.buffer or HERE],
         }
-        self._tell("structure.transient_string", token, key=key, word=token.word, **names)
+        self._report_once("structure.transient_string", token, key=key, word=token.word, **names)
 
-    def _tell(self, rule: str, token: Token, key: int | None = None, **names: object) -> None:
+    def _report_once(self, rule: str, token: Token, key: int | None = None, **names: object) -> None:
         place = (rule, token.start if key is None else key)
         if place not in self._told:
             self._told.add(place)
             self._report(rule, token.start, **names)
 
-    def _overwrite(self, name: str) -> None:
+    def _mark_overwritten(self, name: str) -> None:
         self._turns[name] = self._turns.get(name, 0) + 1
         self.overwritten.add(name)
 
-    def _turn(self, name: str) -> int:
+    def _buffer_generation(self, name: str) -> int:
         return self._turns.get(name, 0)
 
 
-def _merge(content: Cell, cells: Sequence[Cell]) -> Cell:
+def _merge_content(content: Cell, cells: Sequence[Cell]) -> Cell:
     """Join the facts about a buffer's text with those about an appended string."""
     for cell in cells:
         content = _watch(content, cell) if cell is not None else content

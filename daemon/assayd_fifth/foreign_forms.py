@@ -34,7 +34,7 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _LinePattern:
     """A pattern of a line with its messages and replacement, in which `{1}` and so on are the groups."""
 
     find: re.Pattern[str]
@@ -43,12 +43,12 @@ class _Row:
     put: str
 
 
-def _row(find: str, message: str, hint: str, put: str) -> _Row:
-    return _Row(re.compile(find, re.IGNORECASE), message, hint, put)
+def _row(find: str, message: str, hint: str, put: str) -> _LinePattern:
+    return _LinePattern(re.compile(find, re.IGNORECASE), message, hint, put)
 
 
 _NAME = r"([a-z_][\w?$-]*)"
-_ROWS: Sequence[_Row] = (
+_ROWS: Sequence[_LinePattern] = (
     _row(r"^\s*(?:include\s+[\"<]|(?:#include|import|load|from)\s+[\"<]?)(?:lib/)?"
          r"(str|html|sql|template|ui|core)(?:\.fs|\.h|\.fth)?(?:[\">].*|\s*;?\s*|\s+import\b.*)$",
          "A library is loaded by `require`, with its path.", "Write `require lib/{1}.fs`.",
@@ -124,8 +124,8 @@ def forms(text: str, is_wrong: Callable[[int], bool]) -> Iterator[Form]:
                 yield Form(
                     line=number,
                     column=found.start() + 1 + (len(found[0]) - len(found[0].lstrip())),
-                    message=_filled(row.message, found),
-                    hint=_filled(row.hint, found),
+                    message=_fill_groups(row.message, found),
+                    hint=_fill_groups(row.hint, found),
                     new=new.rstrip(),
                 )
                 break
@@ -133,7 +133,7 @@ def forms(text: str, is_wrong: Callable[[int], bool]) -> Iterator[Form]:
 
 def addresses(text: str) -> Iterator[Form]:
     """``total 2 + .``: the name of a variable is an address, and `@` reads its value."""
-    names = _made(text, "variable")
+    names = _find_defined_names(text, "variable")
     for number, line in enumerate(text.split("\n")[:_MOST_LINES], 1):
         for found in _COMPUTED.finditer(line[:_LINE_CHARS]):
             if found[1].lower() in names and "\\ " not in line[: found.start()]:
@@ -146,7 +146,7 @@ def addresses(text: str) -> Iterator[Form]:
 
 
 _STRING = r"""(?<!\S)s\\?" [^"\n]{1,200}\""""
-_SUSPICIONS: Sequence[_Row] = (
+_SUSPICIONS: Sequence[_LinePattern] = (
     _row(rf"({_STRING})\s+\.(?=\s|$)", "`.` prints a number: of a string, its length.",
          "Print a string with `type`.", r"\1 type"),
     _row(rf"({_STRING})\s+({_STRING})\s+\+(?=\s|$)", "`+` adds numbers; it doesn't join strings.",
@@ -177,24 +177,24 @@ _SUSPICIONS: Sequence[_Row] = (
 
 def suspicions(text: str) -> Iterator[Form]:
     """``s" hello" .`` and ``0 5 do``: forms that Fifth accepts with another meaning."""
-    names, values = _made(text, "variable"), _made(text, "value")
+    names, values = _find_defined_names(text, "variable"), _find_defined_names(text, "value")
     for number, line in enumerate(text.split("\n")[:_MOST_LINES], 1):
         code = line[:_LINE_CHARS]
         for row in _SUSPICIONS:
             found = row.find.search(code)
-            if found is None or "\\ " in code[: found.start()] or not _is_meant(row, found):
+            if found is None or "\\ " in code[: found.start()] or not _is_applicable(row, found):
                 continue
             new = line[: found.start()] + found.expand(row.put) + line[found.end() :] if row.put else line
-            yield _form(number, found, row, new)
+            yield _build_form(number, found, row, new)
         for rows, known in ((_STORES, names), (_VALUES, values)):
             for row in rows:
                 found = next((each for each in row.find.finditer(code) if each[1].lower() in known), None)
                 if found is not None and "\\ " not in code[: found.start()]:
                     new = line[: found.start()] + found.expand(row.put) + line[found.end() :]
-                    yield _form(number, found, row, new)
+                    yield _build_form(number, found, row, new)
 
 
-_STORES: Sequence[_Row] = (
+_STORES: Sequence[_LinePattern] = (
     _row(r"(?<!\S)(?<!variable )(\S{1,31})\s+([-+*/])(?=\s)(?!\s+[@!])",
          "`{1}` is the address of the variable, not its value.", "Read the value with `@`: `{1} @ {2}`.",
          r"\1 @ \2"),
@@ -208,7 +208,7 @@ _STORES: Sequence[_Row] = (
 )  # fmt: skip
 
 
-_VALUES: Sequence[_Row] = (
+_VALUES: Sequence[_LinePattern] = (
     _row(r"(?<!\S)(?<!value )(?<!constant )(\S{1,31})\s+@(?=\s|$)", "`{1}` is a value, not an address.",
          "Remove `@`: `{1}` leaves its value.", r"\1"),
     _row(r"(?<!\S)(?<!value )(?<!constant )(\S{1,31})\s+!(?=\s|$)", "`{1}` is a value, not an address.",
@@ -216,22 +216,22 @@ _VALUES: Sequence[_Row] = (
 )  # fmt: skip
 
 
-def _is_meant(row: _Row, found: re.Match[str]) -> bool:
-    """Return whether a loop counts backwards: its limit is the smaller number."""
+def _is_applicable(row: _LinePattern, found: re.Match[str]) -> bool:
+    """Return whether a pattern applies; for a backward loop, the limit must be the smaller number."""
     return not row.put.endswith(r"\3") or int(found[1]) < int(found[2])
 
 
-def _form(number: int, found: re.Match[str], row: _Row, new: str) -> Form:
+def _build_form(number: int, found: re.Match[str], row: _LinePattern, new: str) -> Form:
     return Form(
         line=number,
         column=found.start() + 1 + (len(found[0]) - len(found[0].lstrip())),
-        message=_filled(row.message, found),
-        hint=_filled(row.hint, found),
+        message=_fill_groups(row.message, found),
+        hint=_fill_groups(row.hint, found),
         new=new,
     )
 
 
-def _made(text: str, word: str) -> set[str]:
+def _find_defined_names(text: str, word: str) -> set[str]:
     """Return the names that only defining words define."""
     found = re.findall(rf"(?<!\S){word}\s+(\S{{1,31}})", text, re.IGNORECASE)
     others = re.findall(r"(?<!\S)(?:create|variable|value|constant|:)\s+(\S{1,31})", text, re.IGNORECASE)
@@ -244,5 +244,5 @@ _COMPUTED = re.compile(
 )
 
 
-def _filled(text: str, found: re.Match[str]) -> str:
+def _fill_groups(text: str, found: re.Match[str]) -> str:
     return re.sub(r"\{([1-9])\}", lambda place: found.group(int(place[1])) or "", text)

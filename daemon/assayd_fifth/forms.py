@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import yaml
 
 from assayd_client import Document
-from assayd_client.cli.kinds import ShownAttempt
+from assayd_client.cli.kinds import AttemptView
 
 _STATUS = {"validated": "PASS", "failed": "FAIL"}
 _NAMED_BY = {"forbidden_pattern": "pattern"}
@@ -27,23 +27,23 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def print_yaml(shown: ShownAttempt) -> None:
+def print_yaml(shown: AttemptView) -> None:
     """Print a finished attempt with the submitted code; in ASCII on a terminal."""
     print(write_yaml(shown.attempt, shown.submission(), ascii_only=sys.stdout.isatty()), end="")
 
 
 def write_yaml(attempt: Document, submission: Document, *, ascii_only: bool) -> str:
     """Return a finished attempt with the submitted code as YAML; in ASCII for a terminal."""
-    result = {"validation_result": _result(attempt, submission["payload"]["code"])}
+    result = {"validation_result": _build_result(attempt, submission["payload"]["code"])}
     return yaml.dump(result, Dumper=_Dumper, sort_keys=False, allow_unicode=not ascii_only, width=110)
 
 
-def _result(attempt: Document, code: str) -> Document:
+def _build_result(attempt: Document, code: str) -> Document:
     report, verdict = attempt["report"], attempt["verdict"]
     if report is None or verdict not in _STATUS:
         return {"status": verdict.upper(), "error": attempt["error"]}
     hints = {(hint["rule"], hint["line"], hint["message"]): hint for hint in report["fix_hints"]}
-    found = [(finding["severity"], _finding(finding, hints)) for finding in report["findings"]]
+    found = [(finding["severity"], _build_entry(finding, hints)) for finding in report["findings"]]
     warnings = [entry for severity, entry in found if severity == "warning"]
     feedback = report["feedback"] or {}
     result: Document = {"status": _STATUS[verdict]}
@@ -54,15 +54,15 @@ def _result(attempt: Document, code: str) -> Document:
         return result | {"confidence": report["confidence"]}
     result["errors"] = [entry for severity, entry in found if severity == "error"]
     result["warnings"] = warnings
-    return result | {"retry_context": _retry_context(feedback)}
+    return result | {"retry_context": _build_retry_context(feedback)}
 
 
-def _finding(finding: Document, hints: Mapping[tuple[str, int | None, str], Document]) -> Document:
+def _build_entry(finding: Document, hints: Mapping[tuple[str, int | None, str], Document]) -> Document:
     """Return one error or warning, without its unknown fields."""
     hint = hints.get((finding["rule"], finding["line"], finding["message"]), {})
     entry = {
         "type": finding["category"],
-        _NAMED_BY.get(finding["category"], "word"): _word(finding),
+        _NAMED_BY.get(finding["category"], "word"): _find_word(finding),
         "line": finding["line"],
         "column": finding["column"],
         "code_snippet": finding["snippet"],
@@ -73,15 +73,15 @@ def _finding(finding: Document, hints: Mapping[tuple[str, int | None, str], Docu
     return {key: value for key, value in entry.items() if value is not None}
 
 
-def _word(finding: Document) -> str | None:
-    """Return the word that a finding points at."""
+def _find_word(finding: Document) -> str | None:
+    """Return the word that a finding points at; None if it has no position."""
     if finding["snippet"] is None or finding["column"] is None:
         return None
     words: Sequence[str] = finding["snippet"][finding["column"] - 1 :].split()
     return words[0] if words else None
 
 
-def _retry_context(feedback: Document) -> Document:
+def _build_retry_context(feedback: Document) -> Document:
     return {
         "add_emphasis": feedback.get("add_emphasis", []),
         "condenser_feedback": {"expand_sections": feedback.get("expand_sections", [])},

@@ -32,7 +32,7 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
     texts = {name: text_of(name, content) for name, content in files.items()}
     first = next(iter(texts))
     if PurePath(first).suffix.lower() in REQUESTS:
-        payload = _request(first, texts.pop(first))
+        payload = _parse_request(first, texts.pop(first))
         return payload | ({"files": texts} if texts else {}) | _read_options(options.extra)
     if first != STDIN and PurePath(first).suffix.lower() not in SUFFIXES:
         message = f"{first}: expected one of {', '.join(sorted(SUFFIXES | REQUESTS))}"
@@ -43,8 +43,8 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
     return payload | _read_options(options.extra)
 
 
-def _request(name: str, text: str) -> dict[str, object]:
-    """Read a `validation_request`: a payload as YAML. Raises: RequestError ``request.files``."""
+def _parse_request(name: str, text: str) -> dict[str, object]:
+    """Parse a `validation_request`, a payload as YAML. Raises: RequestError ``request.files``."""
     import yaml
 
     try:
@@ -69,7 +69,7 @@ def _request(name: str, text: str) -> dict[str, object]:
 
 
 def _read_options(options: Mapping[str, str]) -> dict[str, object]:
-    """Read the options of the command line. Raises: RequestError ``request.options``."""
+    """Parse the options of the command line. Raises: RequestError ``request.options``."""
     if unknown := set(options) - _OPTIONS:
         message = f"unknown option {min(unknown)!r}; use one of {', '.join(sorted(_OPTIONS))}"
         raise RequestError("request.options", message, field=min(unknown))

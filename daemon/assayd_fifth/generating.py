@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
-from assayd.findings.expected import CASES, cases_told
-from assayd.model.prompting import Example, Proposal, Surrounding
+from assayd.findings.expected import CASES, describe_cases
+from assayd.model.prompting import Example, PromptContext, Proposal
 from assayd_fifth.payload import MOST_FILES, FifthCase, Label, Name, Path
 
 TASK = "Write a program in Fifth, a Forth dialect."
@@ -55,20 +55,20 @@ class FifthContext(BaseModel):
     cases: Annotated[tuple[FifthCase, ...], Field(max_length=CASES)] = ()
 
 
-def around(context: FifthContext) -> list[Surrounding]:
+def around(context: FifthContext) -> list[PromptContext]:
     """Return the context that the code must fit."""
-    files = [Surrounding(title=f"file {path}", text=text) for path, text in sorted(context.files.items())]
-    return [*loaded(context.libraries), *files, *cases_of(context.cases)]
+    files = [PromptContext(title=f"file {path}", text=text) for path, text in sorted(context.files.items())]
+    return [*loaded(context.libraries), *files, *describe_fifth_cases(context.cases)]
 
 
-def loaded(libraries: Sequence[str]) -> list[Surrounding]:
+def loaded(libraries: Sequence[str]) -> list[PromptContext]:
     """Return the libraries that a program can use without `require`."""
-    return [Surrounding(title="loaded libraries", text=", ".join(libraries))] if libraries else []
+    return [PromptContext(title="loaded libraries", text=", ".join(libraries))] if libraries else []
 
 
-def cases_of(cases: Sequence[FifthCase]) -> list[Surrounding]:
+def describe_fifth_cases(cases: Sequence[FifthCase]) -> list[PromptContext]:
     """Return the cases in the wording of a prompt."""
     if not cases:
         return []
-    told = cases_told((case, case.stdin, case.expected) for case in cases)
-    return [Surrounding(title="cases that must pass: standard input -> output", text=told)]
+    told = describe_cases((case, case.stdin, case.expected) for case in cases)
+    return [PromptContext(title="cases that must pass: standard input -> output", text=told)]

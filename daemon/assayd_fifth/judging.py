@@ -40,15 +40,15 @@ def error_finding(stderr: str, code: str, about: Language) -> Finding | None:
     error = errors[-1]
     said = error["said"].strip()
     rule = next(rule for rule in about.rules.run.values() if any(p.fullmatch(said) for p in rule.matches))
-    token = _token(error["source"])
+    token = _find_token(error["source"])
     if token.lower() == "throw" and rule.id == "fifth.undefined_word":
         rule = about.rules.run["fifth.uncaught_throw"]  # `-13 throw` prints the same as an undefined word
     line = int(error["line"]) if error["file"].endswith(PROGRAM_FILE) else None
     found = _finding(rule, said=said or "aborted", token=token)
-    return found if line is None else _placed(found, line, code)
+    return found if line is None else _add_place(found, line, code)
 
 
-def _token(source: str) -> str:
+def _find_token(source: str) -> str:
     """Return the token that gforth marks as ``>>>token<<<`` in a line; empty if it marks none."""
     _, opened, rest = source.partition(_OPENED)
     token, closed, _ = rest.partition(_CLOSED)
@@ -73,7 +73,7 @@ def _finding(rule: FifthRule, *, said: str, token: str) -> Finding:
     )
 
 
-def _placed(found: Finding, line: int, code: str) -> Finding:
+def _add_place(found: Finding, line: int, code: str) -> Finding:
     """Add the place, unless the program has no such line."""
     text = snippet(code, line)
     return found if text is None else replace(found, line=line, snippet=text)
@@ -82,7 +82,7 @@ def _placed(found: Finding, line: int, code: str) -> Finding:
 _LOOP = re.compile(r"(?<!\S)(?:begin|\??do|recurse)(?!\S)", re.IGNORECASE)
 
 
-def _at_the_loop(found: Finding, code: str) -> Finding:
+def _place_at_loop(found: Finding, code: str) -> Finding:
     """Place a limit's finding at the only line with a loop."""
     lines = [number for number, line in enumerate(code.split("\n"), 1) if _LOOP.search(line)]
     if len(lines) != 1 or not found.is_error:
@@ -131,7 +131,7 @@ def _judge_run(name: str, unit: UnitResult | None, code: str) -> Tried:
     if tried.case.status is CaseStatus.PASSED:
         return replace(tried, findings=tuple(notes(stderr, language())))
     if unit.outcome.cause in {Cause.TIMEOUT, Cause.OUTPUT_LIMIT}:
-        return replace(tried, findings=tuple(_at_the_loop(one, code) for one in tried.findings))
+        return replace(tried, findings=tuple(_place_at_loop(one, code) for one in tried.findings))
     said = error_finding(stderr, code, language())
     if said is None or unit.outcome.cause is not Cause.EXITED_NONZERO or unit.results:
         return tried

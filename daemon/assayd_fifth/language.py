@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from assayd.errors import ConfigError
 from assayd_fifth.effects import CellNames, Effect, counts, describe, read_effect
-from assayd_fifth.rules import FifthRule, Rules, read_rules
+from assayd_fifth.rules import FifthRule, Rules, parse_rules
 from assayd_fifth.tables import extend
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreign:
-    """Words of gforth and of other languages."""
+    """The known words of gforth and of other languages."""
 
     gforth: frozenset[str]
     gforth_hints: Mapping[str, str]
@@ -145,7 +145,7 @@ class Language:
     wheres: Mapping[str, str] = field(default_factory=dict)
     """Word to the first library that defines it, for words that aren't loaded."""
 
-    def suspected(self, parameter: str) -> tuple[FifthRule, ...]:
+    def suspected_rules(self, parameter: str) -> tuple[FifthRule, ...]:
         """Return the rules for which a parameter of this name is external data."""
         name = parameter.lower()
         return tuple(rule for rule in self.rules.flows if rule.parameters and rule.parameters.fullmatch(name))
@@ -206,8 +206,8 @@ def read_language(
 ) -> Language:
     """Build the language from the three data files."""
     takes = about["takes"]
-    read = read_rules(rules)
-    maker = _Maker(about, vocabulary, read)
+    read = parse_rules(rules)
+    maker = _WordBuilder(about, vocabulary, read)
     words = {library: maker.words(library, entries) for library, entries in vocabulary["words"].items()}
     words["engine"] = {**words["engine"], **maker.words("engine", about["effects"])}
     return Language(
@@ -218,7 +218,7 @@ def read_language(
         rules=read,
         guide=MappingProxyType(dict(about.get("guide", {}))),
         cells=_cells(about),
-        foreign=_foreign(about),
+        foreign=_read_foreign_words(about),
         prelude=prelude,
         plain_strings=tuple(about["strings"]["plain"]),
         escaped_strings=tuple(about["strings"]["escaped"]),
@@ -236,7 +236,7 @@ def read_language(
     )
 
 
-class _Maker:
+class _WordBuilder:
     """Makes words from the data."""
 
     def __init__(self, about: Mapping[str, Any], vocabulary: Mapping[str, Any], rules: Rules) -> None:
@@ -248,9 +248,9 @@ class _Maker:
         self._roles = {word: role for role, words in about["roles"].items() for word in words}
 
     def words(self, library: str, entries: Mapping[str, str]) -> dict[str, Word]:
-        return {name.lower(): self._word(name.lower(), library, text) for name, text in entries.items()}
+        return {name.lower(): self._build_word(name.lower(), library, text) for name, text in entries.items()}
 
-    def _word(self, name: str, library: str, text: str) -> Word:
+    def _build_word(self, name: str, library: str, text: str) -> Word:
         effect = None if name in self._unsure else read_effect(_first_group(text), self._cells)
         if effect is not None and not effect.counted:
             effect = None
@@ -260,20 +260,22 @@ class _Maker:
             effect=effect,
             takes=effect.takes.least if effect else 0,
             leaves=effect.leaves.least if effect else 0,
-            moves=_kept(effect, self._cells) if effect and name in self._about["words"]["shuffles"] else None,
-            keeps=_kept(effect, self._cells) if effect else (),
+            moves=_map_kept_cells(effect, self._cells)
+            if effect and name in self._about["words"]["shuffles"]
+            else None,
+            keeps=_map_kept_cells(effect, self._cells) if effect else (),
             certain=effect is not None and library in ALWAYS_LOADED,
             role=self._roles.get(name),
             defines=name in self._about["makes"],
             child=counts(0, cells) if (cells := self._about["makes"].get(name, -1)) >= 0 else None,
             parses=int(any(name in names for key, names in self._about["takes"].items() if key in _TAKING)),
             rule=rule.id if rule else None,
-            defect=self._defect(name),
+            defect=self._find_defect(name),
             compile_only=name in self._about["words"]["compile_only"],
-            opens=self._buffers(name, "open"),
-            adds=self._buffers(name, "add"),
-            gives=self._buffers(name, "gives"),
-            overwrites=self._buffers(name, "uses"),
+            opens=self._find_buffers(name, "open"),
+            adds=self._find_buffers(name, "add"),
+            gives=self._find_buffers(name, "gives"),
+            overwrites=self._find_buffers(name, "uses"),
         )
         sources = frozenset(rule.id for rule in self._rules.flows if name in rule.sources)
         watched = any(name in {*rule.words, *rule.needs} for rule in self._rules.companions)
@@ -293,13 +295,13 @@ class _Maker:
         sql = name in self._about["words"]["sql"]
         return word.effect is not None and not (any(special) or any(strings) or flows or text or sql)
 
-    def _defect(self, name: str) -> tuple[str, str] | None:
+    def _find_defect(self, name: str) -> tuple[str, str] | None:
         if name in self._wrong_effect:
             return "structure.library_defect", self._wrong_effect[name]
         return ("structure.library_result", self._wrong_result[name]) if name in self._wrong_result else None
 
-    def _buffers(self, name: str, key: str) -> tuple[str, ...]:
-        """Return the buffers that list the word, in the order of the data, which ranks them."""
+    def _find_buffers(self, name: str, key: str) -> tuple[str, ...]:
+        """Return the buffers that list the word under a key, in the data's order, which ranks them."""
         buffers = self._about["buffers"].items()
         return tuple(buffer for buffer, lists in buffers if name in lists.get(key, ()))
 
@@ -313,13 +315,15 @@ def _first_group(text: str) -> str:
     return text.removeprefix("( ").partition(" )")[0]
 
 
-def _kept(effect: Effect, cells: CellNames) -> tuple[int, ...]:
+def _map_kept_cells(effect: Effect, cells: CellNames) -> tuple[int, ...]:
     """Return, for each cell that is left, the number of the taken cell with its name; -1 for a new cell."""
-    taken = _expand(effect.takes.names, cells)
-    return tuple(taken.index(name) if name in taken else -1 for name in _expand(effect.leaves.names, cells))
+    taken = _expand_cells(effect.takes.names, cells)
+    return tuple(
+        taken.index(name) if name in taken else -1 for name in _expand_cells(effect.leaves.names, cells)
+    )
 
 
-def _expand(names: Sequence[str], cells: CellNames) -> list[str]:
+def _expand_cells(names: Sequence[str], cells: CellNames) -> list[str]:
     return [f"{name}.{cell}" for name in names for cell in range(cells.width(name)[0])]
 
 
@@ -332,20 +336,20 @@ def _cells(about: Mapping[str, Any]) -> CellNames:
     )
 
 
-def _foreign(about: Mapping[str, Any]) -> Foreign:
+def _read_foreign_words(about: Mapping[str, Any]) -> Foreign:
     return Foreign(
         gforth=frozenset(about["gforth"]["words"].split()),
         gforth_hints=about["gforth"]["hints"],
         replacements=about["gforth"]["replace"],
         meanings={**about["gforth"]["replace"], **about["imagined"]["replace"]},
         imagined=about["imagined"]["words"],
-        forms=_patterns(about["imagined"]["forms"]),
-        literals=_patterns(about["literals"]),
+        forms=_compile_patterns(about["imagined"]["forms"]),
+        literals=_compile_patterns(about["literals"]),
         hints=about["hints"],
     )
 
 
-def _patterns(entries: Sequence[Mapping[str, str]]) -> tuple[Pattern, ...]:
+def _compile_patterns(entries: Sequence[Mapping[str, str]]) -> tuple[Pattern, ...]:
     return tuple(Pattern(matches=re.compile(e["pattern"], re.DOTALL), hint=e["hint"]) for e in entries)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints, field_validator
 
-from assayd.findings.expected import CASES, ExpectedCase, refuse_twins
+from assayd.findings.expected import CASES, ExpectedCase, require_unique_names
 
 MOST_FILES = 100
 
@@ -47,6 +47,6 @@ class FifthPayload(BaseModel):
 
     @field_validator("cases")
     @classmethod
-    def _name_each(cls, cases: tuple[FifthCase, ...]) -> tuple[FifthCase, ...]:
-        refuse_twins(cases)
+    def _require_unique_names(cls, cases: tuple[FifthCase, ...]) -> tuple[FifthCase, ...]:
+        require_unique_names(cases)
         return cases

@@ -17,7 +17,7 @@ Change = tuple[int, int, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
+class _Report:
     rule: FifthRule
     start: int
     names: Mapping[str, object]
@@ -25,13 +25,13 @@ class _Told:
     severity: Severity
 
 
-class Teller:
+class FindingCollector:
     """Collects everything that the checks report about one program."""
 
     def __init__(self, text: str, rules: Rules) -> None:
         self._text = text
         self._rules = rules
-        self._told: list[_Told] = []
+        self._told: list[_Report] = []
         self._lines = [0, *[match.end() for match in re.finditer("\n", text)]]
 
     def __call__(
@@ -49,15 +49,15 @@ class Teller:
         if at is not None and known.replace is not None:
             edit = (at.start, at.start + len(at.word), known.replace)
         self._told.append(
-            _Told(rule=known, start=start, names=names, edit=edit, severity=severity or known.severity)
+            _Report(rule=known, start=start, names=names, edit=edit, severity=severity or known.severity)
         )
 
     def line_of(self, start: int) -> int:
         """Return the line of an offset."""
         return bisect_right(self._lines, start)
 
-    def start_of(self, line: int) -> int:
-        """Return the offset of the beginning of a line."""
+    def line_offset(self, line: int) -> int:
+        """Return the offset of the start of a line."""
         return self._lines[line - 1]
 
     def findings(self) -> dict[str, tuple[Finding, ...]]:
@@ -69,12 +69,12 @@ class Teller:
             stage = found.setdefault(told.rule.stage, [])
             if key not in seen and len(stage) < FINDINGS:
                 seen.add(key)
-                stage.append(self._finding(told))
+                stage.append(self._build_finding(told))
         return {stage: tuple(findings) for stage, findings in found.items()}
 
-    def _finding(self, told: _Told) -> Finding:
+    def _build_finding(self, told: _Report) -> Finding:
         line = self.line_of(told.start)
-        names = {key: self._named(value) for key, value in told.names.items()}
+        names = {key: self._format_name(value) for key, value in told.names.items()}
         # The value of one name may contain other names.
         names |= {key: value.format_map(names) for key, value in names.items() if "{line}" in str(value)}
         suggestion = told.rule.suggestion.format_map(names) if told.rule.suggestion else None
@@ -85,25 +85,25 @@ class Teller:
             severity=told.severity,
             line=line,
             column=told.start - self._lines[line - 1] + 1,
-            snippet=shorten(self._line(line).rstrip(), SNIPPET_CHARS),
+            snippet=shorten(self._get_line(line).rstrip(), SNIPPET_CHARS),
             suggestion=shorten(suggestion) if suggestion else None,
-            edit=self._edit(told.edit, line) if told.edit else None,
+            edit=self._build_edit(told.edit, line) if told.edit else None,
         )
 
-    def _named(self, value: object) -> str:
+    def _format_name(self, value: object) -> str:
         if isinstance(value, Token):
             return str(self.line_of(value.start))
         return shorten(str(value), SNIPPET_CHARS)
 
-    def _line(self, line: int) -> str:
+    def _get_line(self, line: int) -> str:
         end = self._lines[line] - 1 if line < len(self._lines) else len(self._text)
         return self._text[self._lines[line - 1] : end]
 
-    def _edit(self, change: Change, line: int) -> Edit | None:
+    def _build_edit(self, change: Change, line: int) -> Edit | None:
         """Return a change as whole lines, if it is within the finding's own line."""
         start, end, replacement = change
         first = self._lines[line - 1]
-        text = self._line(line)
+        text = self._get_line(line)
         if not first <= start <= end <= first + len(text):
             return None
         new = text[: start - first] + replacement + text[end - first :]

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from assayd_fifth.effects import Effect, counts, describe, is_stack_comment, read_effect
 from assayd_fifth.language import ALWAYS_LOADED, PROGRAM, Language, Word
-from assayd_fifth.places import Teller
-from assayd_fifth.tokens import NAME_CHARS, TAKING, WORD, Segment, Token, is_number, scan
+from assayd_fifth.places import FindingCollector
+from assayd_fifth.tokens import NAME_CHARS, TAKING, WORD, ProgramSegment, Token, is_number, scan
 from assayd_fifth.walk import Walk, WalkResult
 
 _LIBRARY_PREFIXES = ("lib:", "pkg:")
@@ -30,12 +30,12 @@ class Unknown:
 
     token: Token
     before: str
-    inside: Segment | None
+    inside: ProgramSegment | None
     blind: bool
     """Whether a file with unknown definitions was loaded before."""
 
 
-class _Declared(NamedTuple):
+class _DeclaredEffect(NamedTuple):
     """The content of a stack comment; `suspicious` if it has a name of external data."""
 
     text: str
@@ -48,7 +48,7 @@ class FifthProgram:
     """The facts about a program, collected while it is read."""
 
     language: Language
-    tell: Teller
+    tell: FindingCollector
     files: Mapping[str, str] = field(default_factory=dict)
     known: dict[str, Word] = field(default_factory=dict)
     libraries: list[str] = field(default_factory=list)
@@ -58,11 +58,11 @@ class FifthProgram:
     """Words of companion rules, with their first uses."""
     unknowns: list[Unknown] = field(default_factory=list)
     _text: str = ""
-    _inside: Segment | None = None
+    _inside: ProgramSegment | None = None
     _newest: str = ""
     _blind: bool = False
     _any_base: bool = False
-    _comments: dict[str, _Declared | None] = field(default_factory=dict)
+    _comments: dict[str, _DeclaredEffect | None] = field(default_factory=dict)
     _plain: dict[tuple[Effect | None, bool, bool], Word] = field(default_factory=dict)
     _folder: str = "lib/"
     _loaded_files: set[str] = field(default_factory=set)
@@ -78,22 +78,22 @@ class FifthProgram:
             if segment.opener is None:
                 outside.run(segment.tokens)
             else:
-                self._define(segment, segment.opener)
+                self._read_definition(segment, segment.opener)
         outside.end(Token("", len(text)))
 
     def check_companions(self) -> None:
         """Report words that are used without their required companions."""
         for rule in self.language.rules.companions:
             used = [self.used[word] for word in rule.words if word in self.used]
-            first = min(used, default=None, key=_start)
+            first = min(used, default=None, key=_token_start)
             if first is not None and not any(word in self.used for word in rule.needs):
                 self.tell(rule.id, first.start, word=first.word)
 
-    def path_of(self, library: str) -> str:
+    def library_path(self, library: str) -> str:
         """Return the path to load a library by, in the folder of the libraries that the program loads."""
         return f"{self._folder}{library}{_SUFFIX}"
 
-    # What a walk asks and tells
+    # The interface for walks
 
     def use(self, token: Token) -> None:
         """Record a word of a companion rule."""
@@ -110,11 +110,11 @@ class FifthProgram:
     def parsing(self, token: Token) -> None:
         """Apply a parsing word to the word that it reads."""
         if token.word in self.language.takes_path:
-            self.load(token.text, self._start_of_name(token))
+            self.load(token.text, self._name_offset(token))
         elif token.word in self.language.takes_name:
             self.makes(token.text, token, self.known[token.word])
         elif token.word in self.language.takes_word and token.text:
-            self._refer(Token(token.text.lower(), self._start_of_name(token)), token.word)
+            self._look_up_word(Token(token.text.lower(), self._name_offset(token)), token.word)
 
     def act(self, role: str) -> None:
         """Apply a word's effect on the program."""
@@ -131,7 +131,7 @@ class FifthProgram:
 
     def makes(self, name: str, by: Token, maker: Word) -> None:
         """Make the word that a defining word defines, under the name that `by` is or reads."""
-        self._add(name.lower(), self._child_of(maker), by)
+        self._add_word(name.lower(), self._build_child_word(maker), by)
 
     def included(self, token: Token, path: str) -> None:
         """Load a file whose name is a string."""
@@ -164,10 +164,10 @@ class FifthProgram:
         for each in self.language.closure([name]):
             if each not in self.libraries:
                 self.libraries.append(each)
-                self._check_needs(each, start)
+                self._check_missing_words(each, start)
                 self.known.update(self.language.words.get(each, {}))
 
-    def _check_needs(self, library: str, start: int) -> None:
+    def _check_missing_words(self, library: str, start: int) -> None:
         """Report a library that the engine can't load, because it needs undefined words."""
         missing = [word for word in self.language.missing.get(library, ()) if word not in self.known]
         if missing:
@@ -179,16 +179,16 @@ class FifthProgram:
         if name in self._loaded_files:
             return
         self._loaded_files.add(name)
-        for segment in scan(self.files[name], self.language, _silent):
+        for segment in scan(self.files[name], self.language, _report_nothing):
             for token in segment.tokens:
-                self._take_over(token, inside=segment.opener is not None)
+                self._import_word(token, inside=segment.opener is not None)
             if segment.opener is not None and segment.opener.text:
-                comment = self._declared(segment)
+                comment = self._find_declared(segment)
                 effect = comment.effect if comment is not None else None
                 self._newest = segment.opener.text.lower()
-                self.known[self._newest] = self._word_of(effect, None)
+                self.known[self._newest] = self._build_word(effect, None)
 
-    def _take_over(self, token: Token, *, inside: bool) -> None:
+    def _import_word(self, token: Token, *, inside: bool) -> None:
         """Add the definitions or the file of a word outside definitions."""
         if not inside and token.word == "immediate":
             self.act("immediate")
@@ -198,15 +198,15 @@ class FifthProgram:
             self.load(token.text, 0)
         elif token.word in self.language.takes_name:
             maker = self.language.words[self.language.wheres[token.word]][token.word]
-            self.known[token.text.lower()] = self._child_of(maker)
+            self.known[token.text.lower()] = self._build_child_word(maker)
 
     # Definitions
 
-    def _define(self, segment: Segment, opener: Token) -> None:
+    def _read_definition(self, segment: ProgramSegment, opener: Token) -> None:
         """Read one definition; its name is known after it."""
         if opener.word not in self.known:
             self.unknown(Token(opener.word, opener.start), "")
-        comment = self._declared(segment)
+        comment = self._find_declared(segment)
         declared = comment.effect if comment is not None else None
         suspicious = comment is not None and comment.suspicious
         walk = Walk(
@@ -215,59 +215,59 @@ class FifthProgram:
             opener=opener,
             declared=declared,
             suspicious=suspicious,
-            placed=self._hands_sql(segment),
+            placed=self._passes_sql(segment),
         )
         walk.run(segment.tokens)
         walk.end(Token(";", opener.start))
         found = walk.found[0]
         if comment is None:
-            self._miss_comment(segment, opener, found)
+            self._report_no_comment(segment, opener, found)
         elif declared is not None and found.exact and not found.agrees and not walk.state.macro:
-            self._disagree(opener, found, declared, comment.text)
+            self._report_wrong_comment(opener, found, declared, comment.text)
         if not opener.text:
             return
         made = walk.found[-1] if len(walk.found) > 1 else None
         trusted = declared if found.agrees or not found.exact else None
-        self._add(opener.text.lower(), self._word_of(trusted, found, walk, made), opener)
+        self._add_word(opener.text.lower(), self._build_word(trusted, found, walk, made), opener)
 
-    def _hands_sql(self, segment: Segment) -> bool:
+    def _passes_sql(self, segment: ProgramSegment) -> bool:
         """Return whether a word of a definition passes a string to SQL, directly or through its own words."""
         words, sql = self.known, self.language.sql
         if not any(word in words for word in sql):  # the reverse would visit all words
             return False
         return any(t.word in sql or ((w := words.get(t.word)) and w.hands) for t in segment.tokens)
 
-    def _add(self, name: str, word: Word, by: Token) -> None:
+    def _add_word(self, name: str, word: Word, by: Token) -> None:
         """Make a word known from here on, under the name that `by` is or reads."""
         if not name:
             return
         if len(name) > NAME_CHARS:
-            start = self._start_of_name(by)
+            start = self._name_offset(by)
             written = self._text[start : start + len(name)]
             self.tell("vocabulary.name_too_long", start, word=written, length=len(name))
         self.defined.setdefault(name, by)
         self.known[name] = word
         self._newest = name
 
-    def _declared(self, segment: Segment) -> _Declared | None:
+    def _find_declared(self, segment: ProgramSegment) -> _DeclaredEffect | None:
         """Return the content of a definition's stack comment; a comment to the line's end may contain it."""
         for comment in segment.comments:
             if comment not in self._comments:
-                self._comments[comment] = self._read(comment)
+                self._comments[comment] = self._read_comment(comment)
             if (declared := self._comments[comment]) is not None:
                 return declared
         return None
 
-    def _read(self, comment: str) -> _Declared | None:
+    def _read_comment(self, comment: str) -> _DeclaredEffect | None:
         """Read a comment; None if it isn't a stack comment."""
         if not is_stack_comment(comment):
             return None
         text = comment.partition(")")[0].rpartition("(")[2].strip()
         effect = read_effect(text, self.language.cells)
         names = effect.takes.names if effect else ()
-        return _Declared(text, effect, any(map(self.language.suspected, names)))
+        return _DeclaredEffect(text, effect, any(map(self.language.suspected_rules, names)))
 
-    def _miss_comment(self, segment: Segment, opener: Token, found: WalkResult) -> None:
+    def _report_no_comment(self, segment: ProgramSegment, opener: Token, found: WalkResult) -> None:
         """Report a definition without a stack comment, except a constant."""
         if not opener.text:
             return
@@ -277,10 +277,10 @@ class FifthProgram:
         if found.exact:
             text = constant and found.leaves == 2
             effect = "( -- addr u )" if text else describe(found.takes, found.leaves)
-            end = self._start_of_name(opener) + len(opener.text)
+            end = self._name_offset(opener) + len(opener.text)
             edit = (end, end, f" {effect}") if not segment.comments else None
         rule = "required.stack_comment_constant" if constant else "required.stack_comment"
-        self.tell(rule, self._start_of_name(opener), word=opener.text, effect=effect, edit=edit)
+        self.tell(rule, self._name_offset(opener), word=opener.text, effect=effect, edit=edit)
 
     def _is_constant(self, token: Token) -> bool:
         word = self.known.get(token.word)
@@ -290,19 +290,19 @@ class FifthProgram:
             return token.word != "postpone" and word.leaves > 0
         return word.constant or token.word in self.language.constants
 
-    def _disagree(self, opener: Token, found: WalkResult, declared: Effect, comment: str) -> None:
+    def _report_wrong_comment(self, opener: Token, found: WalkResult, declared: Effect, comment: str) -> None:
         """Report a definition that contradicts its stack comment."""
         certain = found.certain and declared.counted
         does = describe(found.takes, found.leaves)
         self.tell(
             "vocabulary.wrong_signature" if certain else "structure.stack_effect",
-            self._start_of_name(opener),
+            self._name_offset(opener),
             word=opener.text,
             problem=f"'{opener.text}' is declared as ( {comment} ), but its effect is {does}.",
-            remedy=_difference(found, declared, does),
+            remedy=_suggest_agreement(found, declared, does),
         )
 
-    def _refer(self, token: Token, by: str) -> None:
+    def _look_up_word(self, token: Token, by: str) -> None:
         """Look up a word whose name another word reads."""
         word = self.known.get(token.word)
         rule = self.language.rules.by_word.get(token.word) if word is None else None
@@ -311,7 +311,7 @@ class FifthProgram:
         elif word is None:
             self.unknown(token, by)
 
-    def _start_of_name(self, token: Token) -> int:
+    def _name_offset(self, token: Token) -> int:
         """Return the offset of the word that a parsing word reads, or of a single word."""
         start = token.start + (len(token.word) if token.kind is TAKING else 0)
         while start < len(self._text) and self._text[start] <= " ":
@@ -320,7 +320,7 @@ class FifthProgram:
 
     # Words of the program
 
-    def _word_of(
+    def _build_word(
         self,
         declared: Effect | None,
         found: WalkResult | None,
@@ -329,7 +329,7 @@ class FifthProgram:
     ) -> Word:
         """Make the word of a definition, as its users see it."""
         effect = declared if declared is not None and declared.counted else None
-        known = found is not None and found.countable and found.agrees
+        known = found is not None and found.is_countable and found.agrees
         if effect is None and found is not None and known:
             effect = counts(found.takes, found.leaves)
         certain = known and found is not None and found.certain
@@ -337,9 +337,9 @@ class FifthProgram:
             walk.flow.given or walk.flow.overwritten or walk.flow.handed or walk.brings
         )
         if walk is None or not (walk.parses or strings):
-            return self._plain_word(effect, certain=certain)
+            return self._get_plain_word(effect, certain=certain)
         child = walk.child if made is None else None
-        if made is not None and made.countable:
+        if made is not None and made.is_countable:
             child = counts(made.takes, made.leaves)
         return Word(
             library=PROGRAM,
@@ -357,11 +357,11 @@ class FifthProgram:
             touches=True,
         )
 
-    def _child_of(self, maker: Word) -> Word:
+    def _build_child_word(self, maker: Word) -> Word:
         """Make the word that a defining word defines; a defining word that takes a value makes a constant."""
-        return self._plain_word(maker.child, certain=maker.child is not None, constant=maker.takes > 0)
+        return self._get_plain_word(maker.child, certain=maker.child is not None, constant=maker.takes > 0)
 
-    def _plain_word(self, effect: Effect | None, *, certain: bool, constant: bool = False) -> Word:
+    def _get_plain_word(self, effect: Effect | None, *, certain: bool, constant: bool = False) -> Word:
         """Make a word without behavior other than its effect; all words of one effect share it."""
         key = effect, certain, constant
         if key not in self._plain:
@@ -377,15 +377,15 @@ class FifthProgram:
         return self._plain[key]
 
 
-def _start(token: Token) -> int:
+def _token_start(token: Token) -> int:
     return token.start
 
 
-def _silent(rule: str, start: int, **names: object) -> None:
+def _report_nothing(rule: str, start: int, **names: object) -> None:
     """Report nothing: additional files aren't checked."""
 
 
-def _difference(found: WalkResult, declared: Effect, does: str) -> str:
+def _suggest_agreement(found: WalkResult, declared: Effect, does: str) -> str:
     """Return the hint that makes a body and its stack comment agree."""
     more = (found.leaves - found.takes) - (declared.leaves.least - declared.takes.least)
     items = "item" if abs(more) == 1 else "items"

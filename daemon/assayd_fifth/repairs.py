@@ -72,7 +72,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Correction:
+class ProgramCorrection:
     """A finding with its edit, and the findings that remain after the edit."""
 
     finding: Finding
@@ -81,8 +81,8 @@ class Correction:
 
 def corrected(
     text: str, found: Sequence[Finding], again: Callable[[str], Sequence[Finding]], words: Mapping[str, str]
-) -> Correction | None:
-    """Return the best single change of a program; None if none makes it better.
+) -> ProgramCorrection | None:
+    """Return the best single change of a program; None if no change improves it.
 
     Args:
         text: the program.
@@ -93,17 +93,17 @@ def corrected(
     if len(text) > MOST_CHARS:
         return None
     lines = text.split("\n")
-    tried, before = 0, (_errors(found), len(found))
+    tried, before = 0, (_count_errors(found), len(found))
     best: tuple[tuple[int, int], Finding, Change, tuple[Finding, ...]] | None = None
-    for finding in sorted((each for each in found if each.rule in _ORDER and each.line), key=_rank):
-        for change in _candidates(lines, finding, words):
+    for finding in sorted((each for each in found if each.rule in _ORDER and each.line), key=_rank_key):
+        for change in _generate_changes(lines, finding, words):
             tried += 1
             if tried > MOST_TRIED:
                 break
             left = tuple(again(change.applied(lines)))
             if change.new.count("\n") > change.last - change.first and left:
                 continue  # the remaining findings would be on other lines
-            score = (_errors(left), len(left))
+            score = (_count_errors(left), len(left))
             if score < before and len(left) < len(found) and (best is None or score < best[0]):
                 best = score, finding, change, left
         if best is not None and best[0][0] == 0:
@@ -111,12 +111,12 @@ def corrected(
     if best is None or (best[0][0] >= before[0] and best[1].rule != "structure.compile_only"):
         return None
     _, finding, change, left = best
-    finding = _standing(finding, found, left)
+    finding = _select_finding(finding, found, left)
     edit = Edit(start_line=change.first, end_line=change.last, replacement=change.new)
-    return Correction(finding=with_correction(replace(finding, edit=edit), text), left=left)
+    return ProgramCorrection(finding=with_correction(replace(finding, edit=edit), text), left=left)
 
 
-def _standing(finding: Finding, found: Sequence[Finding], left: Sequence[Finding]) -> Finding:
+def _select_finding(finding: Finding, found: Sequence[Finding], left: Sequence[Finding]) -> Finding:
     """Return the main finding that a change removes: an error that no mode softens."""
     remaining = [(each.rule, each.message) for each in left]
     gone = [each for each in found if each.is_error and (each.rule, each.message) not in remaining]
@@ -132,26 +132,26 @@ _ALWAYS = ("vocabulary.", "forbidden.", "structure.unbalanced")
 """Prefixes of the rules whose errors are errors in every mode."""
 
 
-def _errors(found: Sequence[Finding]) -> int:
+def _count_errors(found: Sequence[Finding]) -> int:
     return sum(each.is_error for each in found)
 
 
-def _rank(finding: Finding) -> tuple[int, int]:
+def _rank_key(finding: Finding) -> tuple[int, int]:
     return _ORDER.index(finding.rule), finding.line or 0
 
 
-def _candidates(lines: Sequence[str], finding: Finding, words: Mapping[str, str]) -> Iterator[Change]:
+def _generate_changes(lines: Sequence[str], finding: Finding, words: Mapping[str, str]) -> Iterator[Change]:
     line = finding.line or 1
     if line > len(lines) or len(lines[line - 1]) > _LINE_CHARS:
         return
     making = _MAKING.get(finding.rule)
     if making is None:
-        yield from _reworded(lines, line, finding, words)
+        yield from _replace_unknown_word(lines, line, finding, words)
     else:
         yield from making(lines, line, finding.message)
 
 
-def _named_first(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
+def _swap_value_and_name(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
     """Move a value before the word that names it."""
     yield Change(line, line, _NAMED_FIRST.sub(r"\3 \1 \2", lines[line - 1]))
 
@@ -159,7 +159,7 @@ def _named_first(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
 _NAMED_FIRST = re.compile(r"(?<!\S)(constant|value)\s+(\S+)\s+(\S+)", re.IGNORECASE)
 
 
-def _end_of(lines: Sequence[str], line: int) -> int:
+def _find_definition_end(lines: Sequence[str], line: int) -> int:
     """Return the line with the `;` of the definition that contains a line."""
     for number in range(line, len(lines) + 1):
         if _END.search(lines[number - 1]):
@@ -167,8 +167,8 @@ def _end_of(lines: Sequence[str], line: int) -> int:
     return line
 
 
-def _inserted(lines: Sequence[str], line: int, word: str, *, start: int = 0) -> Iterator[Change]:
-    """Insert a word at each place of a line, the last first."""
+def _insert_word(lines: Sequence[str], line: int, word: str, *, start: int = 0) -> Iterator[Change]:
+    """Insert a word at each place of a line, starting with the last."""
     text = lines[line - 1]
     places = [found.start() for found in _WORD.finditer(text) if found.start() > start]
     for place in [*places[-_MOST_PLACES:], len(text.rstrip())][::-1]:
@@ -177,13 +177,13 @@ def _inserted(lines: Sequence[str], line: int, word: str, *, start: int = 0) -> 
         yield Change(line, line, new)
 
 
-def _commented(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
+def _close_comment(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
     """Close a comment at each place of its line."""
-    yield from _inserted(lines, line, ")", start=lines[line - 1].find("(") + 1)
+    yield from _insert_word(lines, line, ")", start=lines[line - 1].find("(") + 1)
 
 
-def _quoted(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
-    """Close a string at each place of its line, the last first."""
+def _close_string(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
+    """Close a string at each place of its line, starting with the last."""
     text = lines[line - 1]
     start = text.rfind('"') + 1
     words = [found for found in _WORD.finditer(text) if found.end() > start]
@@ -199,7 +199,7 @@ _AFTER_STRINGS = frozenset({"type", "text", "print", "raw", "cr", "nl", "str+", 
 """Words that usually follow a string, so they aren't part of it."""
 
 
-def _ended(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
+def _end_definition(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
     """End a definition at the end of a line: first the last line that can belong to it."""
     last = next((n for n in range(line + 1, len(lines) + 1) if _STARTS.match(lines[n - 1])), len(lines) + 1)
     for number in range(min(last - 1, line + _MOST_PLACES), line - 1, -1):
@@ -208,18 +208,18 @@ def _ended(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
             yield Change(number, number, f"{text} ;")
 
 
-def _closed(lines: Sequence[str], line: int, message: str) -> Iterator[Change]:
+def _balance_block(lines: Sequence[str], line: int, message: str) -> Iterator[Change]:
     """Close an open block, or open a closed one."""
-    end = _end_of(lines, line)
+    end = _find_definition_end(lines, line)
     opened = _OPEN.search(message)
     if opened is None:
         word = message.split("'")[1] if "'" in message else ""
         if word in {"while", "repeat", "until", "again"}:
-            yield from _inserted(lines, line, "begin", start=lines[line - 1].find(")") + 1)
+            yield from _insert_word(lines, line, "begin", start=lines[line - 1].find(")") + 1)
         elif word == "endof":
-            yield from _inserted(lines, line, "of", start=lines[line - 1].find("case"))
+            yield from _insert_word(lines, line, "of", start=lines[line - 1].find("case"))
         elif word in {"then", "else", "loop", "endcase"}:
-            yield from _without(lines, line, word)
+            yield from _remove_word(lines, line, word)
         return
     for closer in _CLOSERS.get(opened[2] or opened[1], ()):
         for number in range(line, end + 1):
@@ -227,7 +227,7 @@ def _closed(lines: Sequence[str], line: int, message: str) -> Iterator[Change]:
                 if found[0].lower().strip("()") in _FOREIGN_CLOSERS:
                     text = lines[number - 1]
                     yield Change(number, number, f"{text[: found.start()]}{closer}{text[found.end() :]}")
-        yield from _inserted(lines, end, closer, start=lines[end - 1].find(")"))
+        yield from _insert_word(lines, end, closer, start=lines[end - 1].find(")"))
 
 
 _FOREIGN_CLOSERS = frozenset(
@@ -237,14 +237,14 @@ _FOREIGN_CLOSERS = frozenset(
 )  # fmt: skip
 
 
-def _without(lines: Sequence[str], line: int, word: str) -> Iterator[Change]:
+def _remove_word(lines: Sequence[str], line: int, word: str) -> Iterator[Change]:
     text = lines[line - 1]
     for found in list(re.finditer(rf"(?<!\S){re.escape(word)}(?!\S)\s?", text))[::-1]:
         yield Change(line, line, text[: found.start()] + text[found.end() :])
 
 
-def _moved(lines: Sequence[str], line: int, message: str) -> Iterator[Change]:
-    """Move a definition of one line before the one that uses it."""
+def _move_definition(lines: Sequence[str], line: int, message: str) -> Iterator[Change]:
+    """Move a one-line definition before the definition that uses it."""
     found = re.search(r"in line (\d+)\.", message)
     later = int(found[1]) if found is not None else 0
     first = line
@@ -254,19 +254,19 @@ def _moved(lines: Sequence[str], line: int, message: str) -> Iterator[Change]:
         yield Change(first, later, "\n".join((lines[later - 1], *lines[first - 1 : later - 1])))
 
 
-def _wrapped(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
+def _wrap_in_definition(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
     """Move a line into a definition, and call the definition."""
     text = lines[line - 1]
     if re.search(r"(?<!\S)\[char\](?!\S)", text):
         yield Change(line, line, text.replace("[char]", "char"))
     if _STARTS.match(text) is None:
         yield Change(line, line, f": main ( -- ) {text.strip()} ; main")
-    yield from _without(lines, line, ";")
+    yield from _remove_word(lines, line, ";")
 
 
-def _returned(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
-    """Take the remaining items from the return stack."""
-    end = _end_of(lines, line)
+def _clear_return_stack(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
+    """Remove the remaining items from the return stack."""
+    end = _find_definition_end(lines, line)
     text = lines[line - 1]
     for found in re.finditer(r"(?<!\S)exit(?!\S)", text):
         for word in ("unloop", "r> drop"):
@@ -276,24 +276,24 @@ def _returned(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
         if last:
             place = last[-1].start()
             yield Change(end, end, f"{lines[end - 1][:place]}{word} {lines[end - 1][place:]}")
-    yield from _inserted(lines, line, "r>", start=text.find(">r"))
+    yield from _insert_word(lines, line, "r>", start=text.find(">r"))
 
 
-def _reset(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
+def _reset_buffer(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
     text = lines[line - 1]
     found = re.search(r"""(?:s\\?" [^"]*"\s+|(?<!\S)\S+\s+)?(str2?)\+""", text)
     if found is not None:
         yield Change(line, line, f"{text[: found.start()]}{found[1]}-reset {text[found.start() :]}")
 
 
-def _loaded(lines: Sequence[str], _: int, message: str) -> Iterator[Change]:
+def _load_library(lines: Sequence[str], _: int, message: str) -> Iterator[Change]:
     """Load a library at the top of the program."""
     found = re.search(r"the library (\w+)", message)
     if found is not None:
         yield Change(1, 1, f"require lib/{found[1]}.fs\n{lines[0]}")
 
 
-def _reworded(
+def _replace_unknown_word(
     lines: Sequence[str], line: int, finding: Finding, words: Mapping[str, str]
 ) -> Iterator[Change]:
     """Replace an unknown word with known ones."""
@@ -360,14 +360,14 @@ _FORMS = tuple(
 
 _Making = Callable[[Sequence[str], int, str], Iterator[Change]]
 _MAKING: Mapping[str, _Making] = {
-    "vocabulary.comment_open": _commented,
-    "vocabulary.string_open": _quoted,
-    "vocabulary.definition_open": _ended,
-    "structure.unbalanced": _closed,
-    "vocabulary.forward_reference": _moved,
-    "structure.compile_only": _wrapped,
-    "structure.return_stack": _returned,
-    "structure.stack_underflow": _named_first,
-    "required.buffer_pattern": _reset,
-    "vocabulary.library_not_loaded": _loaded,
+    "vocabulary.comment_open": _close_comment,
+    "vocabulary.string_open": _close_string,
+    "vocabulary.definition_open": _end_definition,
+    "structure.unbalanced": _balance_block,
+    "vocabulary.forward_reference": _move_definition,
+    "structure.compile_only": _wrap_in_definition,
+    "structure.return_stack": _clear_return_stack,
+    "structure.stack_underflow": _swap_value_and_name,
+    "required.buffer_pattern": _reset_buffer,
+    "vocabulary.library_not_loaded": _load_library,
 }

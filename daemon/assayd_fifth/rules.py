@@ -91,21 +91,27 @@ class Rules:
         return self.by_id.get(rule) or self.run.get(rule)
 
 
-def read_rules(document: Mapping[str, Any]) -> Rules:
-    """Read the rules file."""
-    rules = [_rule(entry) for entry in document["rule"]]
+def parse_rules(document: Mapping[str, Any]) -> Rules:
+    """Parse the rules file."""
+    rules = [_parse_rule(entry) for entry in document["rule"]]
     return Rules(
         by_id=MappingProxyType({rule.id: rule for rule in rules}),
         by_word={word: rule for rule in rules if rule.detect == "words" for word in rule.words},
         flows=tuple(rule for rule in rules if rule.detect == "flow"),
         companions=tuple(rule for rule in rules if rule.detect == "companion"),
-        run=MappingProxyType({entry["id"]: _rule({"detect": "run", **entry}) for entry in document["run"]}),
+        run=MappingProxyType(
+            {entry["id"]: _parse_rule({"detect": "run", **entry}) for entry in document["run"]}
+        ),
         profiles=tuple(
-            ModelProfile(match=_texts(e, "match"), rules=_texts(e, "rules"), lens=_texts(e, "lens"))
+            ModelProfile(
+                match=_get_texts(e, "match"), rules=_get_texts(e, "rules"), lens=_get_texts(e, "lens")
+            )
             for e in document["profile"]
         ),
         tasks=tuple(
-            TaskProfile(match=_texts(e, "match"), rules=_texts(e, "rules"), sections=_texts(e, "sections"))
+            TaskProfile(
+                match=_get_texts(e, "match"), rules=_get_texts(e, "rules"), sections=_get_texts(e, "sections")
+            )
             for e in document["task"]
         ),
     )
@@ -114,16 +120,16 @@ def read_rules(document: Mapping[str, Any]) -> Rules:
 _LISTS = ("words", "needs", "sources", "through", "sinks")
 
 
-def _rule(entry: Mapping[str, Any]) -> FifthRule:
+def _parse_rule(entry: Mapping[str, Any]) -> FifthRule:
     fields = {key: value for key, value in entry.items() if key not in _LISTS}
-    fields |= {key: frozenset(_texts(entry, key)) for key in _LISTS}
+    fields |= {key: frozenset(_get_texts(entry, key)) for key in _LISTS}
     fields["severity"] = Severity(entry.get("severity", Severity.ERROR))
-    fields["matches"] = tuple(re.compile(pattern) for pattern in _texts(entry, "matches"))
+    fields["matches"] = tuple(re.compile(pattern) for pattern in _get_texts(entry, "matches"))
     if "parameters" in entry:
         fields["parameters"] = re.compile(entry["parameters"])
     return FifthRule(**fields)
 
 
-def _texts(entry: Mapping[str, Any], key: str) -> tuple[str, ...]:
+def _get_texts(entry: Mapping[str, Any], key: str) -> tuple[str, ...]:
     values: Sequence[str] = entry.get(key, ())
     return tuple(values)

@@ -90,15 +90,15 @@ class WalkState:
         """Take cells from the stack, and the missing ones from below."""
         rest = len(self.cells) - count
         if rest < 0:
-            if not self._borrow(-rest):
-                self._underflow(-rest, word, token)
+            if not self._borrow_cells(-rest):
+                self._report_underflow(-rest, word, token)
                 self.exact = False
             rest = 0
         taken = self.cells[rest:]
         del self.cells[rest:]
         return taken
 
-    def _borrow(self, missing: int) -> bool:
+    def _borrow_cells(self, missing: int) -> bool:
         """Take cells from below; False if there can't be so many."""
         self.cells[:0] = [None] * missing
         if not self.judged:
@@ -120,7 +120,7 @@ class WalkState:
 
     def snapshot(self) -> Snapshot:
         """Return the current state; the walk ends at one that is too deep."""
-        self._limit()
+        self._limit_depth()
         return Snapshot(
             cells=self.cells[:],
             returns=self.returns[:],
@@ -131,7 +131,7 @@ class WalkState:
 
     def end(self, token: Token) -> End:
         """Return the cells that the definition leaves if it ends here."""
-        self._limit()
+        self._limit_depth()
         return End(token, len(self.cells) - self.borrowed, self.borrowed, self.exact)
 
     def restore(self, saved: Snapshot) -> None:
@@ -148,12 +148,12 @@ class WalkState:
             if self.cells[-place] is None:
                 self.cells[-place] = cell
 
-    def _limit(self) -> None:
+    def _limit_depth(self) -> None:
         if len(self.cells) + len(self.returns) > MOST_CELLS:
             self.lose()
             self.returns.clear()
 
-    def _underflow(self, missing: int, word: Word, token: Token) -> None:
+    def _report_underflow(self, missing: int, word: Word, token: Token) -> None:
         documented = self.certain and self.counted and word.library != PROGRAM
         there = max(word.takes - missing, 0)
         self.tell(
@@ -161,11 +161,11 @@ class WalkState:
             token,
             certain=documented or (self.certain and word.certain),
             problem=f"'{token.word}' {word.signature} takes {word.takes}, and the stack has {there}.",
-            remedy=_remedy(token.word, missing),
+            remedy=_suggest_fix(token.word, missing),
         )
 
 
-def _remedy(word: str, missing: int) -> str:
+def _suggest_fix(word: str, missing: int) -> str:
     if word in {"constant", "value", "2constant"}:
         return f"Write the value before the word: 10 {word} name"
     if word == "+loop":

@@ -27,7 +27,7 @@ _NAMES = {"word": "", "source": "", "line": ""}
 
 
 def read_tables(folders: Iterable[Path]) -> list[tuple[Path, Mapping[str, Any]]]:
-    """Return the documents of all folders, in the order of folders and names.
+    """Return the documents of all folders, in the order of folders and file names.
 
     Raises: ConfigError ``fifth.tables`` for a folder or file that cannot be read.
     """
@@ -39,9 +39,9 @@ def read_tables(folders: Iterable[Path]) -> list[tuple[Path, Mapping[str, Any]]]
             try:
                 document = tomllib.loads(path.read_text("utf-8"))
             except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
-                raise _wrong(path, str(problem)) from problem
+                raise _table_error(path, str(problem)) from problem
             if unknown := document.keys() - _SECTIONS:
-                raise _wrong(
+                raise _table_error(
                     path, f"unknown section {min(unknown)!r}; use one of {', '.join(sorted(_SECTIONS))}"
                 )
             read.append((path, document))
@@ -57,20 +57,20 @@ def extend(
     """
     for path, document in read_tables(folders):
         for library, brings in document.get("libraries", {}).items():
-            _check(path, library not in about["libraries"], f"the library {library!r} already exists")
+            _require(path, library not in about["libraries"], f"the library {library!r} already exists")
             about["libraries"][library] = list(brings)
         for library, words in document.get("words", {}).items():
             about["libraries"].setdefault(library, [])
             known = {name.lower() for name in vocabulary["words"].setdefault(library, {})}
             for name in words:
-                _check(path, name.lower() not in known, f"the word {name!r} already exists in {library}")
+                _require(path, name.lower() not in known, f"the word {name!r} already exists in {library}")
             vocabulary["words"][library] |= words
         for rule in document.get("rule", ()):
             _check_rule(path, rule, {each["id"] for each in rules["rule"]})
             rules["rule"].append(rule)
         for name, text in document.get("section", {}).items():
-            _check(path, name not in about["guide"], f"the section {name!r} of the guide already exists")
-            _check(path, isinstance(text, str), f"the section {name!r} of the guide isn't a string")
+            _require(path, name not in about["guide"], f"the section {name!r} of the guide already exists")
+            _require(path, isinstance(text, str), f"the section {name!r} of the guide isn't a string")
             about["guide"][name] = text
         for kind, keys in _WATCHED.items():
             for entry in document.get(kind, ()):
@@ -81,16 +81,18 @@ def extend(
 def _check_rule(path: Path, rule: Mapping[str, Any], known: set[str]) -> None:
     """Refuse a rule that couldn't be reported."""
     for key in _NEEDED:
-        _check(path, isinstance(rule.get(key), str), f"a rule needs {key!r}, a string")
+        _require(path, isinstance(rule.get(key), str), f"a rule needs {key!r}, a string")
     name = rule["id"]
-    _check(path, name.partition(".")[0] in _STAGES, f"rule {name}: the id must begin with a stage and a dot")
-    _check(path, name not in known, f"rule {name}: the id already exists")
-    _check(path, rule["detect"] in _FOUND_BY, f"rule {name}: detect must be words, flow or companion")
+    _require(
+        path, name.partition(".")[0] in _STAGES, f"rule {name}: the id must begin with a stage and a dot"
+    )
+    _require(path, name not in known, f"rule {name}: the id already exists")
+    _require(path, rule["detect"] in _FOUND_BY, f"rule {name}: detect must be words, flow or companion")
     for key in ("message", "suggestion"):
         try:
             str(rule.get(key, "")).format_map(_NAMES)
         except (KeyError, ValueError, IndexError) as problem:
-            raise _wrong(
+            raise _table_error(
                 path, f"rule {name}: {key} can contain only {{word}}, {{source}} and {{line}}"
             ) from problem
 
@@ -99,22 +101,22 @@ def _check_watched(
     path: Path, kind: str, entry: Mapping[str, Any], keys: tuple[str, ...], known: set[str]
 ) -> None:
     """Refuse a profile or task with unknown names, or with a value that isn't a list of strings."""
-    _check(
+    _require(
         path,
         set(entry) <= set(keys) and entry.get("match"),
         f"a {kind} must have match, and {', '.join(keys[1:])}",
     )
     for key, value in entry.items():
         texts = isinstance(value, list) and all(isinstance(each, str) for each in value)
-        _check(path, texts, f"{key} of a {kind} must be a list of strings")
+        _require(path, texts, f"{key} of a {kind} must be a list of strings")
     for rule in entry.get("rules", ()):
-        _check(path, rule in known, f"a {kind} names the unknown rule {rule!r}")
+        _require(path, rule in known, f"a {kind} names the unknown rule {rule!r}")
 
 
-def _check(path: Path, right: object, problem: str) -> None:
+def _require(path: Path, right: object, problem: str) -> None:
     if not right:
-        raise _wrong(path, problem)
+        raise _table_error(path, problem)
 
 
-def _wrong(path: Path, problem: str) -> ConfigError:
+def _table_error(path: Path, problem: str) -> ConfigError:
     return ConfigError(_CODE, f"{path}: {problem}", field=str(path))

@@ -48,7 +48,7 @@ class Token(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class Segment:
+class ProgramSegment:
     """A definition, or the code between two. `comments` are those directly after a definition's name."""
 
     opener: Token | None = None
@@ -73,7 +73,7 @@ def fold(text: str) -> str:
     return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
 
 
-def scan(text: str, language: Language, report: Report) -> Iterator[Segment]:
+def scan(text: str, language: Language, report: Report) -> Iterator[ProgramSegment]:
     """Split a program into segments, in order."""
     return _Scanner(text, language, report).run()
 
@@ -91,17 +91,17 @@ _INDENT = 200
 _NEXT_DEFINITION = re.compile(r"^[ \t]*:[ \t]", re.MULTILINE)
 
 
-def _rest(pattern: str) -> Callable[[str, int], re.Match[str]]:
+def _compile_match(pattern: str) -> Callable[[str, int], re.Match[str]]:
     """Compile a pattern that matches everywhere, possibly the empty string; its first group is the result."""
     return cast("Callable[[str, int], re.Match[str]]", re.compile(pattern).match)
 
 
 _WORDS = re.compile(r"[^\x00-\x20]+").finditer
-_LINE = _rest(r"([^\n]*)")
-_COMMENT = _rest(r"([^)\n]*)(\))?")
-_PLAIN = _rest(r'[ ]?([^"\n]*)(")?')
-_ESCAPED = _rest(r'[ ]?((?:[^"\\\n]|\\[^\n])*)(")?')
-_NAME = _rest(r"[\x00-\x09\x0b-\x20]*([^\x00-\x20]+)?")
+_LINE = _compile_match(r"([^\n]*)")
+_COMMENT = _compile_match(r"([^)\n]*)(\))?")
+_PLAIN = _compile_match(r'[ ]?([^"\n]*)(")?')
+_ESCAPED = _compile_match(r'[ ]?((?:[^"\\\n]|\\[^\n])*)(")?')
+_NAME = _compile_match(r"[\x00-\x09\x0b-\x20]*([^\x00-\x20]+)?")
 _LINE_ENDS = re.compile(r"[\x00-\x09\x0b-\x20]*(?:\\[\x00-\x20]|\(|\n|\Z)").match
 _GLUED = {
     "\\": re.compile(r"[^\n]*").match,
@@ -124,19 +124,19 @@ class _Scanner:
         self._near = ("(", "\\", *sorted(strings, key=len, reverse=True))
         """Words after which writers easily forget a space."""
         self._acts: dict[str, _Act | None] = {
-            **dict.fromkeys(language.taking, _Scanner._take),
+            **dict.fromkeys(language.taking, _Scanner._handle_parsing_word),
             **dict.fromkeys(language.plain_strings, _Scanner._plain),
-            **dict.fromkeys(language.escaped_strings, _Scanner._escaped),
-            "\\": _Scanner._line,
-            "(": _Scanner._comment,
-            ".(": _Scanner._comment,
+            **dict.fromkeys(language.escaped_strings, _Scanner._scan_escaped_string),
+            "\\": _Scanner._skip_line_comment,
+            "(": _Scanner._skip_comment,
+            ".(": _Scanner._skip_comment,
         }
-        self._now = Segment()
+        self._now = ProgramSegment()
         self._shut = self._next_definition = 0
 
-    def run(self) -> Iterator[Segment]:
+    def run(self) -> Iterator[ProgramSegment]:
         """Yield the segments one by one, so that few tokens exist at a time."""
-        act_of, meet, now, position = self._acts.get, _Scanner._meet, self._now, 0
+        act_of, meet, now, position = self._acts.get, _Scanner._classify_word, self._now, 0
         while True:
             for match in _WORDS(self._folded, position):
                 word = match[0]
@@ -159,96 +159,96 @@ class _Scanner:
 
     # Methods of words: each adds or skips something, and returns the offset to continue at.
 
-    def _meet(self, word: str, start: int, end: int) -> int:
+    def _classify_word(self, word: str, start: int, end: int) -> int:
         """Find the method of a word that is in no list, remember it, and call it."""
         if word.startswith(self._near):
-            act: _Act | None = _Scanner._glued
+            act: _Act | None = _Scanner._report_glued
         elif word[: word.find(">") + 1] in self._language.tags and word not in self._language.wheres:
-            act = _Scanner._tag
+            act = _Scanner._split_tag
         else:
-            act = _Scanner._end if word[-1] == ";" else None
+            act = _Scanner._handle_end if word[-1] == ";" else None
         self._acts[word] = act
-        return (act or _Scanner._add)(self, word, start, end)
+        return (act or _Scanner._add_word)(self, word, start, end)
 
-    def _add(self, word: str, start: int, end: int) -> int:
+    def _add_word(self, word: str, start: int, end: int) -> int:
         self._now.tokens.append(Token(word, start))
         return end
 
-    def _end(self, word: str, start: int, end: int) -> int:
+    def _handle_end(self, word: str, start: int, end: int) -> int:
         """End the definition at a `;`, also directly after the last word of a line; add any other word."""
         hangs = word != ";"
         if self._now.opener is None or word[-1] != ";" or (hangs and not _LINE_ENDS(self._folded, end)):
-            return self._add(word, start, end)
+            return self._add_word(word, start, end)
         if hangs:
-            self._space(start, end - 1, word=word, left=word[:-1], right=";")
-            self._add(word[:-1], start, end)
-        self._redefine(self._now.opener.text.lower())
-        self._now = Segment()
+            self._report_spacing(start, end - 1, word=word, left=word[:-1], right=";")
+            self._add_word(word[:-1], start, end)
+        self._forget_parsing_word(self._now.opener.text.lower())
+        self._now = ProgramSegment()
         return end
 
-    def _redefine(self, name: str) -> None:
+    def _forget_parsing_word(self, name: str) -> None:
         """Treat a parsing word as an ordinary word after the program has redefined it."""
         if name in self._language.taking and name not in self._language.beginners:
             self._acts[name] = None
 
-    def _tag(self, word: str, start: int, end: int) -> int:
+    def _split_tag(self, word: str, start: int, end: int) -> int:
         """Split a tag from a word that begins with one, unless the program defines that word."""
         if word in self._named:
-            return self._end(word, start, end)
+            return self._handle_end(word, start, end)
         close = word.find(">") + 1
-        self._space(start, start + close, word=word, left=word[:close], right=word[close:])
-        return self._add(word[:close], start, start + close)
+        self._report_spacing(start, start + close, word=word, left=word[:close], right=word[close:])
+        return self._add_word(word[:close], start, start + close)
 
-    def _take(self, word: str, start: int, end: int) -> int:
+    def _handle_parsing_word(self, word: str, start: int, end: int) -> int:
         """Add a parsing word; inside a definition, most of them are ordinary words."""
         taken, inside = _NAME(self._folded, end), self._now.opener is not None
-        if word in self._language.beginners and (not inside or self._begins_line(start, taken[1])):
-            self._begin(word, start, taken[1])
+        if word in self._language.beginners and (not inside or self._begins_definition(start, taken[1])):
+            self._begin_definition(word, start, taken[1])
             return taken.end()
         if inside and word not in self._language.at_once:
-            return self._add(word, start, end)
+            return self._add_word(word, start, end)
         if taken[1] is None:
             self._report("vocabulary.name_missing", start, word=word)
-        self._now.tokens.append(_token((word, start, TAKING, self._exactly(taken))))
+        self._now.tokens.append(_token((word, start, TAKING, self._original_text(taken))))
         return taken.end()
 
-    def _begin(self, word: str, start: int, name: str | None) -> None:
+    def _begin_definition(self, word: str, start: int, name: str | None) -> None:
         if self._now.opener is not None:
             self._report("vocabulary.definition_open", self._now.opener.start, word=self._now.opener.text)
         if name is None:
             self._report("vocabulary.name_missing", start, word=word)
         self._named.add(name or "")
-        self._now = Segment(opener=Token(word, start, TAKING, name or ""))
+        self._now = ProgramSegment(opener=Token(word, start, TAKING, name or ""))
 
-    def _begins_line(self, end: int, name: str | None) -> bool:
+    def _begins_definition(self, end: int, name: str | None) -> bool:
         """Return whether a `:` inside a definition begins another one, instead of being a word of it."""
         begin = max(0, end - _INDENT)
         line = self._folded.rfind("\n", begin, end)
         alone = (line >= 0 or begin == 0) and not self._folded[max(line + 1, begin) : end].strip()
         return name != ";" and alone
 
-    def _line(self, _: str, __: int, end: int) -> int:
+    def _skip_line_comment(self, _: str, __: int, end: int) -> int:
         """Skip a comment to the line's end."""
         comment = _LINE(self._folded, end)
         if self._now.awaiting:
-            self._now.comments.append(self._exactly(comment))
+            self._now.comments.append(self._original_text(comment))
         return comment.end()
 
-    def _comment(self, word: str, start: int, end: int) -> int:
+    def _skip_comment(self, word: str, start: int, end: int) -> int:
         """Skip a comment in parentheses, or text to print, which must end on its line."""
         comment, kept = _COMMENT(self._folded, end), word == "(" and self._now.awaiting
         if comment[2] is not None:
             if kept:
-                self._now.comments.append(self._exactly(comment))
+                self._now.comments.append(self._original_text(comment))
             return comment.end()
         self._report("vocabulary.comment_open", start)
-        shut, after = self._places_from(comment.end())
+        shut, after = self._find_next_places(comment.end())
         closed = shut < after  # skip the text that was meant to be inside
         if kept:
             self._now.comments.append(self._text[end : shut if closed else comment.end()])
         return shut + 1 if closed else comment.end()
 
-    def _places_from(self, start: int) -> tuple[int, int]:
+    def _find_next_places(self, start: int) -> tuple[int, int]:
         """Return the offsets of the next `)` and of the next definition; each is searched once."""
         if self._shut < start:
             found = self._folded.find(")", start)
@@ -261,34 +261,36 @@ class _Scanner:
     def _plain(self, word: str, start: int, end: int) -> int:
         return self._string(word, start, _PLAIN(self._folded, end))
 
-    def _escaped(self, word: str, start: int, end: int) -> int:
+    def _scan_escaped_string(self, word: str, start: int, end: int) -> int:
         return self._string(word, start, _ESCAPED(self._folded, end))
 
     def _string(self, word: str, start: int, text: re.Match[str]) -> int:
         if text[2] is None:
             self._report("vocabulary.string_open", start, word=word)
-        self._now.tokens.append(_token((word, start, STRING, self._exactly(text))))
+        self._now.tokens.append(_token((word, start, STRING, self._original_text(text))))
         return text.end()
 
-    def _glued(self, word: str, start: int, end: int) -> int:
+    def _report_glued(self, word: str, start: int, end: int) -> int:
         """Report a missing space after the beginning of a comment or string."""
         near = next(each for each in self._near if word.startswith(each))
         blank = start + len(near)
         rest = _GLUED.get(near, _GLUED_STRING)(self._folded, blank)
         if rest is None:
-            return self._end(word, start, end)
+            return self._handle_end(word, start, end)
         right = self._text[blank : rest.end()]
-        self._space(start, blank, word=self._folded[start : rest.end()].split()[0], left=near, right=right)
+        self._report_spacing(
+            start, blank, word=self._folded[start : rest.end()].split()[0], left=near, right=right
+        )
         if near not in _GLUED:
             self._now.tokens.append(Token(near, start, STRING, right[:-1]))
         elif near == "(" and self._now.awaiting:
             self._now.comments.append(right[:-1])
         return rest.end()
 
-    def _space(self, start: int, blank: int, **names: str) -> None:
+    def _report_spacing(self, start: int, blank: int, **names: str) -> None:
         self._report("required.word_spacing", start, edit=(blank, blank, " "), **names)
 
-    def _exactly(self, match: re.Match[str]) -> str:
+    def _original_text(self, match: re.Match[str]) -> str:
         """Return the match in its original spelling; empty if there is none."""
         start, end = match.span(1)
         return self._text[start:end]

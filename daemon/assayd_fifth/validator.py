@@ -15,21 +15,21 @@ from types import MappingProxyType
 from assayd.findings import exec_unit
 from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
-from assayd.findings.retry_context import retry_context, without_layout
-from assayd.kind import Cap, Kind, OnFail, Stage
+from assayd.findings.retry_context import retry_context, strip_layout
+from assayd.kind import Cap, FailureAction, Kind, Stage
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.prompting import Briefing, Document, Passage, RepairContext, Surrounding
+from assayd.model.prompting import Document, PromptContext, PromptParts, RepairContext, SourcePart
 from assayd.model.report import Judgement, Rating
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
 from assayd_fifth import advice, generating
-from assayd_fifth.analysis import Analysis, analyse, errors_as_warnings, program_alone, program_of
+from assayd_fifth.analysis import Analysis, analyse, errors_as_warnings, extract_bare_program, program_of
 from assayd_fifth.generating import FifthContext
 from assayd_fifth.judging import GFORTH, PROGRAM_FILE, judge_runs, runs_of
 from assayd_fifth.language import language, use_tables
 from assayd_fifth.payload import FifthPayload
 from assayd_fifth.samples import SAMPLES
-from assayd_fifth.word_lists import told_words, topics
+from assayd_fifth.word_lists import list_words, topics
 
 _FOLDER = "assayd"
 _PRELUDE_FILE = f"{_FOLDER}/prelude.fs"
@@ -41,7 +41,7 @@ _ALWAYS = "structure.unbalanced"
 
 
 class Fifth(Kind[FifthPayload]):
-    """The kind `fifth`."""
+    """The validator of the kind `fifth`."""
 
     name = "fifth"
     payload = FifthPayload
@@ -71,10 +71,10 @@ class Fifth(Kind[FifthPayload]):
     def stages(self) -> Sequence[Stage[FifthPayload]]:
         """The static stages, in order; all of them run."""
         return (
-            Stage(name="forbidden", check=_check_forbidden, on_fail=OnFail.CONTINUE),
-            Stage(name="required", check=_check_required, on_fail=OnFail.CONTINUE),
-            Stage(name="structure", check=_check_structure, on_fail=OnFail.CONTINUE),
-            Stage(name="vocabulary", check=_check_vocabulary, on_fail=OnFail.CONTINUE),
+            Stage(name="forbidden", check=_check_forbidden, on_fail=FailureAction.CONTINUE),
+            Stage(name="required", check=_check_required, on_fail=FailureAction.CONTINUE),
+            Stage(name="structure", check=_check_structure, on_fail=FailureAction.CONTINUE),
+            Stage(name="vocabulary", check=_check_vocabulary, on_fail=FailureAction.CONTINUE),
         )
 
     def use_tables(self, folders: Sequence[Path]) -> None:
@@ -109,7 +109,7 @@ class Fifth(Kind[FifthPayload]):
             units=units,
             network=policy.network,
             imports=policy.imports,
-            files=_laid(payload),
+            files=_build_run_files(payload),
             allow_exec=True,
         )
 
@@ -129,16 +129,16 @@ class Fifth(Kind[FifthPayload]):
 
     def code_of(self, answer: str) -> str:
         """Return the program of an answer."""
-        return program_alone(answer)
+        return extract_bare_program(answer)
 
-    def passage(self, payload: FifthPayload) -> Passage:
+    def passage(self, payload: FifthPayload) -> SourcePart:
         """Return the program that the answer stands for."""
         text = program_of(payload.code)
-        return Passage(name="code", language=self.language, text=text, beginning=self.beginning)
+        return SourcePart(name="code", language=self.language, text=text, beginning=self.beginning)
 
-    def surroundings(self, payload: FifthPayload) -> Sequence[Surrounding]:
+    def surroundings(self, payload: FifthPayload) -> Sequence[PromptContext]:
         """Return the libraries of the program, and its cases."""
-        return (*generating.loaded(payload.libraries), *generating.cases_of(payload.cases))
+        return (*generating.loaded(payload.libraries), *generating.describe_fifth_cases(payload.cases))
 
     def context(
         self, payload: FifthPayload, report: Document, policy: ExecutionPolicy | None = None
@@ -149,18 +149,18 @@ class Fifth(Kind[FifthPayload]):
 
     def normal_form(self, payload: FifthPayload) -> bytes:
         """Return the words of the program, in lowercase."""
-        return without_layout(program_of(payload.code).lower(), "\\ ")
+        return strip_layout(program_of(payload.code).lower(), "\\ ")
 
-    def brief(self, context: FifthContext, policy: ExecutionPolicy) -> Briefing:
+    def brief(self, context: FifthContext, policy: ExecutionPolicy) -> PromptParts:
         """Return the instructions for a model that writes a program."""
-        lens = advice.lens_of(context.model_source or "", context.task_type or "", language())
-        sections = advice.sections_for(context.task_type or "", language())
-        words = told_words(language(), context.libraries, sections)
+        lens = advice.first_prompt_guide(context.model_source or "", context.task_type or "", language())
+        sections = advice.task_sections(context.task_type or "", language())
+        words = list_words(language(), context.libraries, sections)
         rules = (_WRITE, *lens, *words, *self._compared(context))
         about = topics(language(), context.libraries, sections)
         return replace(super().brief(context, policy), rules=rules, topics=about)
 
-    def around(self, context: FifthContext) -> Sequence[Surrounding]:
+    def around(self, context: FifthContext) -> Sequence[PromptContext]:
         """Return the libraries, files and cases of the request."""
         return generating.around(context)
 
@@ -178,45 +178,45 @@ class Fifth(Kind[FifthPayload]):
         )
 
 
-def _analysis(payload: FifthPayload) -> Analysis:
-    return _analyse(payload.code, payload.libraries, tuple(payload.files.items()))
+def _analyze_payload(payload: FifthPayload) -> Analysis:
+    return _analyze_cached(payload.code, payload.libraries, tuple(payload.files.items()))
 
 
 @lru_cache(maxsize=1)
-def _analyse(code: str, libraries: tuple[str, ...], files: tuple[tuple[str, str], ...]) -> Analysis:
+def _analyze_cached(code: str, libraries: tuple[str, ...], files: tuple[tuple[str, str], ...]) -> Analysis:
     """Analyze once for all stages, which run one after the other."""
     return analyse(code, libraries=libraries, files=dict(files))
 
 
-def _found(payload: FifthPayload, stage: str) -> tuple[Finding, ...]:
-    return _analysis(payload).findings.get(stage, ())
+def _stage_findings(payload: FifthPayload, stage: str) -> tuple[Finding, ...]:
+    return _analyze_payload(payload).findings.get(stage, ())
 
 
 def _check_forbidden(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Finding]:
-    """``s" a" s" b" s+`` -> forbidden.concatenation."""
-    return _found(payload, "forbidden")
+    """Check for forbidden words: ``s" a" s" b" s+`` -> forbidden.concatenation."""
+    return _stage_findings(payload, "forbidden")
 
 
 def _check_required(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Finding]:
-    """``: double 2 * ;`` -> required.stack_comment, an error only in strict mode."""
-    found = _found(payload, "required")
+    """Check comments: ``: double 2 * ;`` -> required.stack_comment, an error only in strict mode."""
+    found = _stage_findings(payload, "required")
     return found if payload.strict_mode else errors_as_warnings(found)
 
 
 def _check_structure(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Finding]:
-    """``: f ( n -- ) if drop ;`` -> structure.unbalanced; of other errors, warnings unless strict."""
-    found = _found(payload, "structure")
+    """Check structure: ``: f ( n -- ) if drop ;`` -> structure.unbalanced; others: warnings unless strict."""
+    found = _stage_findings(payload, "structure")
     if payload.strict_mode:
         return found
     return tuple(each for f in found for each in ((f,) if f.rule == _ALWAYS else errors_as_warnings((f,))))
 
 
 def _check_vocabulary(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Finding]:
-    """``string-split`` -> vocabulary.unknown_word."""
-    return _found(payload, "vocabulary")
+    """Check words: ``string-split`` -> vocabulary.unknown_word."""
+    return _stage_findings(payload, "vocabulary")
 
 
-def _laid(payload: FifthPayload) -> dict[str, bytes]:
+def _build_run_files(payload: FifthPayload) -> dict[str, bytes]:
     """Return the files of a run: the submitted ones, our prelude, and a file that loads the libraries."""
     loads = "".join(f"require {name}.fs\n" for name in payload.libraries)
     ours = {

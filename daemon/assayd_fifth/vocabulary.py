@@ -1,7 +1,7 @@
 """Explains unknown words: misspelled, joined, from another language, or defined later.
 
-The first explanation in the order of `_explain` applies. These rules are only about words that the program
-uses and the engine wouldn't find.
+The first explanation in the order of `_report_unknown_word` applies. These rules are only about words that
+the program uses and the engine wouldn't find.
 
     string-split            vocabulary.unknown_word
     3.14                    vocabulary.literal
@@ -28,18 +28,18 @@ _BEHIND = frozenset({".", "!", "@"})
 _NO_HINT = "Define it before this line, or use words that exist."
 
 
-def explain_unknown(program: FifthProgram) -> None:
+def report_unknown_words(program: FifthProgram) -> None:
     """Report each word that was unknown at its use."""
-    guesses = _Guesses(program)
+    guesses = _WordGuesser(program)
     seen: set[tuple[str, bool]] = set()
     for unknown in program.unknowns:
         key = (unknown.token.word, unknown.blind)
         if key not in seen or unknown.token.word in program.defined:
             seen.add(key)
-            _explain(program, unknown, guesses)
+            _report_unknown_word(program, unknown, guesses)
 
 
-def _explain(program: FifthProgram, unknown: Unknown, guesses: _Guesses) -> None:
+def _report_unknown_word(program: FifthProgram, unknown: Unknown, guesses: _WordGuesser) -> None:
     """Find the reason why a word is unknown, and report it."""
     token, foreign, word = unknown.token, program.language.foreign, unknown.token.word
     severity = Severity.WARNING if unknown.blind else None
@@ -59,24 +59,24 @@ def _explain(program: FifthProgram, unknown: Unknown, guesses: _Guesses) -> None
             token.start,
             word=word,
             library=library,
-            path=program.path_of(library),
+            path=program.library_path(library),
             severity=severity,
         )
     # 3. two existing words are joined
-    elif (cut := _cut(program, word)) is not None:
+    elif (cut := _find_missing_blank(program, word)) is not None:
         left, right = word[:cut], word[cut:]
         edit = (token.start + cut, token.start + cut, " ")
         program.tell("required.word_spacing", token.start, word=word, left=left, right=right, edit=edit)
     # 4. another language has it
-    elif (hint := foreign.imagined.get(word) or _form(foreign.forms, word)) is not None:
+    elif (hint := foreign.imagined.get(word) or _match_pattern(foreign.forms, word)) is not None:
         program.tell("vocabulary.imagined_syntax", token.start, word=word, hint=hint, severity=severity)
     elif word in foreign.gforth:
-        _tell_gforth(program, unknown, severity)
-    elif (hint := _form(foreign.literals, word)) is not None:
+        _report_gforth_word(program, unknown, severity)
+    elif (hint := _match_pattern(foreign.literals, word)) is not None:
         program.tell("vocabulary.literal", token.start, word=word, hint=hint)
     # 5. no one defines it
     else:
-        hint = _named_parameters(program, unknown) or foreign.hints.get(word) or guesses.of(unknown)
+        hint = _explain_named_parameters(program, unknown) or foreign.hints.get(word) or guesses.of(unknown)
         near = guesses.certain(unknown)
         change = (token.start, token.start + len(word), near) if near is not None else None
         program.tell(
@@ -84,7 +84,7 @@ def _explain(program: FifthProgram, unknown: Unknown, guesses: _Guesses) -> None
         )
 
 
-def _tell_gforth(program: FifthProgram, unknown: Unknown, severity: Severity | None) -> None:
+def _report_gforth_word(program: FifthProgram, unknown: Unknown, severity: Severity | None) -> None:
     token, foreign = unknown.token, program.language.foreign
     exact = foreign.replacements.get(token.word)
     hint = foreign.gforth_hints.get(token.word) or (f"Write {exact}" if exact else "Remove it.")
@@ -94,7 +94,7 @@ def _tell_gforth(program: FifthProgram, unknown: Unknown, severity: Severity | N
     )
 
 
-def _cut(program: FifthProgram, word: str) -> int | None:
+def _find_missing_blank(program: FifthProgram, word: str) -> int | None:
     """Find the place of a missing space: before a `;`, or before a tag that is joined to another word."""
     exists = word[:-1] in program.known or is_number(word[:-1])
     if word.endswith(";") and exists:
@@ -106,11 +106,11 @@ def _cut(program: FifthProgram, word: str) -> int | None:
     return tag if hangs and (word[:tag] in program.known or word[:tag] in program.language.wheres) else None
 
 
-def _form(patterns: tuple[Pattern, ...], word: str) -> str | None:
+def _match_pattern(patterns: tuple[Pattern, ...], word: str) -> str | None:
     return next((pattern.hint for pattern in patterns if pattern.matches.fullmatch(word)), None)
 
 
-def _named_parameters(program: FifthProgram, unknown: Unknown) -> str | None:
+def _explain_named_parameters(program: FifthProgram, unknown: Unknown) -> str | None:
     """Explain unknown words directly after a name without a stack comment: parameters have no names."""
     segment = unknown.inside
     if segment is None or segment.opener is None or segment.comments:
@@ -124,7 +124,7 @@ def _named_parameters(program: FifthProgram, unknown: Unknown) -> str | None:
     return f"Parameters are on the stack and have no names; list them in a comment: ( {names} -- … )"
 
 
-class _Guesses:
+class _WordGuesser:
     """Searches for the words that the writer of an unknown one may have meant."""
 
     def __init__(self, program: FifthProgram) -> None:
@@ -141,20 +141,20 @@ class _Guesses:
         if not self._left:
             return _NO_HINT
         self._left -= 1
-        self._words = self._words or list(self._candidates())
+        self._words = self._words or list(self._candidate_words())
         near = close_names(unknown.token.word, self._words, 3)
         if not near and (meant := self.certain(unknown)) is not None:
             near = [meant]
         return f"Did you mean {' or '.join(near)}?" if near else _NO_HINT
 
     def certain(self, unknown: Unknown) -> str | None:
-        """Return the known word that is one letter away, if it's the only one."""
+        """Return the known word that differs in one letter, if it is the only one; otherwise None."""
         if self._left <= 0:
             return None
         near = nearest(unknown.token.word, sorted(self._program.known))
         return near[0] if near is not None and near[1] else None
 
-    def _candidates(self) -> Iterator[str]:
+    def _candidate_words(self) -> Iterator[str]:
         words: dict[str, Word] = dict(self._program.known)
         for library in self._program.language.words.values():
             words.update(library)

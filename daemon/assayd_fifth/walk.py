@@ -67,7 +67,7 @@ class WalkResult(NamedTuple):
     agrees: bool = True
 
     @property
-    def countable(self) -> bool:
+    def is_countable(self) -> bool:
         """Return whether users of the definition can rely on the effect."""
         return self.exact and max(self.takes, self.leaves) <= MOST_CELLS
 
@@ -95,7 +95,7 @@ class Walk:
         self.outside = opener is None
         self.flow = Flow(scope.language, report, outside=self.outside)
         self.declared = declared
-        cells, allowed = self._beginning(opener, traced=suspicious or placed, placed=placed)
+        cells, allowed = self._initial_cells(opener, traced=suspicious or placed, placed=placed)
         counted = declared is not None and declared.takes.counted
         self.state = WalkState(report, cells, allowed, counted=counted)
         settled = declared is not None and declared.counted
@@ -129,11 +129,11 @@ class Walk:
                 continue
             self._at = at
             if word is None:
-                self._unknown(token)
+                self._handle_unknown(token)
             elif token.kind is WORD:
-                self._act(word, token)
+                self._apply_special_role(word, token)
             else:
-                self._special(word, token)
+                self._apply_parsing_word(word, token)
             at = self._at
 
     @property
@@ -145,9 +145,9 @@ class Walk:
     def end(self, token: Token) -> None:
         """End the definition at its `;`, or the part of it before does>."""
         self.control.end(token)
-        self.found.append(self._find_out())
+        self.found.append(self._summarize_ends())
 
-    def _beginning(
+    def _initial_cells(
         self, opener: Token | None, *, traced: bool, placed: bool
     ) -> tuple[list[Cell], int | None]:
         """Return the initial cells, and how many more can exist."""
@@ -171,47 +171,47 @@ class Walk:
             kept = [taken[place] if place >= 0 else None for place in word.keeps]
             state.cells.extend(kept or NONES[word.leaves])
 
-    def _act(self, word: Word, token: Token) -> None:
+    def _apply_special_role(self, word: Word, token: Token) -> None:
         """Apply a word that has behavior other than its effect."""
         if word.told or self.outside:
-            self._watch(word, token)
+            self._report_watched(word, token)
         if word.parses:
-            self._parse(word)
+            self._consume_parsed_words(word)
         role = word.role
         if role is None:
-            self._call(word, token)
+            self._apply_word(word, token)
         elif role in METHODS:
             METHODS[role](self.control, word, token)
         else:
-            self._do(role, word, token)
+            self._apply_role(role, word, token)
         self.control.doubled = role == "maybe_dup"
 
-    def _do(self, role: str, word: Word, token: Token) -> None:
+    def _apply_role(self, role: str, word: Word, token: Token) -> None:
         """Apply one of the other roles."""
         match role:
             case "maybe_dup":
-                self._maybe_dup(word, token)
+                self._handle_maybe_dup(word, token)
             case "pick":
                 self.state.take(1, word, token)
                 self.state.cells.append(None)
             case "recurse":
-                self._recurse(word, token)
+                self._handle_recurse(word, token)
             case "does":
-                self._does(token)
+                self._handle_does(token)
             case "bracket":
-                self._pass_bracket()
+                self._skip_brackets()
             case "macro":
                 self.state.macro, self.state.known = True, False
                 self.state.lose()
             case "included":
                 before = self._tokens[self._at - 2] if self._at > 1 else token
                 self._scope.included(token, before.text if before.kind is STRING else "")
-                self._call(word, token)
+                self._apply_word(word, token)
             case _:
                 self._scope.act(role)
-                self._call(word, token)
+                self._apply_word(word, token)
 
-    def _call(self, word: Word, token: Token) -> None:
+    def _apply_word(self, word: Word, token: Token) -> None:
         """Apply a word to the stack and to strings."""
         if word.effect is None:
             self.flow.call(word, token, [])
@@ -221,7 +221,7 @@ class Walk:
         self.state.certain = self.state.certain and word.certain
         self.state.cells.extend(self.flow.call(word, token, taken))
 
-    def _watch(self, word: Word, token: Token) -> None:
+    def _report_watched(self, word: Word, token: Token) -> None:
         """Report a word that a rule is about."""
         if token.word in self._scope.language.companions:
             self._scope.use(token)
@@ -232,7 +232,7 @@ class Walk:
         if self.outside and word.compile_only and not self.control.frames:
             self._report("structure.compile_only", token.start, word=token.word)
 
-    def _parse(self, word: Word) -> None:
+    def _consume_parsed_words(self, word: Word) -> None:
         """Read a word's arguments from the source, here or at each run of the definition."""
         if not self.outside:
             self.parses += word.parses
@@ -244,10 +244,10 @@ class Walk:
                 self._scope.makes(taken.word, taken, word)
         self._at += word.parses
 
-    def _special(self, word: Word, token: Token) -> None:
+    def _apply_parsing_word(self, word: Word, token: Token) -> None:
         """Apply a string word or a parsing word."""
         if word.told or self.outside:
-            self._watch(word, token)
+            self._report_watched(word, token)
         if token.kind is TAKING:
             self.state.macro = self.state.macro or token.word == "postpone"
             self._scope.parsing(token)
@@ -259,7 +259,7 @@ class Walk:
         if self.state.macro:
             self.state.lose()
 
-    def _unknown(self, token: Token) -> None:
+    def _handle_unknown(self, token: Token) -> None:
         """Treat a word that isn't in the tables as a number, a word that a rule is about, or unknown."""
         if token.kind is WORD and (is_number(token.word) or self._scope.reads_number(token.word)):
             self.state.cells.append(None)
@@ -272,20 +272,20 @@ class Walk:
             self._scope.unknown(token, self._tokens[self._at - 2].word if self._at > 1 else "")
         self.state.lose()
 
-    def _maybe_dup(self, word: Word, token: Token) -> None:
+    def _handle_maybe_dup(self, word: Word, token: Token) -> None:
         """Follow ?dup if the next word takes the flag."""
         after = self._tokens[self._at].word if self._at < len(self._tokens) else ""
         if after not in {"if", "while"}:
             self.state.lose()
 
-    def _recurse(self, word: Word, token: Token) -> None:
+    def _handle_recurse(self, word: Word, token: Token) -> None:
         if self.declared is None or not self.declared.counted:
             self.state.lose()
             return
         self.state.take(self.declared.takes.least, word, token)
         self.state.cells.extend(NONES[self.declared.leaves.least])
 
-    def _does(self, token: Token) -> None:
+    def _handle_does(self, token: Token) -> None:
         """End the part that defines a word, and begin the word's own part: its stack has an address."""
         self.end(token)
         self.declared, self.state.counted = None, False
@@ -295,14 +295,14 @@ class Walk:
         self.state.exact = self.state.alive = True
         self.control.leaving.clear()
 
-    def _pass_bracket(self) -> None:
+    def _skip_brackets(self) -> None:
         """Skip the code that runs while the definition is compiled."""
         self.state.known = False
         while self._at < len(self._tokens) and self._tokens[self._at].word != "]":
             self._at += 1
         self._at += 1
 
-    def _find_out(self) -> WalkResult:
+    def _summarize_ends(self) -> WalkResult:
         """Return the state that all ends of the definition have in common."""
         ends = self.control.leaving
         if not ends or self.control.broken:
@@ -315,7 +315,7 @@ class Walk:
                 other = other or end
             borrowed = max(borrowed, end.borrowed)
         if other is not None:
-            self._differ(first, other)
+            self._report_difference(first, other)
             return _NOTHING
         start = self.declared.takes.least if self.declared else 0
         return WalkResult(
@@ -323,10 +323,10 @@ class Walk:
             certain=self.state.certain,
             takes=start + borrowed,
             leaves=first.height + borrowed,
-            agrees=self.declared is None or _agrees(self.declared, first.height - start),
+            agrees=self.declared is None or _matches_effect(self.declared, first.height - start),
         )
 
-    def _differ(self, one: End, other: End) -> None:
+    def _report_difference(self, one: End, other: End) -> None:
         self.state.tell(
             "structure.stack_effect",
             one.token,
@@ -337,7 +337,7 @@ class Walk:
         )
 
 
-def _agrees(declared: Effect, net: int) -> bool:
+def _matches_effect(declared: Effect, net: int) -> bool:
     """Return whether a stack comment can stand for so many more items than before."""
     least = declared.leaves.least - declared.takes.most
     return least <= net <= declared.leaves.most - declared.takes.least

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from assayd.model.prompting import Topic
-from assayd_fifth.advice import told_sections
+from assayd.model.prompting import PromptTopic
+from assayd_fifth.advice import guide_sections
 from assayd_fifth.generating import PAGE
 from assayd_fifth.language import Language
 
@@ -30,39 +30,39 @@ READING = (
 )
 
 
-def told_words(about: Language, libraries: Iterable[str], sections: Iterable[str]) -> Iterator[str]:
-    """Return lists of words: of the task's sections, of loaded libraries, and of the boot file.
+def list_words(about: Language, libraries: Iterable[str], sections: Iterable[str]) -> Iterator[str]:
+    """Yield lists of words: of the task's sections, of loaded libraries, and of the boot file.
 
     The engine's own words aren't listed: they are standard Forth, and the guide names the missing ones.
     """
-    told, left = _always(about, libraries, sections), CHARS
+    told, left = _select_libraries(about, libraries, sections), CHARS
     for library in told:
-        line = _words(about, library, left)
+        line = _list_library_words(about, library, left)
         left -= len(line)
         if line:
             yield line
 
 
-def topics(about: Language, libraries: Iterable[str], sections: Iterable[str]) -> tuple[Topic, ...]:
+def topics(about: Language, libraries: Iterable[str], sections: Iterable[str]) -> tuple[PromptTopic, ...]:
     """Return the guide topics for strings, HTML, databases and files."""
-    told = _always(about, libraries, sections)
+    told = _select_libraries(about, libraries, sections)
     found = [
-        Topic(
+        PromptTopic(
             words=_MENTIONED_BY[library],
             rules=(
-                *told_sections(("dependencies", section), about),
+                *guide_sections(("dependencies", section), about),
                 READING,
-                _words(about, library, CHARS),
+                _list_library_words(about, library, CHARS),
             ),
             example=PAGE if library == "html" else None,
         )
         for library, section in _SECTIONS.items()
         if library not in told
     ]
-    return (*found, Topic(words=_FILES, rules=told_sections(("file_io",), about)))
+    return (*found, PromptTopic(words=_FILES, rules=guide_sections(("file_io",), about)))
 
 
-def _always(about: Language, libraries: Iterable[str], sections: Iterable[str]) -> list[str]:
+def _select_libraries(about: Language, libraries: Iterable[str], sections: Iterable[str]) -> list[str]:
     named = [
         library for section in sections for library, about_it in _SECTIONS.items() if about_it == section
     ]
@@ -70,12 +70,12 @@ def _always(about: Language, libraries: Iterable[str], sections: Iterable[str]) 
     return [one for one in dict.fromkeys((*named, *loaded, "boot")) if one in about.words and one != "engine"]
 
 
-def _words(about: Language, library: str, most: int) -> str:
+def _list_library_words(about: Language, library: str, most: int) -> str:
     """List the words of a library by effect, the largest groups first, up to a number of characters."""
     groups: dict[str, list[str]] = {}
     words = about.words[library]
     for name, word in sorted(words.items()):
-        if not _follows(name, words):
+        if not _is_derived_word(name, words):
             groups.setdefault(word.signature, []).append(name)
     shown, hidden = [], 0
     for effect, names in sorted(groups.items(), key=lambda group: -len(group[1])):
@@ -89,7 +89,7 @@ def _words(about: Language, library: str, most: int) -> str:
     return f"Words of {library}: {'; '.join(shown)}{more}." if shown else ""
 
 
-def _follows(name: str, words: Collection[str]) -> bool:
-    """Return whether a word follows from another: the end of a tag, or a word that also ends the line."""
+def _is_derived_word(name: str, words: Collection[str]) -> bool:
+    """Return whether a word is derived from another one: an end tag, or a variant that ends the line."""
     begins = {f"<{name[2:]}", f"<{name[2:].removesuffix('>')}"} if name.startswith("</") else set()
     return not begins.isdisjoint(words) or (name.endswith(">nl") and name.removesuffix("nl") in words)

@@ -31,9 +31,12 @@ _ANSWERING = re.compile(
 )
 _MOST_NAMED = 3
 _LOOPS = re.compile(r"(?:^|[;&|({]|\b(?:then|do|else)\b)\s*(while|until)\b")
+_WAITS = re.compile(
+    r"(?:^|[;&|({]|\b(?:then|do|else)\b)\s*(?:while !|until)\s+(?:\[\[?|test) -[efs] [\"']?([\w./*$-]{1,80})"
+)
 
 
-def advice_on_silence(content: str) -> tuple[str, int | None]:
+def advise_on_silence(content: str) -> tuple[str, int | None]:
     """Return the advice for a bash step that failed without output, and the likely line, if any."""
     named = [
         (number, found[1])
@@ -41,7 +44,7 @@ def advice_on_silence(content: str) -> tuple[str, int | None]:
         if not line.lstrip().startswith("#")
         for found in _ANSWERING.finditer(line)
     ]
-    if (field := _field_of_awk(content)) is not None:
+    if (field := _find_awk_field(content)) is not None:
         line, name = field
         words = f"${name} in line {line} is an awk field, not the shell variable: "
         return (
@@ -57,7 +60,7 @@ def advice_on_silence(content: str) -> tuple[str, int | None]:
     return f"The step printed no error. {shown}.", named[0][0] if len(named) == 1 else None
 
 
-def _field_of_awk(content: str) -> tuple[int, str] | None:
+def _find_awk_field(content: str) -> tuple[int, str] | None:
     """Return line and name of a shell variable that a single-quoted awk program would treat as a field."""
     lines = content.split("\n")[:_MOST_LINES]
     names = {found[1] for line in lines if (found := _ASSIGNED.match(line)) is not None}
@@ -69,7 +72,7 @@ def _field_of_awk(content: str) -> tuple[int, str] | None:
     return None
 
 
-def advice_on_exit(content: str, status: int | None) -> str:
+def advise_on_exit(content: str, status: int | None) -> str:
     """Return the lines that end a bash step with its own exit code, as advice; empty if none do."""
     exits = re.compile(rf"\bexit {status}\b")
     lines = [n for n, line in enumerate(content.split("\n"), 1) if status and exits.search(line)]
@@ -82,20 +85,21 @@ _MOST_LINES = 2000
 _MOST_CHARS = 1000
 
 
-def advice_on_time(content: str) -> tuple[str | None, int | None]:
-    """Return the advice about potentially endless loops of a bash step, and the line of the only one."""
-    lines = [number for number, line in enumerate(content.split("\n"), 1) if _LOOPS.search(line)]
-    if not lines:
-        return None, None
-    shown = ", ".join(map(str, lines[:_MOST_NAMED]))
-    words = (
-        f"Check the loop on line {shown}: no other process runs that could end it. Create the awaited "
-        "file in an earlier step, submit it, or remove the loop."
-    )
-    return words, lines[0] if len(lines) == 1 else None
+def find_loops(content: str) -> list[int]:
+    """Return the lines with potentially endless loops of a bash step."""
+    return [number for number, line in enumerate(content.split("\n"), 1) if _LOOPS.search(line)]
 
 
-def advice_on_path(message: str, others: Sequence[str]) -> str | None:
+def advise_on_wait(content: str) -> tuple[str, int] | None:
+    """Return the advice about a bash loop that waits for a file, and its line, or None if no loop does."""
+    for number, line in enumerate(content.split("\n"), 1):
+        if (found := _WAITS.search(line[:_MOST_CHARS])) is not None:
+            words = f"Remove the loop on line {number}: no other process runs that could create `{found[1]}`."
+            return words, number
+    return None
+
+
+def advise_on_path(message: str, others: Sequence[str]) -> str | None:
     """Return the submitted file with a name similar to a missing one, or None."""
     found = _PATH.search(message)
     if found is None:
@@ -105,7 +109,7 @@ def advice_on_path(message: str, others: Sequence[str]) -> str | None:
     return f"Did you mean {near[0]}? No step creates {found[0]}, and it isn't submitted." if near else None
 
 
-def advice_on_files(message: str, files: Iterable[str]) -> str | None:
+def advise_on_files(message: str, files: Iterable[str]) -> str | None:
     """Return the missing file and the submitted files as advice; None if the message names no file."""
     found = _MISSING.search(message)
     if found is None:
@@ -118,7 +122,7 @@ _MISSING = re.compile(r"['‘: ]([\w./*-]{1,100})['’]?(?: for reading)?: No su
 _MOST_FILES = 6
 
 
-def steps_with_path(message: str, texts: Sequence[str]) -> list[int]:
+def find_steps_with_path(message: str, texts: Sequence[str]) -> list[int]:
     """Return the numbers of the steps that mention the path that a message reports as missing."""
     found = _PATH.search(message)
     if found is None:

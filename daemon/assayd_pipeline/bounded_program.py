@@ -50,25 +50,25 @@ def ask(
         cwd="/",
     )
     with process:
-        _allow_cpu(process.pid, limits.cpu_s)
-        return _converse(process, text, limits)
+        _limit_cpu_time(process.pid, limits.cpu_s)
+        return _run_with_limits(process, text, limits)
 
 
-def _allow_cpu(pid: int, seconds: int) -> None:
+def _limit_cpu_time(pid: int, seconds: int) -> None:
     """Set a kernel limit on the processor time of a process, counted from its start."""
     with suppress(ProcessLookupError):
         hard = resource.prlimit(pid, resource.RLIMIT_CPU)[1]
         resource.prlimit(pid, resource.RLIMIT_CPU, (seconds, hard))
 
 
-def _converse(process: subprocess.Popen[bytes], text: bytes, limits: ProgramLimits) -> ProgramAnswer:
+def _run_with_limits(process: subprocess.Popen[bytes], text: bytes, limits: ProgramLimits) -> ProgramAnswer:
     stdin, stdout = process.stdin, process.stdout
     if stdin is None or stdout is None:
         raise AssaydError("analysis.no_pipes", "a program that reads bash has no pipes")
     watchdog = threading.Timer(limits.wall_s, process.kill)
     watchdog.start()
     try:
-        output = _exchange(stdin, stdout, text, limits.output_bytes)
+        output = _send_and_receive(stdin, stdout, text, limits.output_bytes)
         if len(output) > limits.output_bytes:
             process.kill()
         status = process.wait()
@@ -78,7 +78,7 @@ def _converse(process: subprocess.Popen[bytes], text: bytes, limits: ProgramLimi
     return ProgramAnswer(status=status, output=output)
 
 
-def _exchange(stdin: IO[bytes], stdout: IO[bytes], text: bytes, most: int) -> bytes:
+def _send_and_receive(stdin: IO[bytes], stdout: IO[bytes], text: bytes, most: int) -> bytes:
     """Send the text, which the program reads completely before it answers, and read the answer."""
     try:
         stdin.write(text)

@@ -14,7 +14,7 @@ from assayd_pipeline.stored import PipelineAttempt, PipelineStatus, StoredPipeli
 
 
 class PipelineDocument(BaseDocument):
-    """A pipeline in a listing."""
+    """A pipeline in a listing of pipelines."""
 
     id: str = Field(description="Id: that of the attempt that created it.")
     status: PipelineStatus = Field(description="State after its last attempt.")
@@ -86,23 +86,25 @@ class PipelineDetailDocument(PipelineDocument):
     attempts: list[PipelineAttemptDocument] = Field(description="Its attempts, newest first.")
 
 
-def pipeline_row(pipeline: StoredPipeline) -> PipelineDocument:
+def to_pipeline_row(pipeline: StoredPipeline) -> PipelineDocument:
     """Return the document of a pipeline for a listing."""
     return PipelineDocument.from_value(pipeline)
 
 
-def pipeline_document(
+def to_pipeline_document(
     pipeline: StoredPipeline, fixes: Mapping[str, AttemptFix | None] = MappingProxyType({})
 ) -> PipelineDetailDocument:
     """Return the document of a pipeline with its steps, and its attempts with their fixes, by attempt."""
     return PipelineDetailDocument.from_value(
         pipeline,
         steps=[StoredStepDocument.from_value(step, step_id=step.id) for step in pipeline.steps],
-        attempts=[_attempt(attempt, fixes.get(attempt.attempt_id)) for attempt in pipeline.attempts],
+        attempts=[
+            _to_attempt_document(attempt, fixes.get(attempt.attempt_id)) for attempt in pipeline.attempts
+        ],
     )
 
 
-def _attempt(attempt: PipelineAttempt, fix: AttemptFix | None) -> PipelineAttemptDocument:
+def _to_attempt_document(attempt: PipelineAttempt, fix: AttemptFix | None) -> PipelineAttemptDocument:
     steps = [StepRunDocument.from_value(step) for step in attempt.steps]
     shown = None if fix is None else PipelineFixDocument.from_value(fix)
     return PipelineAttemptDocument.from_value(attempt, fix=shown, steps=steps)

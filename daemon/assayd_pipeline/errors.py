@@ -50,7 +50,7 @@ class ErrorClass(StrEnum):
 
 
 class ErrorSource(StrEnum):
-    """The program that wrote the message."""
+    """The program that wrote an error message."""
 
     BASH = "bash"
     """A bash script: bash itself or one of its tools."""
@@ -59,7 +59,7 @@ class ErrorSource(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Classified:
+class ClassifiedError:
     """The class of an error, the line that shows it, and the remedy."""
 
     error_class: ErrorClass
@@ -90,12 +90,12 @@ _BASH = frozenset({ErrorSource.BASH})
 _SQL = frozenset({ErrorSource.SQL})
 
 
-def _rule(error_class: ErrorClass, programs: frozenset[ErrorSource], *patterns: str) -> _Rule:
-    return _Rule(error_class, programs, re.compile("|".join(patterns), re.IGNORECASE))
+def _build_rule(error_class: ErrorClass, programs: frozenset[ErrorSource], *patterns: str) -> _ErrorRule:
+    return _ErrorRule(error_class, programs, re.compile("|".join(patterns), re.IGNORECASE))
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
+class _ErrorRule:
     error_class: ErrorClass
     programs: frozenset[ErrorSource]
     pattern: re.Pattern[str]
@@ -103,15 +103,15 @@ class _Rule:
 
 # The first match wins, so specific patterns come before general ones.
 _RULES = (
-    _rule(
+    _build_rule(
         ErrorClass.TABLE_MISSING,
         _BOTH,
         r"\bno such table\b",
         r"\btable \S+ does not exist",
         r'\brelation "[^"]*" does not exist',
     ),
-    _rule(ErrorClass.COMMAND_NOT_FOUND, _BASH, r": command not found$", r": not a shell builtin$"),
-    _rule(
+    _build_rule(ErrorClass.COMMAND_NOT_FOUND, _BASH, r": command not found$", r": not a shell builtin$"),
+    _build_rule(
         ErrorClass.TIMEOUT,
         _BOTH,
         r"\bexecution timeout\b",
@@ -119,7 +119,7 @@ _RULES = (
         r"^interrupted$",
         r"\bdatabase (table )?is locked\b",
     ),
-    _rule(
+    _build_rule(
         ErrorClass.PERMISSION_DENIED,
         _BOTH,
         r"\bpermission denied\b",
@@ -131,7 +131,7 @@ _RULES = (
         r"\bcannot (unset|assign).*readonly\b",
         r": readonly variable$",
     ),
-    _rule(
+    _build_rule(
         ErrorClass.SCHEMA_MISMATCH,
         _SQL,
         r"\bno such (column|index|view|trigger|function|collation sequence)\b",
@@ -149,7 +149,7 @@ _RULES = (
         r"\buse DROP (TABLE|VIEW) to delete\b",
         r"\bforeign key mismatch\b",
     ),
-    _rule(
+    _build_rule(
         ErrorClass.DATA_VALIDATION,
         _SQL,
         r"\bconstraint (failed|violation)\b",
@@ -162,7 +162,7 @@ _RULES = (
         r"\bis not a database\b",
         r"\bdatabase disk image is malformed\b",
     ),
-    _rule(
+    _build_rule(
         ErrorClass.SYNTAX_ERROR,
         _SQL,
         r"\bsyntax error\b",
@@ -173,7 +173,7 @@ _RULES = (
         r"\bone statement at a time\b",
         r"\bnumber of bindings supplied\b",
     ),
-    _rule(
+    _build_rule(
         ErrorClass.SYNTAX_ERROR,
         _BASH,
         r"\bsyntax error\b",
@@ -200,7 +200,7 @@ _RULES = (
         r"^tr: range-endpoints\b",
         r"^awk: .*(?:syntax error|unexpected newline)",
     ),
-    _rule(
+    _build_rule(
         ErrorClass.DATA_VALIDATION,
         _BASH,
         r"\bconstraint (failed|violation)\b",
@@ -215,7 +215,7 @@ _RULES = (
         r"\bexpression recursion level exceeded\b",
         r"\bbinary file .* matches\b",
     ),
-    _rule(
+    _build_rule(
         ErrorClass.FILE_NOT_FOUND,
         _BOTH,
         r"\bno such file\b",
@@ -228,7 +228,7 @@ _RULES = (
 )
 
 
-def classify(text: str, *, program: ErrorSource, timed_out: bool = False) -> Classified:
+def classify(text: str, *, program: ErrorSource, timed_out: bool = False) -> ClassifiedError:
     """Return the class of an error.
 
     Args:
@@ -237,16 +237,16 @@ def classify(text: str, *, program: ErrorSource, timed_out: bool = False) -> Cla
         timed_out: whether the step timed out, which then is the class regardless of the message.
     """
     if timed_out:
-        return _classified(ErrorClass.TIMEOUT, None)
+        return _build_classified(ErrorClass.TIMEOUT, None)
     for line in text.splitlines()[:_LINES]:
         seen = line.strip()[:_LINE_CHARS]
         for rule in _RULES:
             if program in rule.programs and rule.pattern.search(seen):
-                return _classified(rule.error_class, seen)
-    return _classified(ErrorClass.UNKNOWN, None)
+                return _build_classified(rule.error_class, seen)
+    return _build_classified(ErrorClass.UNKNOWN, None)
 
 
-def last_line(text: str) -> str:
+def find_last_line(text: str) -> str:
     """Return the last line of an error message that isn't a usage message, or an empty string."""
     lines = [line.strip()[:_LINE_CHARS] for line in text.splitlines()[-_LINES:]]
     told = [line for line in lines if line and not _USAGE.match(line)]
@@ -258,6 +258,6 @@ _USAGE = re.compile(r"(?:[Tt]ry '|[Uu]sage: |jq: \d+ compile errors?$)")
 _NAMED = re.compile(r"[a-z][\w./-]{0,60}: ")
 
 
-def _classified(error_class: ErrorClass, line: str | None) -> Classified:
+def _build_classified(error_class: ErrorClass, line: str | None) -> ClassifiedError:
     shown = None if line is None else shorten(line, MESSAGE_CHARS)
-    return Classified(error_class=error_class, line=shown, advice=ADVICE[error_class])
+    return ClassifiedError(error_class=error_class, line=shown, advice=ADVICE[error_class])

@@ -81,7 +81,7 @@ Group = Annotated[dict[Name, Facts], Field(max_length=MOST_NAMES)]
 
 
 class DataFacts(_Model):
-    """The data of a run: submitted files, files that steps created or changed, tables."""
+    """The facts about a run's data: submitted files, created or changed files, and tables."""
 
     inputs: Group = {}
     outputs: Group = {}
@@ -89,14 +89,14 @@ class DataFacts(_Model):
 
 
 class RowRange(_Model):
-    """How many rows are expected, as a multiple of those in `Expected`."""
+    """The allowed number of rows, as a multiple of the expected number."""
 
     least: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 0.5
     most: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 2.0
 
 
 class Expected(DataFacts):
-    """The facts of an earlier run. With `strict`, a number of rows out of range is an error."""
+    """The facts of an earlier run. If `strict`, a number of rows out of range is an error."""
 
     range: RowRange = RowRange()
     strict: bool = False
@@ -122,7 +122,7 @@ def facts_of(path: str, content: bytes) -> Facts:
             count += bool(row)
             if count <= _SAMPLED_ROWS and cells <= _SAMPLED_CELLS:
                 cells += len(row)
-                types = [_wider(known, cell) for known, cell in zip(types, row, strict=False)] + types[
+                types = [_widen_type(known, cell) for known, cell in zip(types, row, strict=False)] + types[
                     len(row) :
                 ]
     except csv.Error:  # a field of more than 128 KiB: the lines are counted instead
@@ -130,8 +130,8 @@ def facts_of(path: str, content: bytes) -> Facts:
     return Facts(rows=lines - 1 if is_long else count, columns=tuple(columns), types=tuple(types))
 
 
-def _wider(known: str, cell: str) -> str:
-    """Return the type of a column that has this cell too."""
+def _widen_type(known: str, cell: str) -> str:
+    """Return the type of a column after adding this cell."""
     if known == TEXT or not cell.strip():
         return known
     try:
@@ -142,7 +142,7 @@ def _wider(known: str, cell: str) -> str:
 
 
 def input_findings(expected: Expected, found: Mapping[str, Facts]) -> Iterator[Finding]:
-    """Compare submitted files with those of an earlier run, before anything runs."""
+    """Yield the differences of submitted files from an earlier run, before anything runs."""
     return islice(_inputs(expected, found), _FINDINGS)
 
 
@@ -153,33 +153,33 @@ def _inputs(expected: Expected, found: Mapping[str, Facts]) -> Iterator[Finding]
                 "missing", f"{path!a} isn't submitted; the approved run had it.", "Submit it.", static=True
             )
         else:
-            yield from _compared(f"{path!a}", then, found[path], expected, static=True)
+            yield from _compare_facts(f"{path!a}", then, found[path], expected, static=True)
 
 
 def result_findings(expected: Expected | None, now: DataFacts) -> Iterator[Finding]:
-    """Compare what a run has left with an earlier run."""
+    """Yield the differences of a run's results from an earlier run."""
     if expected is not None:
-        yield from islice(_results(expected, now), _FINDINGS)
+        yield from islice(_compare_results(expected, now), _FINDINGS)
 
 
-def _results(expected: Expected, now: DataFacts) -> Iterator[Finding]:
+def _compare_results(expected: Expected, now: DataFacts) -> Iterator[Finding]:
     files = {**now.inputs, **now.outputs}  # an output that equals the submitted file isn't among the outputs
     groups = (("", expected.outputs, files), ("table ", expected.tables, now.tables))
     for prefix, before, after in groups:
         for name, then in before.items():
             if name in after:
-                yield from _compared(f"{prefix}{name!a}", then, after[name], expected)
+                yield from _compare_facts(f"{prefix}{name!a}", then, after[name], expected)
             else:
                 message = f"{prefix}{name!a} is missing; the approved run left it."
                 yield _finding("missing", message, "Find the step that should create it.")
 
 
-def _compared(
+def _compare_facts(
     name: str, then: Facts, now: Facts, expected: Expected, *, static: bool = False
 ) -> Iterator[Finding]:
     hint = "Compare the data with that of the approved run, or approve a run on the new data."
     if then.columns != now.columns:
-        yield _finding("columns", f"{name}: {_difference(then, now)}.", hint, static=static)
+        yield _finding("columns", f"{name}: {_describe_difference(then, now)}.", hint, static=static)
     elif not static:
         for column, before, after in zip(now.columns, then.types, now.types, strict=False):
             if before != after and NOTHING not in {before, after}:
@@ -199,7 +199,7 @@ def _compared(
             yield _finding("rows", message, hint, severity=severity, static=static)
 
 
-def _difference(then: Facts, now: Facts) -> str:
+def _describe_difference(then: Facts, now: Facts) -> str:
     before, after = frozenset(then.columns), frozenset(now.columns)
     gone = [name for name in then.columns if name not in after]
     new = [name for name in now.columns if name not in before]

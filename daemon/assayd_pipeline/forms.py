@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from assayd_client import Document, PlainClient
-from assayd_client.cli.kinds import ShownAttempt
+from assayd_client.cli.kinds import AttemptView
 
 STEP_HEADS = ("step", "result", "exit", "took", "started", "error")
 
 
-def print_steps(shown: ShownAttempt) -> None:
+def print_steps(shown: AttemptView) -> None:
     """Print the steps that an attempt ran, as a table or as JSON."""
     from assayd_client.cli.terminal import print_json
 

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from assayd.errors import RequestError
 from assayd.ports.command_line import FileOptions
-from assayd.static.submitted_file import payload_of, text_of
+from assayd.static.submitted_file import text_of, to_payload
 from assayd_pipeline.command_line import command_line
 
 SQLITE_HEADER = b"SQLite format 3\0"
@@ -33,7 +33,7 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
         raise RequestError("request.options", message)
     extra = dict(options.extra)
     shows_rows = extra.pop("sample_rows", "false") == "true"
-    payload = _payload_of(files)
+    payload = _build_payload(files)
     if not shows_rows:
         return {**payload, **extra}
     database = payload["database"]
@@ -43,8 +43,8 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
     return {**payload, "database": {**database, "sample_rows": True}, **extra}
 
 
-def _payload_of(files: Mapping[str, bytes]) -> Mapping[str, object]:
-    """Return the payload of the files on a command line.
+def _build_payload(files: Mapping[str, bytes]) -> Mapping[str, object]:
+    """Build the payload from the files on a command line.
 
     ``*.sh`` and ``*.sql`` are steps in the order of their names; ``schema.sql`` is the schema; ``*.db`` and
     ``*.sqlite`` are the database. Other files in a folder keep their path; those without a folder go to
@@ -65,7 +65,7 @@ def _payload_of(files: Mapping[str, bytes]) -> Mapping[str, object]:
             kind = _STEP_SUFFIXES[path.suffix]
             steps.append({"name": path.stem, "type": kind, "content": text_of(name, content)})
         else:
-            staged[command_line.placed(name)] = payload_of(content)
+            staged[command_line.placed(name)] = to_payload(content)
     if len(databases) > 1:
         message = f"a pipeline can have only one database, not {', '.join(databases)}"
         raise RequestError("request.files", message, field="files")

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assayd.findings.briefing import file_head
-from assayd.model.prompting import Document, Example, Proposal, Surrounding
-from assayd.static.work_files import FileContent, content_of
+from assayd.findings.briefing import describe_file_head
+from assayd.model.prompting import Document, Example, PromptContext, Proposal
+from assayd.static.work_files import FileContent, decode_content
 from assayd_pipeline.payload import Database
 
 _HEAD_BYTES = 2048
@@ -47,7 +47,7 @@ EXAMPLE = Example(
 
 
 class PipelineContext(BaseModel):
-    """Data files by their paths, and the database or its schema."""
+    """The context of a generated pipeline: data files by their paths, and the database or its schema."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -55,11 +55,11 @@ class PipelineContext(BaseModel):
     database: Database | None = None
 
 
-def around(context: PipelineContext, tables: str | None) -> list[Surrounding]:
+def around(context: PipelineContext, tables: str | None) -> list[PromptContext]:
     """Return the context that the steps must fit; `tables` describes the database."""
-    found = [Surrounding(title="tables and columns", text=tables)] if tables else []
+    found = [PromptContext(title="tables and columns", text=tables)] if tables else []
     for path, given in sorted(context.files.items()):
-        found.append(file_head(path, content_of(given), _HEAD_BYTES))
+        found.append(describe_file_head(path, decode_content(given), _HEAD_BYTES))
     return found
 
 
@@ -69,11 +69,11 @@ def answered(base: Document, proposal: Proposal) -> Document:
     Raises: ValueError, if a step number doesn't exist.
     """
     if proposal.form == "files":
-        return {**base, "steps": _replaced(base.get("steps"), proposal.files)}
+        return {**base, "steps": _replace_steps(base.get("steps"), proposal.files)}
     return {**base, "steps": [dict(step) for step in proposal.steps]}
 
 
-def _replaced(steps: object, texts: Mapping[str, str]) -> list[dict[str, object]]:
+def _replace_steps(steps: object, texts: Mapping[str, str]) -> list[dict[str, object]]:
     found = [dict(step) for step in steps] if isinstance(steps, list) else []
     for number, text in texts.items():
         if number not in {str(place) for place in range(1, len(found) + 1)}:

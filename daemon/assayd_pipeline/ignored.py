@@ -56,13 +56,13 @@ def ignored_errors(step: StepText, stderr: str, level: IgnoredErrors | None) -> 
     if step.program is not ErrorSource.BASH or level is IgnoredErrors.OFF or not stderr:
         return
     lines = dict.fromkeys(line.strip() for line in stderr.splitlines()[:_MOST_LINES])
-    printed = (said for said in lines if _is_printed(said, step.content))
+    printed = (said for said in lines if _is_program_output(said, step.content))
     errors = (said for said in islice(printed, _MOST_READ) if _is_error(said))
     for said in islice(errors, _MOST_FINDINGS):
-        yield _finding(step, said, level)
+        yield _ignored_error_finding(step, said, level)
 
 
-def _is_printed(said: str, content: str) -> bool:
+def _is_program_output(said: str, content: str) -> bool:
     """Return whether bash or a called program probably printed a line."""
     source = _SOURCE.match(said)
     if source is None or _HARMLESS.search(said):
@@ -74,9 +74,11 @@ def _is_error(said: str) -> bool:
     return is_known(said) or classify(said, program=ErrorSource.BASH).error_class is not ErrorClass.UNKNOWN
 
 
-def _finding(step: StepText, said: str, level: IgnoredErrors) -> Finding:
+def _ignored_error_finding(step: StepText, said: str, level: IgnoredErrors) -> Finding:
     told = explain(said, step.content)
-    uncaught = level is IgnoredErrors.UNCAUGHT and told.line is not None and _ends(step.content, told.line)
+    uncaught = (
+        level is IgnoredErrors.UNCAUGHT and told.line is not None and _would_end_step(step.content, told.line)
+    )
     is_error = level is IgnoredErrors.ERROR or uncaught
     hint = told.hint or classify(said, program=ErrorSource.BASH).advice
     shown = snippet(step.content, told.line)
@@ -95,7 +97,7 @@ def _finding(step: StepText, said: str, level: IgnoredErrors) -> Finding:
     )
 
 
-def _ends(content: str, line: int) -> bool:
+def _would_end_step(content: str, line: int) -> bool:
     """Return whether `set -e` with `pipefail` would certainly have ended a step at a line."""
     lines = content.split("\n")
     first = last = line - 1

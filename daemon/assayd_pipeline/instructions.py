@@ -79,15 +79,15 @@ def instructions(
         alone: whether the pipeline has only this step, so that no other step uses its output.
         commands: whether the allowed commands matter.
     """
-    lines = [] if alone else [_ORDER, _OUTPUT, _rows(policy)]
+    lines = [] if alone else [_ORDER, _OUTPUT, _describe_rows(policy)]
     if Writer.BASH in types:
-        lines += [_STRICT, *(_commands(policy) if commands else ())]
+        lines += [_STRICT, *(_describe_commands(policy) if commands else ())]
     if Writer.SQL in types:
-        lines += [_CSV, _UPSERT, _refused(policy)]
+        lines += [_CSV, _UPSERT, _describe_refused_sql(policy)]
     return tuple(lines)
 
 
-def _rows(policy: ExecutionPolicy | None) -> str:
+def _describe_rows(policy: ExecutionPolicy | None) -> str:
     most = f", at most {policy.sql.max_rows} rows" if policy is not None else ""
     return (
         "A SQL step prints the rows that it selects as tab-separated lines after a line of column names, "
@@ -95,7 +95,7 @@ def _rows(policy: ExecutionPolicy | None) -> str:
     )
 
 
-def _commands(policy: ExecutionPolicy | None) -> Iterator[str]:
+def _describe_commands(policy: ExecutionPolicy | None) -> Iterator[str]:
     if policy is None:
         yield _COMMANDS_UNKNOWN
         return
@@ -112,7 +112,7 @@ def _commands(policy: ExecutionPolicy | None) -> Iterator[str]:
     yield from allowances(policy, imports=False)
 
 
-def _refused(policy: ExecutionPolicy | None) -> str:
+def _describe_refused_sql(policy: ExecutionPolicy | None) -> str:
     rules = {} if policy is not None and policy.reports_only else _SQL_RULES
     refused = [words for rule, words in rules.items() if policy is None or not policy.sql.admits(rule)]
     return f"Not allowed in SQL: {'; '.join([*refused, _SQL_NEVER])}."

@@ -10,28 +10,29 @@ cause.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from assayd.findings.call_unit import case_of
 from assayd.findings.exec_unit import exit_code, judge_exec
-from assayd.findings.runs import cause_finding, details_of, quoted_end
+from assayd.findings.runs import cause_finding, limit_details, quoted_end
 from assayd.findings.source_text import snippet
-from assayd.findings.timeout import COMPUTING, timeout_finding
+from assayd.findings.timeout import COMPUTING, add_loops, timeout_finding
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.model.finding import Finding, Layer, Rule
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import Cause, RunResult, UnitResult
 from assayd.model.submission import JsonValue
 from assayd.model.text_limits import shorten
-from assayd_pipeline.advice import advice_on_exit, advice_on_silence, advice_on_time
-from assayd_pipeline.errors import ADVICE, ErrorClass, ErrorSource, classify, last_line
+from assayd_pipeline.advice import advise_on_exit, advise_on_silence, advise_on_wait, find_loops
+from assayd_pipeline.errors import ADVICE, ErrorClass, ErrorSource, classify, find_last_line
 from assayd_pipeline.facts import Facts
 from assayd_pipeline.from_files import SCHEMA_FILE
 from assayd_pipeline.messages import explain
 from assayd_pipeline.payload import Database
-from assayd_pipeline.sql.names import advice_on_names
-from assayd_pipeline.sql_record import Idle, SqlFailed, SqlRan, read_sql_record
+from assayd_pipeline.sql.names import advise_on_names
+from assayd_pipeline.sql_record import Idle, SqlCounts, SqlFailure, read_sql_record
 
 BASH = "/usr/bin/bash"
 
@@ -96,7 +97,7 @@ class JudgedStep:
 
 
 def judge_step(step: StepText, unit: UnitResult | None) -> JudgedStep:
-    """Judge one step; None means that it never started."""
+    """Judge one step; its unit is None if it never started."""
     if unit is None:
         return JudgedStep(case=Case(name=step.name, status=CaseStatus.SKIPPED, message="never started"))
     judged = _judge_sql(step, unit) if step.program is ErrorSource.SQL else _judge_bash(step, unit)
@@ -113,17 +114,17 @@ def judge_step(step: StepText, unit: UnitResult | None) -> JudgedStep:
 def _judge_bash(step: StepText, unit: UnitResult) -> JudgedStep:
     tried = judge_exec(step.name, unit, program=BASH)
     if unit.outcome.cause is not Cause.EXITED_NONZERO or unit.results:
-        return _ended_badly(step, unit, tried.case, tried.findings[0] if tried.findings else None)
+        return _judge_bad_end(step, unit, tried.case, tried.findings[0] if tried.findings else None)
     stderr = unit.stderr.text()
     seen = classify(stderr, program=step.program)
-    said = seen.line or last_line(stderr)
+    said = seen.line or find_last_line(stderr)
     words = f"{said or 'it failed'} (exit code {exit_code(unit)})"
     told = explain(said, step.content)
     advice, at, edit = told.hint, told.line, told.edit
     if not stderr.strip():
-        advice, at = advice_on_silence(step.content)
+        advice, at = advise_on_silence(step.content)
     finding = _finding(step, seen.error_class, words, line=at)
-    hint = f"{advice or finding.suggestion}{advice_on_exit(step.content, exit_code(unit))}"
+    hint = f"{advice or finding.suggestion}{advise_on_exit(step.content, exit_code(unit))}"
     finding = replace(finding, suggestion=hint, edit=edit)
     case = replace(tried.case, error_type=seen.error_class, message=finding.message, line=finding.line)
     return JudgedStep(case=case, finding=finding)
@@ -136,30 +137,30 @@ def _judge_sql(step: StepText, unit: UnitResult) -> JudgedStep:
     except GuestJsonError as problem:
         broken = cause_finding(Cause.PROTOCOL_VIOLATION, "It", str(problem))
         return JudgedStep(case=replace(case, message=broken.message), finding=broken)
-    if isinstance(record, SqlFailed) and unit.outcome.cause is Cause.EXITED_NONZERO:
-        return _sql_failed(step, record, case)
-    if unit.outcome.completed and isinstance(record, SqlRan):
-        passed = replace(case, status=CaseStatus.PASSED, result=_counts(record))
+    if isinstance(record, SqlFailure) and unit.outcome.cause is Cause.EXITED_NONZERO:
+        return _judge_sql_failure(step, record, case)
+    if unit.outcome.completed and isinstance(record, SqlCounts):
+        passed = replace(case, status=CaseStatus.PASSED, result=_count_results(record))
         return JudgedStep(case=passed, idle=record.idle, tables=record.tables)
     cause = Cause.PROTOCOL_VIOLATION if unit.outcome.completed else unit.outcome.cause
-    return _ended_badly(step, unit, case, cause_finding(cause, "It", details_of(unit)))
+    return _judge_bad_end(step, unit, case, cause_finding(cause, "It", limit_details(unit)))
 
 
-def _sql_failed(step: StepText, record: SqlFailed, case: Case) -> JudgedStep:
+def _judge_sql_failure(step: StepText, record: SqlFailure, case: Case) -> JudgedStep:
     seen = classify(record.message, program=step.program)
     place = f"statement {record.statement}: " if record.statement is not None else ""
     finding = _finding(step, seen.error_class, place + record.message, line=record.line)
     finding = replace(
         finding,
         column=record.column if finding.line is not None else None,
-        suggestion=advice_on_names(record.message, record.names)
+        suggestion=advise_on_names(record.message, record.names)
         or explain(record.message, step.content).hint
         or finding.suggestion,
     )
     failed = replace(
         case,
         status=CaseStatus.FAILED,
-        result=_counts(record.ran),
+        result=_count_results(record.ran),
         error_type=seen.error_class,
         message=record.message,
         line=finding.line,
@@ -168,22 +169,31 @@ def _sql_failed(step: StepText, record: SqlFailed, case: Case) -> JudgedStep:
     return JudgedStep(case=failed, finding=finding)
 
 
-def _ended_badly(step: StepText, unit: UnitResult, case: Case, finding: Finding | None) -> JudgedStep:
+def _judge_bad_end(step: StepText, unit: UnitResult, case: Case, finding: Finding | None) -> JudgedStep:
     """Return the case of a failure with its own cause; the advice on time is specific to steps."""
     if finding is None:
         return JudgedStep(case=case)
     if unit.outcome.cause is Cause.TIMEOUT:
-        finding = timeout_finding(unit, "It")
-        if finding.suggestion == COMPUTING:
-            loops, at = advice_on_time(step.content) if step.program is ErrorSource.BASH else (None, None)
-            finding = replace(
-                finding,
-                suggestion=loops or ADVICE[ErrorClass.TIMEOUT],
-                line=at,
-                snippet=snippet(step.content, at),
-            )
+        finding = _timeout_finding(step, unit)
         case = replace(case, error_type=ErrorClass.TIMEOUT)
     return JudgedStep(case=replace(case, message=finding.message), finding=finding)
+
+
+def _timeout_finding(step: StepText, unit: UnitResult) -> Finding:
+    """Return the finding for a step that reached its time limit, placed at its loop if it has one."""
+    finding, text = timeout_finding(unit, "It"), step.content
+    if step.program is not ErrorSource.BASH:
+        lines = [number for number, line in enumerate(text.split("\n"), 1) if _RECURSIVE.search(line)]
+    elif (waits := advise_on_wait(text)) is not None:
+        return replace(finding, suggestion=waits[0], line=waits[1], snippet=snippet(text, waits[1]))
+    else:
+        lines = find_loops(text)
+    if finding.suggestion == COMPUTING and not lines:
+        return replace(finding, suggestion=ADVICE[ErrorClass.TIMEOUT])
+    return add_loops(finding, text, lines)
+
+
+_RECURSIVE = re.compile(r"\bWITH\s+RECURSIVE\b", re.IGNORECASE)
 
 
 def _finding(step: StepText, error_class: ErrorClass, words: str, *, line: int | None) -> Finding:
@@ -199,7 +209,7 @@ def _finding(step: StepText, error_class: ErrorClass, words: str, *, line: int |
     )
 
 
-def _counts(ran: SqlRan) -> JsonValue:
+def _count_results(ran: SqlCounts) -> JsonValue:
     return {"statements": ran.statements, "rows": ran.rows, "changes": ran.changes}
 
 
@@ -212,12 +222,12 @@ def judge_database(database: Database, unit: UnitResult | None) -> Iterator[Find
     except GuestJsonError as problem:
         yield cause_finding(Cause.PROTOCOL_VIOLATION, "Preparing the database", str(problem))
         return
-    if not isinstance(record, SqlFailed) or unit.outcome.cause is not Cause.EXITED_NONZERO:
+    if not isinstance(record, SqlFailure) or unit.outcome.cause is not Cause.EXITED_NONZERO:
         what, cause = "Preparing the database", unit.outcome.cause
         yield (
             timeout_finding(unit, what)
             if cause is Cause.TIMEOUT
-            else cause_finding(cause, what, details_of(unit))
+            else cause_finding(cause, what, limit_details(unit))
         )
         return
     made = database.schema_sql is not None

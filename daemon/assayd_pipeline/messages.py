@@ -56,31 +56,31 @@ class Explained:
 
 
 @cache
-def _messages() -> tuple[Message, ...]:
+def _load_messages() -> tuple[Message, ...]:
     told = tomllib.loads(_TABLE.read_text(encoding="utf-8"))["message"]
     return tuple(Message(**{**each, "find": re.compile(each["find"])}) for each in told)
 
 
 def is_known(said: str) -> bool:
     """Return whether the table has a remedy for a line of standard error."""
-    return any(message.find.search(said[:_LINE_CHARS]) for message in _messages())
+    return any(message.find.search(said[:_LINE_CHARS]) for message in _load_messages())
 
 
 def explain(said: str, content: str) -> Explained:
     """Explain a line of a step's standard error; without a remedy, return only its place."""
     said = said[:_LINE_CHARS]
     lines = content.split("\n")[:_MOST_LINES]
-    at = _place(said, lines)
+    at = _find_line(said, lines)
     if (misspelt := _misspelt_file(said, lines)) is not None:
         return misspelt
-    for message in _messages():
+    for message in _load_messages():
         found = message.find.search(said)
         if found is None:
             continue
-        line, new = _corrected(message, found, lines, at)
+        line, new = _correct_line(message, found, lines, at)
         if message.only and new is None:
             continue
-        hint = _filled(message.hint, found)
+        hint = _fill_groups(message.hint, found)
         if line is None or new is None:
             return Explained(hint=hint, line=at)
         if len(new.strip()) <= _SHOWN_CHARS:
@@ -128,26 +128,26 @@ _MISSING = re.compile(
 _PATH = re.compile(r"(?<![\w./-])[\w.-]{1,60}(?:/[\w.-]{1,60}){1,6}")
 
 
-def _literal(text: str) -> str:
+def _escape_replacement(text: str) -> str:
     """Quote a string for a regex replacement, in which a backslash begins a group."""
     return text.replace("\\", r"\\")
 
 
-def _filled(text: str, found: re.Match[str], *, quote: Callable[[str], str] = str) -> str:
+def _fill_groups(text: str, found: re.Match[str], *, quote: Callable[[str], str] = str) -> str:
     def value(place: re.Match[str]) -> str:
         return quote(found.group(int(place[1])) or "")
 
     return re.sub(r"\{([1-9])\}", value, text)
 
 
-def _corrected(
+def _correct_line(
     message: Message, found: re.Match[str], lines: list[str], at: int | None
 ) -> tuple[int | None, str | None]:
     """Return the only line with the pattern of an entry, and its correction; otherwise None."""
     if not message.at or (at is None and sum(map(len, lines)) > _MOST_CHARS):
         return None, None
-    pattern = re.compile(_filled(message.at, found, quote=re.escape))
-    put = _filled(message.put, found, quote=_literal)
+    pattern = re.compile(_fill_groups(message.at, found, quote=re.escape))
+    put = _fill_groups(message.put, found, quote=_escape_replacement)
     matches = (
         (number, seen)
         for number, line in enumerate(lines, 1)
@@ -164,7 +164,7 @@ def _corrected(
     return number, line[: seen.start()] + seen.expand(put) + line[seen.end() :]
 
 
-def _place(said: str, lines: list[str]) -> int | None:
+def _find_line(said: str, lines: list[str]) -> int | None:
     """Return the line that bash names, or the only line that calls the program of a message."""
     named = _AT_LINE.match(said)
     if named is not None:
@@ -174,7 +174,7 @@ def _place(said: str, lines: list[str]) -> int | None:
     name = program[1] if program is not None else next(nameless, None)
     if name is None:
         return None
-    calls = list(_calls(name, lines))
+    calls = list(_lines_calling(name, lines))
     if len(calls) > 1:
         quoted = re.findall(r"['\"`‘]([^'\"`’]{2,200})['\"’]|: ([\w./*-]{3,200}):", said)
         values = [value for pair in quoted for value in pair if value]
@@ -183,7 +183,7 @@ def _place(said: str, lines: list[str]) -> int | None:
     return calls[0] if len(calls) == 1 else None
 
 
-def _calls(program: str, lines: list[str]) -> Iterator[int]:
+def _lines_calling(program: str, lines: list[str]) -> Iterator[int]:
     word = re.compile(rf"(?<![\w./-]){re.escape(program)}(?![\w.=-])")
     for number, line in enumerate(lines, 1):
         if not line.lstrip().startswith("#") and word.search(line[:_LINE_CHARS]):

@@ -29,7 +29,7 @@ MOST_NAME_CHARS = 64
 Ulid = Annotated[str, StringConstraints(pattern=r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$")]
 
 
-def _step_name(name: str) -> str:
+def _check_step_name(name: str) -> str:
     if not name.strip() or len(name) > MOST_NAME_CHARS:
         raise ValueError(f"a step's name must have 1 to {MOST_NAME_CHARS} characters")
     if not name.isprintable() or ".." in name or any(sign in name for sign in "/\\"):
@@ -37,7 +37,7 @@ def _step_name(name: str) -> str:
     return name
 
 
-def _step_content(content: str) -> str:
+def _check_step_content(content: str) -> str:
     if not content.strip():
         raise ValueError("a step must have content")
     if "\0" in content:
@@ -45,54 +45,54 @@ def _step_content(content: str) -> str:
     return content
 
 
-def _sqlite_file(text: str) -> str:
+def _check_sqlite_file(text: str) -> str:
     content = b64decode(text)
     if content and (not content.startswith(SQLITE_HEADER) or len(content) < 512):
         raise ValueError("isn't a SQLite database")
     return text
 
 
-class _Model(BaseModel):
+class _PayloadModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, cache_strings="none")
 
 
-class Step(_Model):
+class Step(_PayloadModel):
     """One step: a bash script, or statements of SQL."""
 
-    name: Annotated[str, AfterValidator(_step_name)]
+    name: Annotated[str, AfterValidator(_check_step_name)]
     type: Literal["bash", "sql"]
-    content: Annotated[str, AfterValidator(_step_content)]
+    content: Annotated[str, AfterValidator(_check_step_content)]
 
 
 def steps_digest(steps: Sequence[Step]) -> str:
-    """Return the SHA-256 of steps, as they run."""
+    """Return the SHA-256 digest of the steps in the form in which they run."""
     return digest(canonical([[step.name, step.type, clean(step.content)] for step in steps]))
 
 
-class Database(_Model):
+class Database(_PayloadModel):
     """The database of SQL steps: a schema for an empty database, or a database file.
 
     With `sample_rows`, a model may see three rows of each table; otherwise only names.
     """
 
-    schema_sql: Annotated[str, AfterValidator(_step_content)] | None = None
-    base64: Annotated[Base64Text, AfterValidator(_sqlite_file)] | None = None
+    schema_sql: Annotated[str, AfterValidator(_check_step_content)] | None = None
+    base64: Annotated[Base64Text, AfterValidator(_check_sqlite_file)] | None = None
 
     sample_rows: StrictBool = False
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> Database:
+    def _require_one_source(self) -> Database:
         if (self.schema_sql is None) == (self.base64 is None):
             raise ValueError("pass either schema_sql or base64")
         return self
 
     @property
     def content(self) -> bytes:
-        """Return the database file; empty for a schema."""
+        """Return the database file; empty if the database has a schema instead."""
         return b"" if self.base64 is None else b64decode(self.base64)
 
 
-class PipelinePayload(_Model):
+class PipelinePayload(_PayloadModel):
     """Bash and SQL steps on files and a SQLite database."""
 
     steps: tuple[Step, ...] = Field((), max_length=MOST_STEPS, description="Steps to run in order.")
@@ -108,7 +108,7 @@ class PipelinePayload(_Model):
     )
 
     @model_validator(mode="after")
-    def _something_to_run(self) -> PipelinePayload:
+    def _require_steps(self) -> PipelinePayload:
         if not self.steps and self.pipeline_id is None:
             raise ValueError("pass steps, or the pipeline_id of a stored pipeline")
         return self

@@ -28,26 +28,26 @@ ROOT = 0
 
 
 class Reader(Protocol):
-    """Runs queries on the job store's database."""
+    """A runner of queries on the job store's database."""
 
     async def read(self, fetch: Callable[[Connection], T]) -> T:
         """Run a query."""
         ...
 
 
-class DatabasePipelines:
-    """Implements `stored.Pipelines`, `store.recorder.Completing` and `store.recorder.Naming`."""
+class PipelineReader:
+    """An implementation of `stored.Pipelines` and the recorder's `Completing` and `Naming`."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
 
     async def get(self, pipeline_id: str) -> StoredPipeline | None:
         """Return a pipeline with its steps and attempts, newest first."""
-        return await self._reader.read(lambda connection: _get(connection, pipeline_id))
+        return await self._reader.read(lambda connection: _fetch_pipeline(connection, pipeline_id))
 
     async def list(self, query: PipelineQuery) -> Sequence[StoredPipeline]:
         """List pipelines, newest first, without steps and attempts."""
-        return await self._reader.read(lambda connection: _list(connection, query))
+        return await self._reader.read(lambda connection: _list_pipelines(connection, query))
 
     async def belongs_to(self, attempt_id: str) -> Mapping[str, str]:
         """Return the pipeline that an attempt belongs to."""
@@ -73,7 +73,7 @@ class DatabasePipelines:
         return {**payload, "steps": steps}
 
 
-def _get(connection: Connection, pipeline_id: str) -> StoredPipeline | None:
+def _fetch_pipeline(connection: Connection, pipeline_id: str) -> StoredPipeline | None:
     row = connection.execute(select(pipelines).where(pipelines.c.id == pipeline_id)).mappings().first()
     if row is None:
         return None
@@ -82,10 +82,12 @@ def _get(connection: Connection, pipeline_id: str) -> StoredPipeline | None:
         .where(pipeline_steps.c.pipeline_id == pipeline_id)
         .order_by(pipeline_steps.c.position)
     ).mappings()
-    return _pipeline(row, steps=tuple(map(_step, steps)), attempts=tuple(_attempts(connection, pipeline_id)))
+    return _build_pipeline(
+        row, steps=tuple(map(_build_step, steps)), attempts=tuple(_fetch_attempts(connection, pipeline_id))
+    )
 
 
-def _list(connection: Connection, query: PipelineQuery) -> tuple[StoredPipeline, ...]:
+def _list_pipelines(connection: Connection, query: PipelineQuery) -> tuple[StoredPipeline, ...]:
     statement = select(pipelines).order_by(pipelines.c.id.desc()).limit(query.limit)
     if query.uid is not None:
         statement = statement.where(pipelines.c.uid == query.uid)
@@ -98,14 +100,14 @@ def _list(connection: Connection, query: PipelineQuery) -> tuple[StoredPipeline,
             pipeline_attempts.c.attempt_id == query.attempt_id
         )
         statement = statement.where(pipelines.c.id.in_(of_attempt))
-    return tuple(_pipeline(row) for row in connection.execute(statement).mappings())
+    return tuple(_build_pipeline(row) for row in connection.execute(statement).mappings())
 
 
-def _attempts(connection: Connection, pipeline_id: str) -> Sequence[PipelineAttempt]:
+def _fetch_attempts(connection: Connection, pipeline_id: str) -> Sequence[PipelineAttempt]:
     logs: dict[str, list[StepRun]] = defaultdict(list)
     wanted = select(execution_logs).where(execution_logs.c.pipeline_id == pipeline_id)
     for row in connection.execute(wanted.order_by(execution_logs.c.position)).mappings():
-        logs[row["attempt_id"]].append(_step_run(row))
+        logs[row["attempt_id"]].append(_build_step_run(row))
     found = connection.execute(
         select(attempts.c.id, attempts.c.created_at, attempts.c.parent_id, verdicts.c.verdict)
         .select_from(
@@ -128,7 +130,7 @@ def _attempts(connection: Connection, pipeline_id: str) -> Sequence[PipelineAtte
     ]
 
 
-def _pipeline(
+def _build_pipeline(
     row: RowMapping, steps: tuple[PipelineStep, ...] = (), attempts: tuple[PipelineAttempt, ...] = ()
 ) -> StoredPipeline:
     return StoredPipeline(
@@ -142,13 +144,13 @@ def _pipeline(
     )
 
 
-def _step(row: RowMapping) -> PipelineStep:
+def _build_step(row: RowMapping) -> PipelineStep:
     return PipelineStep(
         id=row["id"], position=row["position"], name=row["name"], type=row["type"], content=row["content"]
     )
 
 
-def _step_run(row: RowMapping) -> StepRun:
+def _build_step_run(row: RowMapping) -> StepRun:
     return StepRun(
         pipeline_id=row["pipeline_id"],
         step_id=row["step_id"],

@@ -19,7 +19,7 @@ from assayd.store.access import DatabaseAccess
 from assayd.store.rows import to_micros
 from assayd.store.tables import verdicts
 from assayd_pipeline.judging import step_label
-from assayd_pipeline.reader import DatabasePipelines
+from assayd_pipeline.reader import PipelineReader
 from assayd_pipeline.stored import PipelineStatus
 from assayd_pipeline.tables import execution_logs, pipeline_attempts, pipeline_steps, pipelines
 
@@ -35,19 +35,19 @@ _ORPHANS = delete(pipelines).where(
 
 
 class PipelineRecorder:
-    """Implements `store.recorder.Recorder` for the kind `pipeline`."""
+    """The recorder of the kind `pipeline`; implements `store.recorder.Recorder`."""
 
     kind: str = "pipeline"
     tables: Sequence[Table] = (pipelines, pipeline_steps, pipeline_attempts, execution_logs)
 
-    def records(self, access: DatabaseAccess) -> DatabasePipelines:
+    def records(self, access: DatabaseAccess) -> PipelineReader:
         """Return the stored pipelines."""
-        return DatabasePipelines(access)
+        return PipelineReader(access)
 
     def accepted(self, connection: Connection, attempt: Attempt, document: bytes) -> None:
         """Record the attempt, and the pipeline with its current steps."""
         payload = json.loads(document)["payload"]
-        pipeline_id = payload.get("pipeline_id") or _pipeline_of_parent(connection, attempt) or attempt.id
+        pipeline_id = payload.get("pipeline_id") or _find_parent_pipeline(connection, attempt) or attempt.id
         now = to_micros(attempt.created_at)
         touched = update(pipelines).where(pipelines.c.id == pipeline_id).values(updated_at=now)
         if connection.execute(touched).rowcount == 0:
@@ -79,17 +79,17 @@ class PipelineRecorder:
         pipeline_id = connection.execute(select(_PIPELINE_OF), {"wanted": attempt.id}).scalar()
         if pipeline_id is None:
             return
-        status = _status(connection, attempt, pipeline_id)
+        status = _pipeline_status(connection, attempt, pipeline_id)
         connection.execute(update(pipelines).where(pipelines.c.id == pipeline_id).values(status=status.value))
         of_pipeline = pipeline_steps.c.pipeline_id == pipeline_id
         found = connection.execute(select(pipeline_steps).where(of_pipeline)).all()
         step_ids: dict[int, int] = {row.position: row.id for row in found}
-        started = _start_times(events, len(cases))
+        started = _step_start_times(events, len(cases))
         ran = [
             (number, case) for number, case in enumerate(cases, 1) if case.status is not CaseStatus.SKIPPED
         ]
-        ran = ran or _refused({row.position: row.name for row in found}, refusals)
-        rows = [_log_row(case, number, step_ids, started) for number, case in ran]
+        ran = ran or _refused_steps({row.position: row.name for row in found}, refusals)
+        rows = [_build_log_row(case, number, step_ids, started) for number, case in ran]
         if rows:
             common = {"pipeline_id": pipeline_id, "attempt_id": attempt.id}
             connection.execute(insert(execution_logs), [{**row, **common} for row in rows])
@@ -99,8 +99,8 @@ class PipelineRecorder:
         connection.execute(_ORPHANS)
 
 
-def _pipeline_of_parent(connection: Connection, attempt: Attempt) -> str | None:
-    """Return the pipeline that an attempt continues; a replay continues none."""
+def _find_parent_pipeline(connection: Connection, attempt: Attempt) -> str | None:
+    """Return the pipeline that an attempt continues; None for a new pipeline or a replay."""
     if attempt.parent_id is None or attempt.replay_of is not None:
         return None
     found: str | None = connection.execute(select(_PIPELINE_OF), {"wanted": attempt.parent_id}).scalar()
@@ -122,7 +122,7 @@ def _store_steps(connection: Connection, pipeline_id: str, steps: Sequence[Mappi
     connection.execute(delete(pipeline_steps).where(of_pipeline, pipeline_steps.c.position > len(steps)))
 
 
-def _status(connection: Connection, attempt: Attempt, pipeline_id: str) -> PipelineStatus:
+def _pipeline_status(connection: Connection, attempt: Attempt, pipeline_id: str) -> PipelineStatus:
     if attempt.verdict is not Verdict.VALIDATED:
         return PipelineStatus.FAILED
     followed = (
@@ -134,7 +134,7 @@ def _status(connection: Connection, attempt: Attempt, pipeline_id: str) -> Pipel
     return PipelineStatus.REPAIRED if repaired else PipelineStatus.SUCCESS
 
 
-def _refused(names: Mapping[int, str], refusals: Sequence[str]) -> list[tuple[int, Case]]:
+def _refused_steps(names: Mapping[int, str], refusals: Sequence[str]) -> list[tuple[int, Case]]:
     """Return the steps that static stages rejected, with the reasons as standard error."""
     found = []
     for number, name in sorted(names.items()):
@@ -145,7 +145,7 @@ def _refused(names: Mapping[int, str], refusals: Sequence[str]) -> list[tuple[in
     return found
 
 
-def _start_times(events: Sequence[Event], steps: int) -> Mapping[int, int]:
+def _step_start_times(events: Sequence[Event], steps: int) -> Mapping[int, int]:
     """Return the start time of each step by its number; units before the first step don't count."""
     started: dict[int, int] = {}
     for event in events:
@@ -156,7 +156,7 @@ def _start_times(events: Sequence[Event], steps: int) -> Mapping[int, int]:
     return started
 
 
-def _log_row(
+def _build_log_row(
     case: Case, number: int, step_ids: Mapping[int, int], started: Mapping[int, int]
 ) -> dict[str, object]:
     return {

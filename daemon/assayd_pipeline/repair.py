@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from assayd.findings.briefing import file_head
-from assayd.findings.retry_context import errors_of, without_layout
-from assayd.model.prompting import Surrounding
-from assayd.static.work_files import content_of
+from assayd.findings.briefing import describe_file_head
+from assayd.findings.retry_context import errors_of, strip_layout
+from assayd.model.prompting import PromptContext
+from assayd.static.work_files import decode_content
 from assayd_pipeline.errors import ErrorSource as Writer
 from assayd_pipeline.judging import StepText
 from assayd_pipeline.payload import Database, PipelinePayload
@@ -23,15 +23,15 @@ _STEP_CHARS = 4000
 """Characters of each other step in a request for a fix."""
 
 
-def step_texts(submitted: PipelinePayload) -> Iterator[StepText]:
+def numbered_steps(submitted: PipelinePayload) -> Iterator[StepText]:
     """Return every step with its number, in the form that runs."""
     for number, step in enumerate(submitted.steps, 1):
         yield StepText(number=number, name=step.name, program=Writer(step.type), content=clean(step.content))
 
 
 def faulty(submitted: PipelinePayload, report: Mapping[str, object]) -> StepText:
-    """Return the step of the first error; messages about steps begin with the step's name."""
-    steps = list(step_texts(submitted))
+    """Return the step of the first error, recognized by the step's name at the start of the message."""
+    steps = list(numbered_steps(submitted))
     for finding in errors_of(report):
         for step in steps:
             if str(finding.get("message")).startswith(f"{step.label}:"):
@@ -39,37 +39,37 @@ def faulty(submitted: PipelinePayload, report: Mapping[str, object]) -> StepText
     return steps[0] if steps else StepText(number=1, name="", program=Writer.BASH, content="")
 
 
-def types_in(submitted: PipelinePayload, report: Mapping[str, object]) -> frozenset[Writer]:
+def find_faulty_types(submitted: PipelinePayload, report: Mapping[str, object]) -> frozenset[Writer]:
     """Return the types of the steps with errors; without any, the type of the first step."""
     found = {
         step.program
         for finding in errors_of(report)
-        for step in step_texts(submitted)
+        for step in numbered_steps(submitted)
         if str(finding.get("message")).startswith(f"{step.label}:")
     }
     return frozenset(found or {faulty(submitted, report).program})
 
 
-def around(submitted: PipelinePayload, step: StepText, failure: str) -> Iterator[Surrounding]:
+def around(submitted: PipelinePayload, step: StepText, failure: str) -> Iterator[PromptContext]:
     """Yield the context that a fix must fit: the schema, relevant files, all other steps."""
     if step.program is Writer.SQL and (tables := tables_of(submitted.database)) is not None:
-        yield Surrounding(title="tables", text=tables)
+        yield PromptContext(title="tables", text=tables)
     named = [path for path in submitted.files if path in step.content or path in failure]
     shown = sorted(named if named and "*" not in step.content else submitted.files)
     for path in shown:
-        yield file_head(path, content_of(submitted.files[path]), _HEAD_BYTES)
+        yield describe_file_head(path, decode_content(submitted.files[path]), _HEAD_BYTES)
     if others := sorted(submitted.files.keys() - set(shown)):
-        yield Surrounding(title="other files, not shown", text="\n".join(others))
-    for other in step_texts(submitted):
+        yield PromptContext(title="other files, not shown", text="\n".join(others))
+    for other in numbered_steps(submitted):
         if other.number != step.number:
-            yield _other(other)
+            yield _describe_other_step(other)
 
 
-def _other(step: StepText) -> Surrounding:
+def _describe_other_step(step: StepText) -> PromptContext:
     size = len(step.content)
     cut = f", first {_STEP_CHARS} of {size} characters" if size > _STEP_CHARS else ""
     title = f"{step.label}, {step.program.value}{cut}"
-    return Surrounding(title=title, text=step.content[:_STEP_CHARS])
+    return PromptContext(title=title, text=step.content[:_STEP_CHARS])
 
 
 def tables_of(database: Database | None) -> str | None:
@@ -84,8 +84,8 @@ def tables_of(database: Database | None) -> str | None:
 def normal(step: StepText) -> bytes:
     """Return a step without layout and comments, for comparisons."""
     if step.program is Writer.BASH:
-        return without_layout(step.content, "#")
+        return strip_layout(step.content, "#")
     try:
         return " ".join(token.text for token in sql_tokens.tokenize(step.content)).encode()
     except sql_tokens.NotSql:
-        return without_layout(step.content, "--")
+        return strip_layout(step.content, "--")

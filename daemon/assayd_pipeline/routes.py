@@ -20,8 +20,8 @@ from assayd.model.records import Query as AttemptQuery
 from assayd_pipeline.documents import (
     PipelineDetailDocument,
     PipelinePageDocument,
-    pipeline_document,
-    pipeline_row,
+    to_pipeline_document,
+    to_pipeline_row,
 )
 from assayd_pipeline.facts import DataFacts
 from assayd_pipeline.runs import (
@@ -32,19 +32,19 @@ from assayd_pipeline.runs import (
     PipelineRunPageDocument,
     expected,
     is_comparable,
-    run_document,
     steps_of,
     submission_of,
+    to_run_document,
 )
 from assayd_pipeline.stored import PipelineQuery, Pipelines, PipelineStatus
 
 NAME = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 LOOKED_BACK = 20
 """Runs to search for the last one without a finding about its data."""
-RUN_BODY = answers.body_of(PipelineRunBody)
+RUN_BODY = answers.describe_request_body(PipelineRunBody)
 
 
-def _pipelines(call: Call) -> Pipelines:
+def _get_pipelines(call: Call) -> Pipelines:
     return cast("Pipelines", call.service.records["pipeline"])
 
 
@@ -69,10 +69,12 @@ async def list_pipelines(
         before=cursor,
         limit=limit,
     )
-    found = await _pipelines(call).list(query)
+    found = await _get_pipelines(call).list(query)
     more = found[-1].id if len(found) == limit else None
     return json_response(
-        PipelinePageDocument.model_construct(pipelines=[pipeline_row(one) for one in found], next_cursor=more)
+        PipelinePageDocument.model_construct(
+            pipelines=[to_pipeline_row(one) for one in found], next_cursor=more
+        )
     )
 
 
@@ -80,19 +82,21 @@ async def list_pipelines(
 async def run_pipeline(request: Request, call: CallDep, wait_s: WaitS = 0) -> Response:
     """Run an approved pipeline on new data, which is compared with the data of its earlier runs."""
     wanted = await read_model(request, call, PipelineRunBody)
-    entry = await _entry(call, wanted.name, wanted.version)
+    entry = await _get_entry(call, wanted.name, wanted.version)
     approved = await call.service.get(entry.attempt_id)
-    judged = await _judged(call, approved) if approved is not None and is_comparable(approved) else None
-    last = await _last_clean(call, entry)
+    judged = await _load_judged(call, approved) if approved is not None and is_comparable(approved) else None
+    last = await _find_last_clean_facts(call, entry)
     async with call.budget.parsing(call.caller.peer.uid):
-        body = await asyncio.to_thread(_body, entry, wanted, None if judged is None else judged.facts, last)
+        body = await asyncio.to_thread(
+            _build_submission, entry, wanted, None if judged is None else judged.facts, last
+        )
     async with call.budget.reading(len(body)):
         submission = await read_submitted(body, call)
     accepted = await call.service.submit(submission, peer=call.caller.peer)
     return await answer_submitted(call, accepted.attempt, wait_s, pending=202)
 
 
-def _body(
+def _build_submission(
     entry: LibraryEntry, wanted: PipelineRunBody, approved: DataFacts | None, last: DataFacts | None
 ) -> bytes:
     return canonical(submission_of(entry, wanted, expected(approved, last, wanted)))
@@ -109,12 +113,12 @@ async def list_pipeline_runs(
     limit: Annotated[int, Query(ge=1, le=100, description="Maximum number of runs on a page.")] = 30,
 ) -> Response:
     """List the caller's runs of an approved pipeline with their numbers of rows, newest first."""
-    page = await call.service.list(_runs_of(call, name, version, limit=limit, cursor=cursor))
-    runs = [run_document(attempt, await _judged(call, attempt)) for attempt in page.attempts]
+    page = await call.service.list(_build_runs_query(call, name, version, limit=limit, cursor=cursor))
+    runs = [to_run_document(attempt, await _load_judged(call, attempt)) for attempt in page.attempts]
     return json_response(PipelineRunPageDocument.model_construct(runs=runs, next_cursor=page.next_cursor))
 
 
-async def _entry(call: Call, name: str, version: int | None) -> LibraryEntry:
+async def _get_entry(call: Call, name: str, version: int | None) -> LibraryEntry:
     """Return an entry of the caller's library. Raises: RequestError ``not_found``, ``invalid``."""
     own = call.caller.peer.uid
     if version is None:
@@ -131,7 +135,7 @@ async def _entry(call: Call, name: str, version: int | None) -> LibraryEntry:
     return entry
 
 
-def _runs_of(
+def _build_runs_query(
     call: Call, name: str, version: int | None, *, limit: int, cursor: str | None = None
 ) -> AttemptQuery:
     labels = ((NAME_LABEL, name), *(() if version is None else ((VERSION_LABEL, str(version)),)))
@@ -139,24 +143,24 @@ def _runs_of(
     return AttemptQuery(kind="pipeline", labels=labels, uid=own, limit=limit, cursor=cursor)
 
 
-async def _last_clean(call: Call, entry: LibraryEntry) -> DataFacts | None:
-    """Return the facts of the newest run of a version whose data had no finding, among the last ones.
+async def _find_last_clean_facts(call: Call, entry: LibraryEntry) -> DataFacts | None:
+    """Return the facts of the newest run, among recent ones, without findings about its data, or None.
 
     Any attempt can have the labels of a run: one with other steps is passed over.
     """
     async with call.budget.parsing(call.caller.peer.uid):
         steps = await asyncio.to_thread(steps_of, entry)
-    runs = _runs_of(call, entry.name, entry.version, limit=LOOKED_BACK)
+    runs = _build_runs_query(call, entry.name, entry.version, limit=LOOKED_BACK)
     # An entry of this name and version may have been removed, with runs of other steps.
     page = await call.service.list(replace(runs, since=entry.approved_at))
     for attempt in page.attempts:
-        judged = await _judged(call, attempt) if is_comparable(attempt) else None
+        judged = await _load_judged(call, attempt) if is_comparable(attempt) else None
         if judged is not None and judged.is_clean and judged.steps == steps:
             return judged.facts
     return None
 
 
-async def _judged(call: Call, attempt: Attempt) -> Judged | None:
+async def _load_judged(call: Call, attempt: Attempt) -> Judged | None:
     """Return the report of an attempt; None before its verdict."""
     if attempt.state is not State.FINISHED:
         return None
@@ -171,11 +175,11 @@ async def _judged(call: Call, attempt: Attempt) -> Judged | None:
 async def get_pipeline(
     call: CallDep, pipeline_id: Annotated[str, Path(alias="id", description="The pipeline's id.")]
 ) -> Response:
-    """Return one pipeline: its steps, and what each attempt came to, step by step."""
-    found = await _pipelines(call).get(pipeline_id)
+    """Return one pipeline: its steps, and the result of each attempt, step by step."""
+    found = await _get_pipelines(call).get(pipeline_id)
     own = found is not None and found.uid == call.caller.peer.uid
     if found is None or not (own or call.access.is_operator(call.caller)):
         raise RequestError("not_found", f"pipeline {pipeline_id[:40]} doesn't exist")
     ids = [attempt.attempt_id for attempt in found.attempts]
     fixes = {attempt_id: await call.chains.fix_of(attempt_id) for attempt_id in ids}
-    return json_response(pipeline_document(found, fixes))
+    return json_response(to_pipeline_document(found, fixes))

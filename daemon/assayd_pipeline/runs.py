@@ -29,7 +29,7 @@ MOST_FINDINGS = 10
 
 
 class PipelineRunBody(BaseModel):
-    """A run of an approved pipeline on new data."""
+    """The request to run an approved pipeline on new data."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -54,7 +54,7 @@ class RunFindingDocument(BaseDocument):
 
 
 class PipelineRunDocument(BaseDocument):
-    """One run of an approved pipeline. Rows are null for a file without rows to count."""
+    """One run of an approved pipeline. Numbers of rows are null for files whose rows can't be counted."""
 
     attempt_id: str = Field(description="The attempt.")
     version: int | None = Field(description="Version of the library entry.")
@@ -87,14 +87,14 @@ class Judged:
     @property
     def is_clean(self) -> bool:
         """Return whether the run has facts, and no finding about its data."""
-        return self.facts is not None and not any(self._about_data())
+        return self.facts is not None and not any(self._data_findings())
 
-    def _about_data(self) -> Iterator[Mapping[str, Any]]:
+    def _data_findings(self) -> Iterator[Mapping[str, Any]]:
         return (finding for finding in self.findings if finding["rule"].startswith("data."))
 
     def shown(self) -> list[RunFindingDocument]:
         """Return the findings of the history."""
-        about_data = list(self._about_data())
+        about_data = list(self._data_findings())
         found = [each for each in self.findings if each["severity"] == "error" or each in about_data]
         return [
             RunFindingDocument(rule=each["rule"], severity=each["severity"], message=each["message"])
@@ -103,7 +103,7 @@ class Judged:
 
 
 def expected(approved: DataFacts | None, last: DataFacts | None, wanted: PipelineRunBody) -> dict[str, Any]:
-    """Return what a run is compared with, as its payload has it.
+    """Return the facts that a run is compared with, in the form of its payload.
 
     Raises: RequestError ``pipeline.no_baseline``, without any facts.
     """
@@ -116,14 +116,14 @@ def expected(approved: DataFacts | None, last: DataFacts | None, wanted: Pipelin
         raise RequestError("pipeline.no_baseline", message)
     rows = last or base
     groups = {
-        group: {name: _with_rows(facts, getattr(rows, group).get(name)) for name, facts in members.items()}
+        group: {name: _update_rows(facts, getattr(rows, group).get(name)) for name, facts in members.items()}
         for group, members in (("inputs", base.inputs), ("outputs", base.outputs), ("tables", base.tables))
     }
     return Expected(**groups, range=wanted.range, strict=wanted.strict).model_dump(mode="json")
 
 
-def _with_rows(facts: Facts, last: Facts | None) -> Facts:
-    """Return the approved facts with the rows of the last run; none there leave those of the approval."""
+def _update_rows(facts: Facts, last: Facts | None) -> Facts:
+    """Return the approved facts with the last run's number of rows, if known."""
     return facts if last is None or not last.rows else facts.model_copy(update={"rows": last.rows})
 
 
@@ -166,7 +166,7 @@ def submission_of(entry: LibraryEntry, wanted: PipelineRunBody, expects: Mapping
     return submission if wanted.webhook is None else {**submission, "webhook": wanted.webhook}
 
 
-def run_document(attempt: Attempt, judged: Judged | None) -> PipelineRunDocument:
+def to_run_document(attempt: Attempt, judged: Judged | None) -> PipelineRunDocument:
     """Return a run of the history. `judged` is None before its verdict."""
     facts = (judged.facts if judged is not None else None) or DataFacts()
     version = attempt.labels.get(VERSION_LABEL, "")
@@ -175,17 +175,17 @@ def run_document(attempt: Attempt, judged: Judged | None) -> PipelineRunDocument
         version=int(version) if version.isascii() and version.isdigit() and len(version) < 10 else None,
         created_at=timestamp(attempt.created_at),
         verdict=None if attempt.verdict is None else attempt.verdict.value,
-        inputs=_rows(facts.inputs),
-        outputs=_rows(facts.outputs),
-        tables=_rows(facts.tables),
+        inputs=_row_counts(facts.inputs),
+        outputs=_row_counts(facts.outputs),
+        tables=_row_counts(facts.tables),
         findings=[] if judged is None else judged.shown(),
     )
 
 
 def is_comparable(attempt: Attempt) -> bool:
-    """Return whether later runs may be compared with one."""
+    """Return whether later runs can be compared with this one."""
     return attempt.verdict is Verdict.VALIDATED and attempt.approvable
 
 
-def _rows(group: Mapping[str, Facts]) -> dict[str, int | None]:
+def _row_counts(group: Mapping[str, Facts]) -> dict[str, int | None]:
     return {name: facts.rows for name, facts in group.items()}

@@ -11,7 +11,7 @@ import shutil
 from functools import cache
 
 from assayd_pipeline.bounded_program import ProgramLimits, ask
-from assayd_pipeline.shell.parse.linter import Comment
+from assayd_pipeline.shell.parse.linter import LinterComment
 
 TEXT_BYTES = 64 * 2**10
 """Maximum bytes of a script to explain; ShellCheck's time grows faster than the script."""
@@ -25,12 +25,12 @@ _FOUND_SOMETHING = (0, 1)
 
 @cache
 def program() -> str | None:
-    """Return the path of the program; None if it isn't installed."""
+    """Return the path of ShellCheck; None if it isn't installed."""
     return shutil.which("shellcheck", path="/usr/bin:/usr/local/bin:/bin")
 
 
-def lint_shell(text: str) -> tuple[Comment, ...]:
-    """Return ShellCheck's comments on a script; none if it isn't installed or the script is too much."""
+def lint_shell(text: str) -> tuple[LinterComment, ...]:
+    """Return ShellCheck's comments on a script; empty if it isn't installed or the script is too large."""
     found, content = program(), text.encode("utf-8", "replace")
     if found is None or len(content) > TEXT_BYTES:
         return ()
@@ -41,15 +41,15 @@ def lint_shell(text: str) -> tuple[Comment, ...]:
         return ()  # removed or replaced since it was found: hints are optional
     if answer.status not in _FOUND_SOMETHING or len(answer.output) > _LIMITS.output_bytes:
         return ()
-    return _comments(answer.output)
+    return _parse_comments(answer.output)
 
 
-def _comments(output: bytes) -> tuple[Comment, ...]:
-    """Read the comments, and drop the ones that lack the known fields."""
+def _parse_comments(output: bytes) -> tuple[LinterComment, ...]:
+    """Parse the comments, dropping those that lack required fields."""
     try:
         told = json.loads(output).get("comments", [])
         return tuple(
-            Comment(
+            LinterComment(
                 code=int(each["code"]),
                 line=int(each["line"]),
                 column=int(each["column"]),

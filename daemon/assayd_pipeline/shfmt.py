@@ -32,7 +32,7 @@ def read_shell(text: str) -> Reading:
 
     Raises: AssaydError ``analysis.no_shfmt``, if the program isn't installed.
     """
-    command = (_program(), "--language-dialect=bash", "--to-json")
+    command = (_find_shfmt(), "--language-dialect=bash", "--to-json")
     try:
         answer = ask(command, text.encode(), limits=_LIMITS, environment=_ENVIRONMENT)
     except OSError as problem:
@@ -47,8 +47,8 @@ def read_shell(text: str) -> Reading:
 
 
 @cache
-def _program() -> str:
-    """Return the program of the package shfmt-py, or the one on PATH."""
+def _find_shfmt() -> str:
+    """Return the path of shfmt, from the package shfmt-py or on PATH. Raises: AssaydError."""
     folders = (Path(sys.executable).parent, Path(sysconfig.get_path("scripts")))
     beside = (str(folder / "shfmt") for folder in folders if (folder / "shfmt").is_file())
     found = next(beside, None) or shutil.which("shfmt")

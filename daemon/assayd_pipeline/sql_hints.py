@@ -17,13 +17,13 @@ from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.model.policy import SqlPolicy
 from assayd.model.text_limits import shorten
 from assayd.static.python.safe_fixes import edit_between
-from assayd.static.work_files import content_of
+from assayd.static.work_files import decode_content
 from assayd_pipeline.payload import PipelinePayload
 from assayd_pipeline.sql import examine
-from assayd_pipeline.sql.dialects import MOST_CHARS, Explained, explain, is_certain
-from assayd_pipeline.sql.meanings import misread, refused
+from assayd_pipeline.sql.dialects import MOST_CHARS, Explained, explain, has_different_meaning
+from assayd_pipeline.sql.meanings import explain_misreadings, refused
 from assayd_pipeline.sql.preparer import Prepared, Tables, prepared
-from assayd_pipeline.sql.read import read_sql
+from assayd_pipeline.sql.read import split_sql
 
 RULES = (
     Rule(
@@ -53,8 +53,8 @@ class Refusal(BaseModel):
     end_line: int | None = None
     replacement: str = ""
 
-    def is_about(self, message: str) -> bool:
-        """Return whether a run's error is the same; its statement ends with a semicolon."""
+    def matches_error(self, message: str) -> bool:
+        """Return whether a run's error is this refusal; a run's statement ends with a semicolon."""
         ends = self.complaint == "incomplete input" and 'near ";": syntax error' in message
         return self.complaint in message or ends
 
@@ -66,17 +66,17 @@ class Refusal(BaseModel):
         return Edit(start_line=self.start_line, end_line=self.end_line, replacement=self.replacement)
 
 
-def tables_before(payload: PipelinePayload, number: int) -> Prepared | None:
-    """Return the tables at the start of a step, as far as the submission shows."""
+def prepare_tables_before(payload: PipelinePayload, number: int) -> Prepared | None:
+    """Return the tables at the start of a step, insofar as the submission shows them, or None."""
     database = payload.database
     made = [
         statement
         for step in payload.steps[: number - 1]
         if step.type == "sql"
-        for _, statement in _statements(step.content)
+        for _, statement in _split_statements(step.content)
     ]
     heads = {
-        path: content_of(given)[:_HEAD_BYTES].decode("utf-8", "replace").split("\n")[0]
+        path: decode_content(given)[:_HEAD_BYTES].decode("utf-8", "replace").split("\n")[0]
         for path, given in payload.files.items()
         if path.lower().endswith((".csv", ".tsv"))
     }
@@ -89,10 +89,10 @@ def tables_before(payload: PipelinePayload, number: int) -> Prepared | None:
     return prepared(tables)
 
 
-def with_explanations(
+def add_explanations(
     content: str, findings: Sequence[Finding], policy: SqlPolicy, tables: Prepared | None
 ) -> Iterator[Finding]:
-    """Return the findings of a step; of a statement that can't be read, with the form that SQLite has."""
+    """Yield the findings of a step; those about unreadable statements also show the form for SQLite."""
     for finding in findings:
         yield _explained(content, finding, policy, tables) if finding.rule in _EXPLAINED else finding
 
@@ -106,7 +106,7 @@ def suspicions(payload: PipelinePayload, number: int, content: str) -> Iterator[
 
     @cache
     def opened() -> Prepared | None:
-        return tables_before(payload, number)
+        return prepare_tables_before(payload, number)
 
     def tables() -> Prepared | None:
         found = opened()
@@ -114,9 +114,9 @@ def suspicions(payload: PipelinePayload, number: int, content: str) -> Iterator[
             found.run(before.pop(0))
         return found
 
-    for start, statement in _statements(content):
-        told = list(misread(statement, tables))
-        if is_certain(statement) and (other := explain(statement, tables())) is not None:
+    for start, statement in _split_statements(content):
+        told = list(explain_misreadings(statement, tables))
+        if has_different_meaning(statement) and (other := explain(statement, tables())) is not None:
             told.append(other)
         for one in told:
             yield _finding(content, start, statement, one)
@@ -127,40 +127,40 @@ def refusals(payload: PipelinePayload) -> tuple[Refusal, ...]:
     """Return the statements that SQLite would reject, the first of each step."""
     found: list[Refusal] = []
     for number, step in enumerate(payload.steps, 1):
-        tables = tables_before(payload, number) if step.type == "sql" else None
+        tables = prepare_tables_before(payload, number) if step.type == "sql" else None
         if tables is None or len(found) >= _MOST_HINTS:
             continue
-        for start, statement in _statements(step.content):
+        for start, statement in _split_statements(step.content):
             complaint = tables.complaint(statement)
             if complaint is None:
                 tables.run(statement)
                 continue
             one = refused(statement, complaint, tables)
             if one is not None:
-                found.append(_refusal(number, step.content, start, statement, complaint, one))
+                found.append(_build_refusal(number, step.content, start, statement, complaint, one))
             break
     return tuple(found)
 
 
-def _refusal(
+def _build_refusal(
     number: int, content: str, start: int, statement: str, complaint: str, one: Explained
 ) -> Refusal:
-    edit = _edit(content, start, statement, one)
+    edit = _build_edit(content, start, statement, one)
     return Refusal(
         step=number,
         complaint=complaint,
         suggestion=shorten(one.hint),
-        message=_message(one),
-        line=line_of(content, start + _first(statement, one)),
+        message=_build_message(one),
+        line=line_of(content, start + _skip_white_space(statement, one)),
         start_line=None if edit is None else edit.start_line,
         end_line=None if edit is None else edit.end_line,
         replacement="" if edit is None else edit.replacement,
     )
 
 
-def _statements(content: str) -> Iterator[tuple[int, str]]:
-    """Yield the statements with their places; none if the text can't be split."""
-    for statement in read_sql(content).statements[:_MOST_STATEMENTS]:
+def _split_statements(content: str) -> Iterator[tuple[int, str]]:
+    """Yield the statements with their offsets; nothing if the text can't be split."""
+    for statement in split_sql(content).statements[:_MOST_STATEMENTS]:
         start, end = statement.tokens[0].start, statement.tokens[-1].end
         if end - start <= MOST_CHARS:
             yield start, content[start:end]
@@ -168,20 +168,20 @@ def _statements(content: str) -> Iterator[tuple[int, str]]:
 
 def _explained(content: str, finding: Finding, policy: SqlPolicy, tables: Prepared | None) -> Finding:
     """Return a finding with its statement explained, or the finding itself."""
-    start, statement = _statement_at(content, finding)
-    for place, before in _statements(content):
+    start, statement = _find_statement(content, finding)
+    for place, before in _split_statements(content):
         if tables is not None and place < start:
             tables.run(before)
     one = explain(statement, tables)
     if one is None or ((one.said or not one.written) and finding.edit is not None):
         return finding
-    edit = _edit(content, start, statement, one)
-    if edit is not None and examine(_applied(content, start, statement, one), policy).syntax:
+    edit = _build_edit(content, start, statement, one)
+    if edit is not None and examine(_apply_explanation(content, start, statement, one), policy).syntax:
         edit = None
-    line = line_of(content, start + _first(statement, one)) if one.written else finding.line
+    line = line_of(content, start + _skip_white_space(statement, one)) if one.written else finding.line
     return replace(
         finding,
-        message=_message(one) or finding.message,
+        message=_build_message(one) or finding.message,
         line=line,
         column=finding.column if line == finding.line else None,
         snippet=snippet(content, line),
@@ -190,25 +190,25 @@ def _explained(content: str, finding: Finding, policy: SqlPolicy, tables: Prepar
     )
 
 
-def _statement_at(content: str, finding: Finding) -> tuple[int, str]:
+def _find_statement(content: str, finding: Finding) -> tuple[int, str]:
     """Return the statement that contains a finding's place; the whole text if it can't be split."""
     lines = content.split("\n")
     line = min(finding.line or 1, len(lines))
     at = sum(len(one) + 1 for one in lines[: line - 1]) + (finding.column or 1) - 1
-    found = list(_statements(content))
+    found = list(_split_statements(content))
     for start, statement in reversed(found):
         if start <= at:
             return start, statement
     return 0, content.rstrip().rstrip(";")
 
 
-def _first(statement: str, one: Explained) -> int:
-    """Return the place of a form, behind white space."""
+def _skip_white_space(statement: str, one: Explained) -> int:
+    """Return the offset of a form after white space."""
     rest = statement[one.start :]
     return one.start + len(rest) - len(rest.lstrip())
 
 
-def _applied(content: str, start: int, statement: str, one: Explained) -> str:
+def _apply_explanation(content: str, start: int, statement: str, one: Explained) -> str:
     new, end = one.new or "", start + len(statement)
     rest = content[end:]
     if not new.strip():
@@ -216,11 +216,13 @@ def _applied(content: str, start: int, statement: str, one: Explained) -> str:
     return content[:start] + new + rest
 
 
-def _edit(content: str, start: int, statement: str, one: Explained) -> Edit | None:
-    return None if one.new is None else edit_between(content, _applied(content, start, statement, one))
+def _build_edit(content: str, start: int, statement: str, one: Explained) -> Edit | None:
+    return (
+        None if one.new is None else edit_between(content, _apply_explanation(content, start, statement, one))
+    )
 
 
-def _message(one: Explained) -> str:
+def _build_message(one: Explained) -> str:
     """Return the foreign SQL and its database's name; empty if nothing was recognized."""
     if not one.written or one.said:
         return one.written
@@ -233,7 +235,7 @@ def _message(one: Explained) -> str:
 
 
 def _finding(content: str, start: int, statement: str, one: Explained) -> Finding:
-    line = line_of(content, start + _first(statement, one))
+    line = line_of(content, start + _skip_white_space(statement, one))
     written = shorten(" ".join(one.written.split()), 60)
     message = f"This is {one.of}: `{written}`." if one.certain else f"`{written}` {one.of}."
     return Finding(
@@ -244,5 +246,5 @@ def _finding(content: str, start: int, statement: str, one: Explained) -> Findin
         line=line,
         snippet=snippet(content, line),
         suggestion=shorten(one.hint),
-        edit=_edit(content, start, statement, one),
+        edit=_build_edit(content, start, statement, one),
     )

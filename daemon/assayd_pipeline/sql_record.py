@@ -31,8 +31,8 @@ class Idle:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SqlRan:
-    """Counts of statements, selected rows and changed rows, and the statements without effect.
+class SqlCounts:
+    """The counts of statements, selected rows and changed rows, and the statements without effect.
 
     `tables` are the tables of the database afterwards.
     """
@@ -45,10 +45,10 @@ class SqlRan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SqlFailed:
+class SqlFailure:
     """The failed statement, its place, and SQLite's message."""
 
-    ran: SqlRan
+    ran: SqlCounts
     message: str
     code: str | None
     statement: int | None
@@ -58,7 +58,7 @@ class SqlFailed:
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def read_sql_record(unit: UnitResult) -> SqlRan | SqlFailed | None:
+def read_sql_record(unit: UnitResult) -> SqlCounts | SqlFailure | None:
     """Parse the record of a unit, or return None if its end permits no record.
 
     Raises: GuestJsonError, if the record violates the protocol.
@@ -69,39 +69,39 @@ def read_sql_record(unit: UnitResult) -> SqlRan | SqlFailed | None:
     fields = decode(unit.results[0], _LIMITS)
     if not isinstance(fields, dict):
         raise GuestJsonError("the record is not an object")
-    ran = SqlRan(
-        statements=_count(fields, "statements"),
-        rows=_count(fields, "rows"),
-        changes=_count(fields, "changes"),
-        idle=tuple(_idle(fields.get("idle"))),
-        tables=dict(_tables(fields.get("tables"))),
+    ran = SqlCounts(
+        statements=_require_count(fields, "statements"),
+        rows=_require_count(fields, "rows"),
+        changes=_require_count(fields, "changes"),
+        idle=tuple(_parse_idle(fields.get("idle"))),
+        tables=dict(_parse_tables(fields.get("tables"))),
     )
     match fields.get("status"):
         case "returned":
             return ran
         case "failed":
-            return _failed(fields, ran)
+            return _parse_failure(fields, ran)
         case _:
             raise GuestJsonError("the record has no known status")
 
 
-def _failed(fields: Mapping[str, JsonValue], ran: SqlRan) -> SqlFailed:
+def _parse_failure(fields: Mapping[str, JsonValue], ran: SqlCounts) -> SqlFailure:
     message = _text(fields, "message")
     if message is None:
         raise GuestJsonError("the record has no message")
-    return SqlFailed(
+    return SqlFailure(
         ran=ran,
         message=message,
         code=_text(fields, "code"),
-        statement=_place(fields, "statement"),
-        line=_place(fields, "line"),
-        column=_place(fields, "column"),
+        statement=_optional_place(fields, "statement"),
+        line=_optional_place(fields, "line"),
+        column=_optional_place(fields, "column"),
         text=_text(fields, "text"),
-        names=_names(fields),
+        names=_parse_names(fields),
     )
 
 
-def _idle(given: JsonValue) -> Iterator[Idle]:
+def _parse_idle(given: JsonValue) -> Iterator[Idle]:
     """Yield the statements without effect; malformed entries are skipped."""
     for entry in given if isinstance(given, list) else ():
         match entry:
@@ -111,8 +111,8 @@ def _idle(given: JsonValue) -> Iterator[Idle]:
                 yield Idle(verb=verb, table=shorten(table, _NAME_CHARS), line=min(line, _MOST_LINE))
 
 
-def _tables(given: JsonValue) -> Iterator[tuple[str, Facts]]:
-    """Read the tables; one of another form is ignored."""
+def _parse_tables(given: JsonValue) -> Iterator[tuple[str, Facts]]:
+    """Yield the tables with their facts; malformed entries are ignored."""
     for entry in given if isinstance(given, list) else ():
         match entry:
             case [str() as name, int() as rows, list() as described] if 0 <= rows <= _MOST:
@@ -125,8 +125,8 @@ def _tables(given: JsonValue) -> Iterator[tuple[str, Facts]]:
                 yield shorten(name, _NAME_CHARS), Facts(rows=rows, columns=columns, types=types)
 
 
-def _names(fields: Mapping[str, JsonValue]) -> Mapping[str, tuple[str, ...]]:
-    """Return the tables at that time, each with its columns."""
+def _parse_names(fields: Mapping[str, JsonValue]) -> Mapping[str, tuple[str, ...]]:
+    """Return the tables that existed at that time, each with its columns."""
     given = fields.get("names")
     if not isinstance(given, dict):
         return {}
@@ -137,14 +137,14 @@ def _names(fields: Mapping[str, JsonValue]) -> Mapping[str, tuple[str, ...]]:
     }
 
 
-def _count(fields: Mapping[str, JsonValue], name: str) -> int:
+def _require_count(fields: Mapping[str, JsonValue], name: str) -> int:
     value = fields.get(name)
     if type(value) is not int or not 0 <= value <= _MOST:
         raise GuestJsonError(f"{name} is not a count")
     return value
 
 
-def _place(fields: Mapping[str, JsonValue], name: str) -> int | None:
+def _optional_place(fields: Mapping[str, JsonValue], name: str) -> int | None:
     value = fields.get(name)
     if value is not None and type(value) is not int:
         raise GuestJsonError(f"{name} is not a number")

@@ -17,7 +17,7 @@ _CHARS = 32 * 2**10
 
 
 def describe_sqlite(content: bytes, rows: int = 0) -> str:
-    """Return a line per table: its columns with types and keys, its references, and its first rows."""
+    """Describe each table in one line: columns with types and keys, references, and first rows."""
     if not content:  # An empty file is an empty database, which can't be opened from memory.
         return "no tables"
     try:
@@ -25,24 +25,24 @@ def describe_sqlite(content: bytes, rows: int = 0) -> str:
             connection.deserialize(content)
             connection.execute("PRAGMA trusted_schema=OFF")
             connection.execute("PRAGMA query_only=ON")
-            return "\n".join(_tables(connection, rows))[:_CHARS] or "no tables"
+            return "\n".join(_describe_tables(connection, rows))[:_CHARS] or "no tables"
     except sqlite3.Error as problem:
         return f"(the database can't be read: {problem})"
 
 
-def _tables(connection: sqlite3.Connection, rows: int) -> Iterator[str]:
+def _describe_tables(connection: sqlite3.Connection, rows: int) -> Iterator[str]:
     found = connection.execute(
         "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') "
         "AND substr(name, 1, 7) <> 'sqlite_' ORDER BY name"
     ).fetchmany(MOST_TABLES)
     for name, kind in found:
-        columns = ", ".join(_columns(connection, str(name))) if kind == "table" else "a view"
+        columns = ", ".join(_describe_columns(connection, str(name))) if kind == "table" else "a view"
         yield f"{name} ({columns})"
         if rows and kind == "table":
-            yield from _rows(connection, str(name), rows)
+            yield from _describe_rows(connection, str(name), rows)
 
 
-def _rows(connection: sqlite3.Connection, table: str, most: int) -> Iterator[str]:
+def _describe_rows(connection: sqlite3.Connection, table: str, most: int) -> Iterator[str]:
     """Yield the first rows of a table as truncated JSON-like values; a generated column may fail."""
     quoted = table.replace('"', '""')
     try:
@@ -54,7 +54,7 @@ def _rows(connection: sqlite3.Connection, table: str, most: int) -> Iterator[str
         yield "  row: " + ", ".join(repr(value)[:MOST_VALUE_CHARS] for value in row[:MOST_COLUMNS])
 
 
-def _columns(connection: sqlite3.Connection, table: str) -> Iterator[str]:
+def _describe_columns(connection: sqlite3.Connection, table: str) -> Iterator[str]:
     referred = {
         str(row[3]): f" -> {row[2]}.{row[4] or 'its key'}"
         for row in connection.execute("SELECT * FROM pragma_foreign_key_list(?)", (table,)).fetchmany(

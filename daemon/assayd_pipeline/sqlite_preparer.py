@@ -36,23 +36,23 @@ _ACTIONS = frozenset(getattr(sqlite3, f"SQLITE_{name}") for name in _PASSED)
 _PRAGMAS = frozenset({"table_info", "table_list", "table_xinfo", "function_list"})
 
 
-class SqliteTables:
-    """Implements `preparer.Prepared` by a database in memory."""
+class SqlitePreparer:
+    """An implementation of `preparer.StatementPreparer` with a database in memory."""
 
     def __init__(self, tables: Tables) -> None:
         self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        _limit(self._connection)
+        _set_limits(self._connection)
         if tables.content:
-            _try(lambda: self._connection.deserialize(tables.content))
-        for statement in (*_statements(tables.schema), *tables.made):
+            _try_to_create(lambda: self._connection.deserialize(tables.content))
+        for statement in (*_split_statements(tables.schema), *tables.made):
             self.run(statement)
         for name, head in tables.heads.items():
-            _try(partial(_make_csv, self._connection, name, head))
+            _try_to_create(partial(_create_csv_table, self._connection, name, head))
 
     def run(self, statement: str) -> None:
         """Run a statement if it creates or changes tables."""
         if statement.lstrip().upper().startswith(_MAKING):
-            _try(partial(self._connection.execute, statement))
+            _try_to_create(partial(self._connection.execute, statement))
 
     def complaint(self, statement: str) -> str | None:
         """Return SQLite's error for a statement, which isn't run, or None."""
@@ -73,7 +73,7 @@ class SqliteTables:
             return []  # The step limit is reached, so fewer names are suggested.
 
 
-def _limit(connection: sqlite3.Connection) -> None:
+def _set_limits(connection: sqlite3.Connection) -> None:
     left = [_STEPS // 1000]
 
     def spent() -> int:
@@ -86,10 +86,12 @@ def _limit(connection: sqlite3.Connection) -> None:
     connection.setlimit(sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 200)
     connection.execute("PRAGMA trusted_schema=OFF")
     connection.set_progress_handler(spent, 1000)
-    connection.set_authorizer(_allows)
+    connection.set_authorizer(_authorize)
 
 
-def _allows(action: int, first: str | None, second: str | None, _schema: str | None, _by: str | None) -> int:
+def _authorize(
+    action: int, first: str | None, second: str | None, _schema: str | None, _by: str | None
+) -> int:
     if action == sqlite3.SQLITE_PRAGMA and (first or "").lower() not in _PRAGMAS:
         return sqlite3.SQLITE_DENY
     if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() == "load_extension":
@@ -97,25 +99,25 @@ def _allows(action: int, first: str | None, second: str | None, _schema: str | N
     return sqlite3.SQLITE_OK if action in _ACTIONS else sqlite3.SQLITE_DENY
 
 
-def _statements(schema: str) -> list[str]:
+def _split_statements(schema: str) -> list[str]:
     try:
         return [schema[one.tokens[0].start : one.tokens[-1].end] for one in split(tokenize(schema))]
     except NotSql:
         return []  # The schema has its own finding.
 
 
-def _make_csv(connection: sqlite3.Connection, name: str, head: str) -> None:
+def _create_csv_table(connection: sqlite3.Connection, name: str, head: str) -> None:
     delimiter = "\t" if name.lower().endswith(".tsv") else ","
     names = next(csv.reader([head.lstrip("\ufeff")], delimiter=delimiter), [])[:_MOST_COLUMNS]
-    columns = ", ".join(_quoted(one.strip() or f"column_{n}") for n, one in enumerate(names, 1))
-    connection.execute(f"CREATE TEMP TABLE {_quoted(name)} ({columns})")
+    columns = ", ".join(_quote_identifier(one.strip() or f"column_{n}") for n, one in enumerate(names, 1))
+    connection.execute(f"CREATE TEMP TABLE {_quote_identifier(name)} ({columns})")
 
 
-def _quoted(name: str) -> str:
+def _quote_identifier(name: str) -> str:
     return '"' + name.replace('"', '""').replace("\0", "") + '"'
 
 
-def _try(make: Callable[[], object]) -> None:
+def _try_to_create(make: Callable[[], object]) -> None:
     """Run one operation that creates tables; if it fails, fewer statements can be prepared."""
     try:
         make()

@@ -18,28 +18,28 @@ from assayd.findings import exec_unit
 from assayd.findings import runs as run_findings
 from assayd.findings.corrections import with_correction
 from assayd.findings.retry_context import (
-    context_of,
     headline_of,
     is_unreadable,
     needs_allowances,
+    repair_context,
     retry_context,
 )
 from assayd.findings.runs import cause_finding
-from assayd.kind import Cap, Kind, OnFail, Stage
+from assayd.kind import Cap, FailureAction, Kind, Stage
 from assayd.model.finding import Finding, Rule, has_errors
 from assayd.model.policy import SQL_RULES, ExecutionPolicy, SqlPolicy
-from assayd.model.prompting import Document, Passage, Proposal, RepairContext, Surrounding
+from assayd.model.prompting import Document, PromptContext, Proposal, RepairContext, SourcePart
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import DATABASE_OUTPUT, Cause, Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import JsonValue
 from assayd.model.text_limits import FINDINGS, shorten
 from assayd.static import work_paths
-from assayd.static.work_files import content_of, head_of
+from assayd.static.work_files import decode_content, decode_head
 from assayd.static.work_paths import check_paths
 from assayd_pipeline import generating, ignored, shell, sql, sql_hints
 from assayd_pipeline import judging as pipeline_run
 from assayd_pipeline import worth as pipeline_worth
-from assayd_pipeline.advice import advice_on_files, advice_on_path, steps_with_path
+from assayd_pipeline.advice import advise_on_files, advise_on_path, find_steps_with_path
 from assayd_pipeline.errors import ADVICE, ErrorClass
 from assayd_pipeline.errors import ErrorSource as Writer
 from assayd_pipeline.facts import (
@@ -57,11 +57,11 @@ from assayd_pipeline.ignored import MOST_IN_RUN, ignored_errors
 from assayd_pipeline.instructions import BOTH, instructions, usual
 from assayd_pipeline.judging import BASH, JudgedStep, StepText, judge_database, judge_outputs, judge_step
 from assayd_pipeline.payload import Database, PipelinePayload, Step, steps_digest
-from assayd_pipeline.repair import around, faulty, normal, step_texts, tables_of, types_in
+from assayd_pipeline.repair import around, faulty, find_faulty_types, normal, numbered_steps, tables_of
 from assayd_pipeline.samples import SAMPLES
 from assayd_pipeline.shell.parse.resolve import TOOLS
 from assayd_pipeline.shell.parse.source import clean
-from assayd_pipeline.sql_hints import Refusal, refusals, suspicions, tables_before, with_explanations
+from assayd_pipeline.sql_hints import Refusal, add_explanations, prepare_tables_before, refusals, suspicions
 from assayd_pipeline.worth import StepReads, judge_idle, judge_results, read_steps
 
 FOLDERS = ("data", "tmp", "scripts", "logs")
@@ -132,7 +132,7 @@ class PreparedPipeline(PipelinePayload):
 
 
 class Pipeline(Kind[PipelinePayload]):
-    """The kind `pipeline`."""
+    """The validator of the kind `pipeline`."""
 
     name = "pipeline"
     payload = PipelinePayload
@@ -156,9 +156,9 @@ class Pipeline(Kind[PipelinePayload]):
     def stages(self) -> Sequence[Stage[PipelinePayload]]:
         """The static stages, in order; all of them run, so that a report has all findings."""
         return (
-            Stage(name="parse", check=_check_parse, on_fail=OnFail.CONTINUE),
-            Stage(name="commands", check=_check_commands, on_fail=OnFail.CONTINUE),
-            Stage(name="sql", check=_check_sql, on_fail=OnFail.CONTINUE),
+            Stage(name="parse", check=_check_parse, on_fail=FailureAction.CONTINUE),
+            Stage(name="commands", check=_check_commands, on_fail=FailureAction.CONTINUE),
+            Stage(name="sql", check=_check_sql, on_fail=FailureAction.CONTINUE),
         )
 
     def prepare(self, payload: PipelinePayload) -> PipelinePayload:
@@ -167,19 +167,19 @@ class Pipeline(Kind[PipelinePayload]):
         fields = {**dict(payload), "steps": cleaned}
         submitted = PipelinePayload.model_construct(**fields)
         foreseen = refusals(submitted)
-        heads = {path: head_of(given) for path, given in payload.files.items()}
-        read = read_steps(list(step_texts(submitted)), heads)
-        inputs = _inputs(payload)
+        heads = {path: decode_head(given) for path, given in payload.files.items()}
+        read = read_steps(list(numbered_steps(submitted)), heads)
+        inputs = _read_input_facts(payload)
         if not foreseen and not inputs and read == StepReads():
             return payload if cleaned == payload.steps else submitted
         return PreparedPipeline.model_construct(**fields, refusals=foreseen, read=read, inputs=inputs)
 
     def plan(self, payload: PipelinePayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan a unit per step, after one that creates or checks the database."""
-        units = [_unit(number, step, policy, limits) for number, step in enumerate(payload.steps, 1)]
+        units = [_build_unit(number, step, policy, limits) for number, step in enumerate(payload.steps, 1)]
         database = payload.database
         if database is not None:
-            units.insert(0, _database_unit(database, policy.sql, limits))
+            units.insert(0, _build_database_unit(database, policy.sql, limits))
         return RunSpec(
             image=self.image,
             limits=limits,
@@ -187,7 +187,7 @@ class Pipeline(Kind[PipelinePayload]):
             network=policy.network,
             imports=policy.imports,
             folders=FOLDERS,
-            files={path: content_of(given) for path, given in payload.files.items()},
+            files={path: decode_content(given) for path, given in payload.files.items()},
             database=b"" if database is None else database.content,
             preload=_PRELOAD,
             needed=_PRELOAD if any(unit.program is Program.SQL for unit in units) else (),
@@ -203,13 +203,13 @@ class Pipeline(Kind[PipelinePayload]):
         found: list[Finding] = []
         if payload.database is not None:
             found += judge_database(payload.database, next(units, None))
-        steps = list(step_texts(payload))
+        steps = list(numbered_steps(payload))
         ran = [(text, next(units, None)) for text in steps]
         judged = [judge_step(text, unit) for text, unit in ran]
         known = getattr(payload, "refusals", ())
         found += [
             with_correction(
-                _with_refusal(_with_path(step.finding, payload, result), number, known), text.content
+                _add_refusal(_add_similar_path(step.finding, payload, result), number, known), text.content
             )
             for number, (text, step) in enumerate(zip(steps, judged, strict=True), 1)
             if step.finding is not None
@@ -236,7 +236,7 @@ class Pipeline(Kind[PipelinePayload]):
                 found += judge_idle(text, step.idle)
         facts = None
         if not has_errors(found):
-            facts = _facts(payload, judged, result)
+            facts = _collect_facts(payload, judged, result)
             found += result_findings(payload.expects, facts)
         shown: JsonValue = None
         if facts is not None:
@@ -248,7 +248,7 @@ class Pipeline(Kind[PipelinePayload]):
     ) -> str:
         """Return the retry context of a failed stage."""
         headline = headline_of(_HEADLINES, stage)
-        findings = [_without_step(finding) for finding in findings]  # Messages contain the step's name.
+        findings = [_remove_step_label(finding) for finding in findings]  # Messages contain the step's name.
         return retry_context(
             findings, headline=headline, reminders=instructions(policy, _WRITTEN.get(stage, BOTH))
         )
@@ -264,23 +264,23 @@ class Pipeline(Kind[PipelinePayload]):
         step, alone = faulty(payload, report), len(payload.steps) == 1
         rules = instructions(
             None if policy is None else usual(policy),
-            types_in(payload, report),
+            find_faulty_types(payload, report),
             alone=alone,
             commands=needs_allowances(report, self.runtime_stages),
         )
         unreadable = is_unreadable(report)
-        return context_of(
-            _passage(step),
+        return repair_context(
+            _to_source_part(step),
             report,
             instructions=() if unreadable else rules,
             runtime_stages=self.runtime_stages,
             surroundings=() if unreadable else tuple(around(payload, step, str(report.get("retry_context")))),
             title=step.label,
             other_forms=() if unreadable and alone else _OTHER_FORMS[alone:],
-            about=partial(_is_about, step),
+            about=partial(_is_about_step, step),
             others=[
-                (_passage(other), partial(_is_about, other))
-                for other in step_texts(payload)
+                (_to_source_part(other), partial(_is_about_step, other))
+                for other in numbered_steps(payload)
                 if other.number != step.number
             ],
         )
@@ -294,9 +294,9 @@ class Pipeline(Kind[PipelinePayload]):
 
     def normal_form(self, payload: PipelinePayload) -> bytes:
         """Return the words of all steps."""
-        return b"\n;\n".join(normal(step) for step in step_texts(payload))
+        return b"\n;\n".join(normal(step) for step in numbered_steps(payload))
 
-    def around(self, context: PipelineContext) -> Sequence[Surrounding]:
+    def around(self, context: PipelineContext) -> Sequence[PromptContext]:
         """Return the tables and files of the request."""
         return generating.around(context, tables_of(context.database))
 
@@ -305,7 +305,7 @@ class Pipeline(Kind[PipelinePayload]):
         return generating.answered(base, proposal)
 
 
-def _with_path(finding: Finding, payload: PipelinePayload, result: RunResult) -> Finding:
+def _add_similar_path(finding: Finding, payload: PipelinePayload, result: RunResult) -> Finding:
     """Add the similar name of a missing file, and the files that earlier steps created."""
     if finding.rule != f"step.{ErrorClass.FILE_NOT_FOUND}":
         return finding
@@ -313,10 +313,10 @@ def _with_path(finding: Finding, payload: PipelinePayload, result: RunResult) ->
     others = [*payload.files, *(output.name for output in made), *(step.content for step in payload.steps)]
     told = ", ".join(f"{one.name} ({len(one.content)} bytes)" for one in made[:_MADE_TOLD])
     context = f"{finding.context or ''}{'; ' if finding.context else ''}made before: {told}" if told else None
-    suggestion = advice_on_path(finding.message, others) or finding.suggestion
+    suggestion = advise_on_path(finding.message, others) or finding.suggestion
     if suggestion == ADVICE[ErrorClass.FILE_NOT_FOUND]:
-        suggestion = advice_on_files(finding.message, payload.files) or suggestion
-    having = steps_with_path(finding.message, [step.content for step in payload.steps])
+        suggestion = advise_on_files(finding.message, payload.files) or suggestion
+    having = find_steps_with_path(finding.message, [step.content for step in payload.steps])
     if len(having) > 1:
         suggestion = f"{suggestion or ''} Steps with this path: {', '.join(map(str, having))}.".lstrip()
     return replace(
@@ -326,9 +326,9 @@ def _with_path(finding: Finding, payload: PipelinePayload, result: RunResult) ->
     )
 
 
-def _with_refusal(finding: Finding, number: int, known: Sequence[Refusal]) -> Finding:
+def _add_refusal(finding: Finding, number: int, known: Sequence[Refusal]) -> Finding:
     """Add SQLite's correct form to a failure that was predicted."""
-    one = next((one for one in known if one.step == number and one.is_about(finding.message)), None)
+    one = next((one for one in known if one.step == number and one.matches_error(finding.message)), None)
     if one is None:
         return finding
     message = f"{finding.message.partition(': statement')[0]}: {one.message}"
@@ -343,24 +343,24 @@ def _with_refusal(finding: Finding, number: int, known: Sequence[Refusal]) -> Fi
     )
 
 
-def _without_step(finding: Finding) -> Finding:
+def _remove_step_label(finding: Finding) -> Finding:
     """Return a finding without the step's name at the start of its message."""
     label = finding.message.partition(": ")[0]
     context = (finding.context or "").removeprefix(label).removeprefix("; ")
     return replace(finding, file=None, context=context or None)
 
 
-def _passage(step: StepText) -> Passage:
-    return Passage(name=str(step.number), language=step.program.value, text=step.content)
+def _to_source_part(step: StepText) -> SourcePart:
+    return SourcePart(name=str(step.number), language=step.program.value, text=step.content)
 
 
-def _is_about(step: StepText, hint: Mapping[str, object]) -> bool:
+def _is_about_step(step: StepText, hint: Mapping[str, object]) -> bool:
     """Return whether a hint is about a step: its message begins with the step's name."""
     return str(hint.get("message")).startswith(f"{step.label}:")
 
 
 def _check_parse(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
-    """``if true; then`` -> shell.syntax; ``SELCT 1`` -> sql.syntax; the file ``../x`` -> path.invalid."""
+    """Check syntax and paths: ``if true; then`` -> shell.syntax; ``SELCT 1`` -> sql.syntax."""
     if not payload.steps:
         suggestion = "Submit steps, or the id of a pipeline that has steps."
         finding = Finding(
@@ -375,21 +375,21 @@ def _check_parse(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[
         if step.program is Writer.BASH:
             return shell.parse_script(step.content)
         found = sql.examine(step.content, policy.sql).syntax
-        return _explained(payload, step, found, policy)
+        return _explain_sql_findings(payload, step, found, policy)
 
-    paths = [*check_paths(payload.files, field="payload.files"), *_reserved(payload.files)]
+    paths = [*check_paths(payload.files, field="payload.files"), *_check_reserved_paths(payload.files)]
     if payload.expects is not None:
-        paths += input_findings(payload.expects, _inputs(payload))
-    return [*paths, *_of_steps(payload, check)]
+        paths += input_findings(payload.expects, _read_input_facts(payload))
+    return [*paths, *_check_steps(payload, check)]
 
 
-def _inputs(payload: PipelinePayload) -> dict[str, Facts]:
-    """Return the facts of the submitted files. Runs in an analysis worker."""
+def _read_input_facts(payload: PipelinePayload) -> dict[str, Facts]:
+    """Return the facts about the submitted files. Runs in an analysis worker."""
     files = islice(payload.files.items(), MOST_NAMES)
-    return {path: facts_of(path, content_of(given)) for path, given in files if len(path) <= MOST_NAME}
+    return {path: facts_of(path, decode_content(given)) for path, given in files if len(path) <= MOST_NAME}
 
 
-def _facts(payload: PipelinePayload, judged: Sequence[JudgedStep], result: RunResult) -> DataFacts:
+def _collect_facts(payload: PipelinePayload, judged: Sequence[JudgedStep], result: RunResult) -> DataFacts:
     """Return the facts of a run: submitted files, changed files, and the tables after the last SQL step."""
     tables = [step.tables for step in judged if step.tables is not None]
     outputs = {
@@ -401,18 +401,18 @@ def _facts(payload: PipelinePayload, judged: Sequence[JudgedStep], result: RunRe
     return DataFacts(inputs=inputs, outputs=outputs, tables=dict(tables[-1]) if tables else {})
 
 
-def _explained(
+def _explain_sql_findings(
     payload: PipelinePayload, step: StepText, found: Sequence[Finding], policy: ExecutionPolicy
 ) -> Sequence[Finding]:
-    """Return findings of a SQL step with SQLite's correct forms."""
+    """Add SQLite's correct forms to the findings of a SQL step."""
     if not found:
         return ()
-    tables = tables_before(payload, step.number)
-    return tuple(with_explanations(step.content, found, policy.sql, tables))
+    tables = prepare_tables_before(payload, step.number)
+    return tuple(add_explanations(step.content, found, policy.sql, tables))
 
 
 def _check_commands(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
-    """``rm data/sales.csv`` -> command.blocked."""
+    """Check commands: ``rm data/sales.csv`` -> command.blocked."""
     files = shell.WorkFiles(submitted=frozenset(payload.files))
 
     def check(step: StepText) -> Sequence[Finding]:
@@ -426,23 +426,23 @@ def _check_commands(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequen
         files = replace(files, written=(*files.written, *checked.written))
         return checked.findings
 
-    return _of_steps(payload, check)
+    return _check_steps(payload, check)
 
 
 def _check_sql(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
-    """``DELETE FROM sales`` -> sql.delete_without_where."""
+    """Check SQL: ``DELETE FROM sales`` -> sql.delete_without_where."""
 
     def check(step: StepText) -> Sequence[Finding]:
         if step.program is not Writer.SQL:
             return ()
         examined = sql.examine(step.content, policy.sql)
         doubts = () if examined.syntax else suspicions(payload, step.number, step.content)
-        return (*_explained(payload, step, examined.rules, policy), *doubts)
+        return (*_explain_sql_findings(payload, step, examined.rules, policy), *doubts)
 
-    return _of_steps(payload, check)
+    return _check_steps(payload, check)
 
 
-def _of_steps(
+def _check_steps(
     submitted: PipelinePayload, check: Callable[[StepText], Sequence[Finding]]
 ) -> Sequence[Finding]:
     """Check every step, and name the step in each finding."""
@@ -453,13 +453,13 @@ def _of_steps(
             file=step.name,
             context=finding.context or step.label,
         )
-        for step in step_texts(submitted)
+        for step in numbered_steps(submitted)
         for finding in (with_correction(each, step.content) for each in check(step))
     )
     return list(islice(found, FINDINGS))
 
 
-def _reserved(files: Mapping[str, object]) -> Iterator[Finding]:
+def _check_reserved_paths(files: Mapping[str, object]) -> Iterator[Finding]:
     for path in files:
         if path.split("/")[0] in _RESERVED:
             yield Finding(
@@ -470,7 +470,7 @@ def _reserved(files: Mapping[str, object]) -> Iterator[Finding]:
             )
 
 
-def _unit(number: int, step: Step, policy: ExecutionPolicy, limits: Limits) -> Unit:
+def _build_unit(number: int, step: Step, policy: ExecutionPolicy, limits: Limits) -> Unit:
     stem = f"{number:02d}_{re.sub(r'[^a-z0-9]+', '_', step.name.lower()).strip('_')[:40] or 'step'}"
     script = f"scripts/{stem}.{'sh' if step.type == 'bash' else 'sql'}"
     if step.type == "bash":
@@ -480,7 +480,7 @@ def _unit(number: int, step: Step, policy: ExecutionPolicy, limits: Limits) -> U
             "env": _ENVIRONMENT | ({"PATH": WHOLE_IMAGE} if policy.reports_only else {}),
         }
     else:
-        program, arguments = Program.SQL, _sql_arguments(step.content, "step", policy.sql, limits)
+        program, arguments = Program.SQL, _build_sql_arguments(step.content, "step", policy.sql, limits)
     return Unit(
         name=step.name,
         program=program,
@@ -492,18 +492,18 @@ def _unit(number: int, step: Step, policy: ExecutionPolicy, limits: Limits) -> U
     )
 
 
-def _database_unit(database: Database, policy: SqlPolicy, limits: Limits) -> Unit:
+def _build_database_unit(database: Database, policy: SqlPolicy, limits: Limits) -> Unit:
     mode = "check" if database.schema_sql is None else "schema"
     return Unit(
         name=DATABASE_UNIT,
         program=Program.SQL,
-        arguments=_sql_arguments(database.schema_sql or "", mode, policy, limits),
+        arguments=_build_sql_arguments(database.schema_sql or "", mode, policy, limits),
         deadline_s=limits.unit_timeout_s,
         fresh_cwd=False,
     )
 
 
-def _sql_arguments(text: str, mode: str, policy: SqlPolicy, limits: Limits) -> Mapping[str, object]:
+def _build_sql_arguments(text: str, mode: str, policy: SqlPolicy, limits: Limits) -> Mapping[str, object]:
     return {
         "sql": text,
         "mode": mode,

@@ -7,12 +7,12 @@ from assayd_pipeline.shellcheck import lint_shell
 from assayd_pipeline.shfmt import read_shell
 from assayd_pipeline.sql import catalog, preparer
 from assayd_pipeline.sqlite_catalog import describe_sqlite
-from assayd_pipeline.sqlite_preparer import SqliteTables
+from assayd_pipeline.sqlite_preparer import SqlitePreparer
 
 
 def enter() -> None:
-    """Let the checks in this process read bash with shfmt and ShellCheck, and database files with SQLite."""
+    """Install the readers for this process: shfmt and ShellCheck for bash, and SQLite for database files."""
     reader.install(read_shell)
     linter.install(lint_shell)
     catalog.install(describe_sqlite)
-    preparer.install(SqliteTables)
+    preparer.install(SqlitePreparer)

@@ -97,12 +97,12 @@ def read_steps(steps: Sequence[StepText], files: Mapping[str, bytes]) -> StepRea
     written: dict[str, int] = {}
     for step, text in zip(steps, texts, strict=True):
         if step.program is ErrorSource.BASH:
-            written |= dict.fromkeys(_written(text), step.number)
+            written |= dict.fromkeys(_find_written_paths(text), step.number)
     emptied = [
         *_CLEARED.findall(named),
         *(path for words in _TOUCHED.findall(named) for path in words.split()),
     ]
-    made_empty = frozenset(_plain(path.strip("\"'")) for path in emptied[:_MOST_PATHS])
+    made_empty = frozenset(_relative_path(path.strip("\"'")) for path in emptied[:_MOST_PATHS])
     return StepReads(
         full=full,
         source={
@@ -112,30 +112,30 @@ def read_steps(steps: Sequence[StepText], files: Mapping[str, bytes]) -> StepRea
         },
         made_empty=made_empty,
         written_by=written,
-        unused=dict(_unused(steps, texts)),
+        unused=dict(_find_unused_steps(steps, texts)),
     )
 
 
 def _has_rows(content: bytes) -> bool:
-    """Return whether a file has more than one line, or one that isn't just its heading."""
+    """Return whether a file has several lines, or is a JSON document rather than just a heading."""
     head = content.strip()
     return b"\n" in head or head[:1] in (b"[", b"{")
 
 
-def _written(text: str) -> list[str]:
-    return list(islice(dict.fromkeys(_plain(path) for path in _WRITTEN.findall(text)), _MOST_PATHS))
+def _find_written_paths(text: str) -> list[str]:
+    return list(islice(dict.fromkeys(_relative_path(path) for path in _WRITTEN.findall(text)), _MOST_PATHS))
 
 
-def _plain(path: str) -> str:
+def _relative_path(path: str) -> str:
     return path.removeprefix("./").removeprefix("/sandbox").removeprefix("/")
 
 
-def _unused(steps: Sequence[StepText], texts: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield the steps that write only temporary files, none of which a later step names."""
+def _find_unused_steps(steps: Sequence[StepText], texts: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Yield the steps that write only temporary files that no later step mentions."""
     for place, (step, text) in enumerate(zip(steps, texts, strict=True)):
         if step.program is not ErrorSource.BASH or _OTHER_WRITES.search(text):
             continue
-        paths = _written(text)
+        paths = _find_written_paths(text)
         if not paths or any(not path.startswith("tmp/") for path in paths):
             continue
         later = "\n".join(texts[place + 1 :])
@@ -156,16 +156,18 @@ def judge_results(
         result: the run.
     """
     outputs = [one for one in result.outputs if one.name != DATABASE_OUTPUT]
-    yield from islice(_empty(steps, read, outputs), _MOST_EACH)
+    yield from islice(_find_empty_outputs(steps, read, outputs), _MOST_EACH)
     for step, said in zip(steps, printed, strict=True):
         path = read.unused.get(step.number)
         if path is not None and not said:
             message = f"No later step reads {path}, and the step leaves nothing else."
             hint = "Use the file in a later step, write the result below data/, or remove the step."
-            yield _finding("unused_result", step, message, hint, _line_of(step, path))
+            yield _finding("unused_result", step, message, hint, _find_line(step, path))
 
 
-def _empty(steps: Sequence[StepText], read: StepReads, outputs: Sequence[Output]) -> Iterator[Finding]:
+def _find_empty_outputs(
+    steps: Sequence[StepText], read: StepReads, outputs: Sequence[Output]
+) -> Iterator[Finding]:
     """Yield the files without rows that a step created, if the pipeline has input with rows."""
     by_number = {step.number: step for step in steps}
     for output in outputs:
@@ -175,16 +177,16 @@ def _empty(steps: Sequence[StepText], read: StepReads, outputs: Sequence[Output]
             continue
         if output.name in read.made_empty or output.name in read.full or not read.full:
             continue
-        kind = _without_rows(output, read.full.values())
+        kind = _describe_empty(output, read.full.values())
         if kind:
             source = read.source.get(step.number) or next(iter(read.full))
             message = f"{output.name} {kind}, but {source} has rows."
             hint = "Compare the condition with the data: case, separators, column number."
-            yield _finding("empty_output", step, message, hint, _line_of(step, output.name))
+            yield _finding("empty_output", step, message, hint, _find_line(step, output.name))
 
 
-def _without_rows(output: Output, headings: Collection[str]) -> str:
-    """Return the fault of an output: it is empty, or contains only a heading."""
+def _describe_empty(output: Output, headings: Collection[str]) -> str:
+    """Describe an output that is empty or contains only a heading; return an empty string for others."""
     content = output.content.strip()
     if not content or content in (b"[]", b"{}", b"null"):
         return "is empty"
@@ -197,7 +199,7 @@ def _without_rows(output: Output, headings: Collection[str]) -> str:
 
 
 def judge_idle(step: StepText, idle: Sequence[Idle]) -> Iterator[Finding]:
-    """Yield the statements of a step that changed no row although there are rows."""
+    """Yield findings about a step's statements that changed no row although there are rows."""
     for one in idle[:_MOST_EACH]:
         message = f"{one.verb} {one.table!r} changes no row."
         if one.verb == "CREATE TABLE":
@@ -209,7 +211,7 @@ def judge_idle(step: StepText, idle: Sequence[Idle]) -> Iterator[Finding]:
         yield _finding("no_rows", step, message, hint, one.line)
 
 
-def _line_of(step: StepText, path: str) -> int | None:
+def _find_line(step: StepText, path: str) -> int | None:
     place = step.content.find(path)
     return None if place < 0 else line_of(step.content, place)
 

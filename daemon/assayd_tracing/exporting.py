@@ -1,4 +1,4 @@
-"""Brings ended spans to the collector, from one thread. Bounded: what the queue has no room for is dropped.
+"""Sends ended spans to the collector, from one thread. Bounded: spans that don't fit the queue are dropped.
 
 The SDK's own processor drops without a count and can keep the end of the program waiting for 30 seconds.
 """
@@ -27,8 +27,8 @@ Count = Callable[[str, int], None]
 """Receives an outcome (`exported`, `failed` or `dropped`) and a number of spans."""
 
 
-class BoundedExport(SpanProcessor):
-    """A queue of ended spans and the thread that delivers them."""
+class BoundedSpanProcessor(SpanProcessor):
+    """A limited queue of ended spans, and the thread that delivers them."""
 
     def __init__(self, exporter: SpanExporter, *, most: int, count: Count) -> None:
         self._exporter = exporter
@@ -41,11 +41,11 @@ class BoundedExport(SpanProcessor):
         self._failing = False
         self._delivering = 0
         # A thread of the interpreter's own end: it never keeps the program alive.
-        self._thread = threading.Thread(target=self._work, name="traces", daemon=True)
+        self._thread = threading.Thread(target=self._deliver_spans, name="traces", daemon=True)
         self._thread.start()
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Do nothing."""
+        """Do nothing, because spans are only queued at their end."""
 
     def on_end(self, span: ReadableSpan) -> None:
         """Queue a span, or drop it if the queue is full."""
@@ -81,12 +81,12 @@ class BoundedExport(SpanProcessor):
             self._changed.notify_all()
             return self._changed.wait_for(lambda: not self._flushing, timeout_millis / 1000)
 
-    def _work(self) -> None:
-        while batch := self._next():
-            self._deliver(batch)
+    def _deliver_spans(self) -> None:
+        while batch := self._wait_for_batch():
+            self._deliver_batch(batch)
 
-    def _next(self) -> list[ReadableSpan]:
-        """Wait for spans and take some; none at the end."""
+    def _wait_for_batch(self) -> list[ReadableSpan]:
+        """Wait for spans and take a batch; return an empty list at the end."""
         with self._changed:
             while not self._queue and not self._closed:
                 self._flushing = False
@@ -100,7 +100,7 @@ class BoundedExport(SpanProcessor):
     def _is_due(self) -> bool:
         return len(self._queue) >= BATCH or self._closed or self._flushing
 
-    def _deliver(self, batch: list[ReadableSpan]) -> None:
+    def _deliver_batch(self, batch: list[ReadableSpan]) -> None:
         try:
             delivered = self._exporter.export(batch) is SpanExportResult.SUCCESS
         except Exception as problem:  # noqa: BLE001 - of a library: the next delivery may succeed

@@ -35,7 +35,7 @@ _SECOND_NS = 10**9
 
 
 class OtelTracing:
-    """Implements `ports.tracing.Tracing`."""
+    """An implementation of `ports.tracing.Tracing` with OpenTelemetry."""
 
     is_on = True
 
@@ -66,21 +66,21 @@ class OtelTracing:
         """Begin a span that continues `parent`, or a new trace; it began `ago_s` ago."""
         context = Context()  # a span that is current elsewhere in this process isn't its parent
         if parent is not None:
-            context = set_span_in_context(NonRecordingSpan(_sdk_context(parent)), context)
+            context = set_span_in_context(NonRecordingSpan(_to_sdk_context(parent)), context)
         began_ns = time_ns() - int(ago_s * _SECOND_NS)
         span = self._tracer.start_span(
             name,
             context=context,
             kind=_KINDS.get(name, SpanKind.INTERNAL),
-            attributes=_named(attributes),
-            links=[Link(_sdk_context(linked))] if linked is not None else [],
+            attributes=_prefix_attributes(attributes),
+            links=[Link(_to_sdk_context(linked))] if linked is not None else [],
             start_time=began_ns,
         )
         return OtelSpan(self._tracer, span, began_ns)
 
 
 class OtelSpan:
-    """Implements `ports.tracing.Span`. One that isn't sampled is its own child."""
+    """An implementation of `ports.tracing.Span`. A span that isn't sampled is its own child."""
 
     __slots__ = ("_began_ns", "_span", "_tracer", "context")
 
@@ -88,11 +88,11 @@ class OtelSpan:
         self._tracer = tracer
         self._span = span
         self._began_ns = began_ns
-        self.context = _context(span.get_span_context())
+        self.context = _to_trace_context(span.get_span_context())
 
     def child(self, name: str, **attributes: Attribute) -> Span:
         """Begin a step within this one."""
-        return self._child(name, time_ns(), attributes) if self._span.is_recording() else self
+        return self._start_child(name, time_ns(), attributes) if self._span.is_recording() else self
 
     def past(
         self, name: str, took_s: float | None = None, *, ended_ago_s: float = 0.0, **attributes: Attribute
@@ -103,7 +103,7 @@ class OtelSpan:
         ended_ns = time_ns() - int(ended_ago_s * _SECOND_NS)
         began_ns = self._began_ns if took_s is None else ended_ns - int(took_s * _SECOND_NS)
         began_ns = max(began_ns, self._began_ns)
-        self._child(name, began_ns, attributes)._end(max(began_ns, ended_ns))
+        self._start_child(name, began_ns, attributes)._end(max(began_ns, ended_ns))
 
     def end(self, error: str | None = None, **attributes: Attribute) -> None:
         """End it, by an internal error if its code is passed."""
@@ -112,15 +112,15 @@ class OtelSpan:
         if error is not None:
             self._span.set_attribute("error.type", error)
             self._span.set_status(Status(StatusCode.ERROR))
-        self._span.set_attributes(_named(attributes))
+        self._span.set_attributes(_prefix_attributes(attributes))
         self._end(None)
 
-    def _child(self, name: str, began_ns: int, attributes: Mapping[str, Attribute]) -> OtelSpan:
+    def _start_child(self, name: str, began_ns: int, attributes: Mapping[str, Attribute]) -> OtelSpan:
         span = self._tracer.start_span(
             name,
             context=set_span_in_context(self._span, Context()),
             kind=_KINDS.get(name, SpanKind.INTERNAL),
-            attributes=_named(attributes),
+            attributes=_prefix_attributes(attributes),
             start_time=began_ns,
         )
         return OtelSpan(self._tracer, span, began_ns)
@@ -129,11 +129,11 @@ class OtelSpan:
         self._span.end(at_ns)
 
 
-def _named(attributes: Mapping[str, Attribute]) -> dict[str, str | int | float | bool]:
+def _prefix_attributes(attributes: Mapping[str, Attribute]) -> dict[str, str | int | float | bool]:
     return {PREFIX + name: value for name, value in attributes.items() if value is not None}
 
 
-def _sdk_context(context: TraceContext) -> SpanContext:
+def _to_sdk_context(context: TraceContext) -> SpanContext:
     return SpanContext(
         trace_id=int(context.trace_id, 16),
         span_id=int(context.span_id, 16),
@@ -143,7 +143,7 @@ def _sdk_context(context: TraceContext) -> SpanContext:
     )
 
 
-def _context(context: SpanContext) -> TraceContext:
+def _to_trace_context(context: SpanContext) -> TraceContext:
     return TraceContext(
         trace_id=f"{context.trace_id:032x}",
         span_id=f"{context.span_id:016x}",

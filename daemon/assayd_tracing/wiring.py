@@ -21,7 +21,7 @@ from assayd import __version__
 from assayd.errors import ConfigError
 from assayd.metrics import Metrics
 from assayd.settings.model import TracingSettings
-from assayd_tracing.exporting import BoundedExport
+from assayd_tracing.exporting import BoundedSpanProcessor
 from assayd_tracing.spans import OtelTracing
 
 MOST_HEADER_BYTES = 16 * 2**10
@@ -37,12 +37,12 @@ def build_tracing(
     daemon_id: str,
     exporter: SpanExporter | None = None,
 ) -> OtelTracing:
-    """Return the tracing; spans are delivered until the stack ends. `exporter` replaces OTLP in tests.
+    """Build the tracing, which delivers spans until the stack ends. `exporter` replaces OTLP in tests.
 
     Raises: ConfigError ``tracing.endpoint``, ``tracing.headers``.
     """
-    export = BoundedExport(
-        exporter or _otlp(settings),
+    export = BoundedSpanProcessor(
+        exporter or _build_otlp_exporter(settings),
         most=settings.queue,
         count=lambda outcome, spans: metrics.trace_spans.labels(outcome).inc(spans),
     )
@@ -66,8 +66,8 @@ def build_tracing(
     )
 
 
-def _otlp(settings: TracingSettings) -> OTLPSpanExporter:
-    headers = _headers(settings.headers_file) if settings.headers_file is not None else {}
+def _build_otlp_exporter(settings: TracingSettings) -> OTLPSpanExporter:
+    headers = _read_headers(settings.headers_file) if settings.headers_file is not None else {}
     if headers and not _is_confidential(settings.endpoint or ""):
         message = "tracing.endpoint: headers are sent to another host over https:// only"
         raise ConfigError("tracing.endpoint", message, field="tracing.endpoint")
@@ -85,7 +85,7 @@ def _otlp(settings: TracingSettings) -> OTLPSpanExporter:
 
 
 def _is_confidential(endpoint: str) -> bool:
-    """Return whether an address is reached by TLS, or is on this host."""
+    """Return whether an address uses TLS or belongs to this host."""
     parts = urlsplit(endpoint)
     if parts.scheme == "https" or parts.hostname == "localhost":
         return True
@@ -95,26 +95,26 @@ def _is_confidential(endpoint: str) -> bool:
         return False
 
 
-def _headers(path: Path) -> dict[str, str]:
+def _read_headers(path: Path) -> dict[str, str]:
     """Return the headers of a file that other users can't read; their values are never shown."""
     try:
         with path.open("rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             text = file.read(MOST_HEADER_BYTES).decode("ascii")
     except (OSError, UnicodeDecodeError) as problem:
-        raise _unusable(f"{path} can't be read: {type(problem).__name__}") from problem
+        raise _headers_error(f"{path} can't be read: {type(problem).__name__}") from problem
     if mode & 0o077:
-        raise _unusable(f"{path} (mode {mode:04o}) holds a secret: chmod 0600")
+        raise _headers_error(f"{path} (mode {mode:04o}) holds a secret: chmod 0600")
     headers = {}
     for number, line in enumerate(text.splitlines(), 1):
         name, colon, value = (part.strip() for part in line.partition(":"))
         if not line.strip() or line.startswith("#"):
             continue
         if not colon or not name or not value.isprintable() or not name.replace("-", "").isalnum():
-            raise _unusable(f"{path}, line {number}: write `Name: value`")
+            raise _headers_error(f"{path}, line {number}: write `Name: value`")
         headers[name] = value
     return headers
 
 
-def _unusable(message: str) -> ConfigError:
+def _headers_error(message: str) -> ConfigError:
     return ConfigError("tracing.headers", f"tracing.headers_file: {message}", field="tracing.headers_file")

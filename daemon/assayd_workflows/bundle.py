@@ -14,26 +14,26 @@ from collections.abc import Awaitable, Callable, Mapping
 from assayd.documents import canonical, digest, plain
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
-from assayd_workflows.documents import workflow_document
+from assayd_workflows.documents import to_workflow_document
 from assayd_workflows.model import Workflow
-from assayd_workflows.store import Contents
+from assayd_workflows.store import WorkflowContents
 
 ReadAttempt = Callable[[str], Awaitable[Attempt | None]]
 
 
-async def bundle_of(workflow: Workflow, contents: Contents, read: ReadAttempt) -> bytes:
-    """Return the bundle as a tar. Raises: RequestError ``workflow.running``."""
+async def build_bundle(workflow: Workflow, contents: WorkflowContents, read: ReadAttempt) -> bytes:
+    """Return the workflow's bundle as a tar archive. Raises: RequestError ``workflow.running``."""
     if workflow.finished_at is None:
         raise RequestError("workflow.running", "the workflow has no verdict yet; wait for it")
     attempts: dict[str, object] = {}
-    for node in plain(workflow_document(workflow))["nodes"]:
+    for node in plain(to_workflow_document(workflow))["nodes"]:
         if node["attempt_id"] is not None:
-            attempts[node["id"]] = _reference(node["attempt_id"], await read(node["attempt_id"]))
-    return await asyncio.to_thread(_tar, workflow, contents, attempts)
+            attempts[node["id"]] = _bundle_reference(node["attempt_id"], await read(node["attempt_id"]))
+    return await asyncio.to_thread(_build_tar, workflow, contents, attempts)
 
 
-def _reference(attempt_id: str, attempt: Attempt | None) -> dict[str, object]:
-    """Return where the bundle of an attempt is, with the digest of its report; null once it was removed."""
+def _bundle_reference(attempt_id: str, attempt: Attempt | None) -> dict[str, object]:
+    """Return the place of an attempt's bundle with its report's digest; null values if it was removed."""
     if attempt is None:
         return {"attempt_id": attempt_id, "verdict": None, "bundle": None, "report_sha256": None}
     reports = [one.sha256 for one in attempt.artifacts if one.name.startswith("validation_")]
@@ -45,11 +45,11 @@ def _reference(attempt_id: str, attempt: Attempt | None) -> dict[str, object]:
     }
 
 
-def _tar(workflow: Workflow, contents: Contents, attempts: Mapping[str, object]) -> bytes:
+def _build_tar(workflow: Workflow, contents: WorkflowContents, attempts: Mapping[str, object]) -> bytes:
     files = {
         "workflow.yaml": contents.document.encode("utf-8", "replace"),
         "inputs.json": contents.inputs.encode(),
-        "result.json": canonical(plain(workflow_document(workflow))),
+        "result.json": canonical(plain(to_workflow_document(workflow))),
         "attempts.json": canonical(attempts),
     }
     listed = [

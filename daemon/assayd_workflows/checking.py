@@ -26,7 +26,7 @@ from assayd.kinds.code.types import ANYTHING
 from assayd.model.finding import Finding, Rule, Severity
 from assayd.static.python import model_answer
 from assayd.static.python import source as python_source
-from assayd.static.python.annotations import alternatives, module_aliases
+from assayd.static.python.annotations import alternatives, annotation_aliases
 from assayd.static.python.module_scope import is_variable
 from assayd_workflows.model import RESULT, Node, Plan, Reading, Reference
 from assayd_workflows.reading import READING
@@ -99,14 +99,14 @@ def check(body: bytes) -> bytes:
 
 
 def check_plan(plan: Plan) -> Reading:
-    """Return the plan with the declared types of its nodes, and everything that is wrong with it."""
+    """Return the plan with the declared types of its nodes, and the findings about its faults."""
     nodes = {node.id: _read(node) for node in plan.nodes}
     found = [
-        *_references(plan),
-        *_cycles(plan),
-        *_unused(plan),
-        *(finding for read in nodes.values() for finding in _sources(read)),
-        *_types(plan, nodes),
+        *_check_references(plan),
+        *_find_cycles(plan),
+        *_find_unused(plan),
+        *(finding for read in nodes.values() for finding in _check_sources(read)),
+        *_check_types(plan, nodes),
     ]
     found.sort(key=lambda finding: not finding.is_error)  # an error is never cut off in favor of a warning
     kept = sorted(found[:_MOST], key=lambda finding: finding.line or 0)
@@ -115,8 +115,8 @@ def check_plan(plan: Plan) -> Reading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Declared:
-    """What a node declares of one name: outer types, those of its elements, and where."""
+class _DeclaredName:
+    """A node's declaration of one name: its outer types, its elements' types, and its place."""
 
     types: frozenset[str]
     elements: frozenset[str]
@@ -126,11 +126,11 @@ class _Declared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Code:
-    """A node whose code has been read; `problem` says why it can't be."""
+class _NodeCode:
+    """The parsed code of a node; `problem` explains why it can't be parsed."""
 
     node: Node
-    declared: Mapping[str, _Declared]
+    declared: Mapping[str, _DeclaredName]
     awaited: Sequence[str] = ()
     problem: Finding | None = None
 
@@ -140,41 +140,43 @@ class _Code:
         return {name: one.annotation for name, one in self.declared.items()}
 
 
-def _read(node: Node) -> _Code:
+def _read(node: Node) -> _NodeCode:
     text = model_answer.clean(node.code).text
     if not node.code.startswith(text):  # taken out of an answer, so its lines are others
         node = replace(node, code_line=None)
     source = python_source.parse(text)
     if source.tree is None:
         first = source.findings[0]
-        fault = f"The code of node '{node.id}' can't be read ({_place(node, first.line)}): {first.message}"
-        return _Code(node=node, declared={}, problem=_finding(node, "workflow.code", fault, first.line))
+        fault = f"The code of node '{node.id}' can't be read ({_position(node, first.line)}): {first.message}"
+        return _NodeCode(node=node, declared={}, problem=_finding(node, "workflow.code", fault, first.line))
     tree = source.tree
     given = {*node.values, *node.sources}
     missing = awaited(tree, dict.fromkeys(given))
     found = {one.name: one for one in reversed(declarations(tree, {*given, *missing, RESULT}))}
-    aliases = module_aliases(tree)
-    declared = {name: _declared(node, one, aliases, text) for name, one in found.items()}
+    aliases = annotation_aliases(tree)
+    declared = {name: _read_declaration(node, one, aliases, text) for name, one in found.items()}
     problem = None
     if RESULT not in declared:
         fault = f"The code of node '{node.id}' doesn't declare its result."
         problem = _finding(node, "workflow.code", fault, None, "Add: result: TYPE = …")
-    return _Code(node=node, declared=declared, awaited=missing, problem=problem)
+    return _NodeCode(node=node, declared=declared, awaited=missing, problem=problem)
 
 
-def _declared(node: Node, declaration: Declaration, aliases: Mapping[str, ast.expr], text: str) -> _Declared:
+def _read_declaration(
+    node: Node, declaration: Declaration, aliases: Mapping[str, ast.expr], text: str
+) -> _DeclaredName:
     line = declaration.node.lineno
-    return _Declared(
+    return _DeclaredName(
         types=declaration.types,
-        elements=_elements(declaration.node.annotation, aliases),
+        elements=_element_types(declaration.node.annotation, aliases),
         annotation=declaration.shown(text),
         line=line,
-        place=_place(node, line),
+        place=_position(node, line),
     )
 
 
-def _elements(annotation: ast.expr, aliases: Mapping[str, ast.expr]) -> frozenset[str]:
-    """Return the types of the elements of a list, a dict or the like, if the annotation names them."""
+def _element_types(annotation: ast.expr, aliases: Mapping[str, ast.expr]) -> frozenset[str]:
+    """Return the element types of a list, dict or similar type if the annotation names them."""
     if not isinstance(annotation, ast.Subscript):
         return frozenset({ANYTHING})
     outer = code_types.meaning(alternatives(annotation.value, aliases))
@@ -184,13 +186,13 @@ def _elements(annotation: ast.expr, aliases: Mapping[str, ast.expr]) -> frozense
     return code_types.meaning(alternatives(parts[-1], aliases))
 
 
-def _references(plan: Plan) -> Iterator[Finding]:
+def _check_references(plan: Plan) -> Iterator[Finding]:
     known = [node.id for node in plan.nodes]
     for node in plan.nodes:
         for name, source in node.sources.items():
             if source.node not in known:
                 message = f"The input '{name}' of node '{node.id}' refers to an unknown node: {source.text}"
-                yield _finding(node, "workflow.reference", message, None, _meant(source, known))
+                yield _finding(node, "workflow.reference", message, None, _suggest_node(source, known))
     for name, source in plan.outputs.items():
         if source.node not in known:
             yield Finding(
@@ -198,18 +200,18 @@ def _references(plan: Plan) -> Iterator[Finding]:
                 category="workflow",
                 message=f"The output '{name}' refers to an unknown node: {source.text}",
                 line=plan.lines.get(name),
-                suggestion=_meant(source, known),
+                suggestion=_suggest_node(source, known),
             )
 
 
-def _meant(source: Reference, known: Sequence[str]) -> str:
+def _suggest_node(source: Reference, known: Sequence[str]) -> str:
     close = close_names(source.node, known)
     return f"Did you mean '{close[0]}'?" if close else f"Use one of {', '.join(known[:10])}."
 
 
-def _cycles(plan: Plan) -> Iterator[Finding]:
+def _find_cycles(plan: Plan) -> Iterator[Finding]:
     nodes = {node.id: node for node in plan.nodes}
-    while left := _without_order(nodes):
+    while left := _unorderable_nodes(nodes):
         path = [next(iter(left))]
         while path.count(path[-1]) < 2:
             path.append(next(need for need in nodes[path[-1]].needs if need in left))
@@ -221,8 +223,8 @@ def _cycles(plan: Plan) -> Iterator[Finding]:
             del nodes[each]
 
 
-def _without_order(nodes: Mapping[str, Node]) -> dict[str, None]:
-    """Return the nodes that are in a cycle or need one that is."""
+def _unorderable_nodes(nodes: Mapping[str, Node]) -> dict[str, None]:
+    """Return the nodes that are in a cycle or depend on one."""
     left = dict.fromkeys(nodes)
     while ready := [each for each in left if not any(need in left for need in nodes[each].needs)]:
         for each in ready:
@@ -230,7 +232,7 @@ def _without_order(nodes: Mapping[str, Node]) -> dict[str, None]:
     return left
 
 
-def _unused(plan: Plan) -> Iterator[Finding]:
+def _find_unused(plan: Plan) -> Iterator[Finding]:
     nodes = {node.id: node for node in plan.nodes}
     pending = [source.node for source in plan.outputs.values()]
     used: set[str] = set()
@@ -243,11 +245,11 @@ def _unused(plan: Plan) -> Iterator[Finding]:
         if node.id not in used:
             message = f"No output needs the node '{node.id}'."
             remedy = "Remove the node, or use its result in an output or in another node."
-            yield _warning(_finding(node, "workflow.unused", message, None, remedy))
+            yield _to_warning(_finding(node, "workflow.unused", message, None, remedy))
 
 
-def _sources(code: _Code) -> Iterator[Finding]:
-    """Judge the code of a node, and where its inputs come from."""
+def _check_sources(code: _NodeCode) -> Iterator[Finding]:
+    """Check the code of a node and the sources of its inputs."""
     node = code.node
     if code.problem is not None:
         yield code.problem
@@ -265,7 +267,7 @@ def _sources(code: _Code) -> Iterator[Finding]:
             yield _finding(node, "workflow.undeclared_input", message, None, remedy)
 
 
-def _types(plan: Plan, nodes: Mapping[str, _Code]) -> Iterator[Finding]:
+def _check_types(plan: Plan, nodes: Mapping[str, _NodeCode]) -> Iterator[Finding]:
     for code in nodes.values():
         for name, value in code.node.values.items():
             wanted = code.declared.get(name)
@@ -280,20 +282,20 @@ def _types(plan: Plan, nodes: Mapping[str, _Code]) -> Iterator[Finding]:
             wanted, giving = code.declared.get(name), nodes.get(source.node)
             result = giving.declared.get(RESULT) if giving is not None else None
             if wanted is not None and result is not None:
-                yield from _edge(code, name, source, wanted, result)
+                yield from _check_edge(code, name, source, wanted, result)
     for name, source in plan.outputs.items():
         giving = nodes.get(source.node)
         result = giving.declared.get(RESULT) if giving is not None else None
-        if giving is not None and result is not None and (wrong := _wrong_path(source, result)):
+        if giving is not None and result is not None and (wrong := _explain_invalid_path(source, result)):
             found = _finding(giving.node, "workflow.path", wrong, result.line)
             yield replace(found, line=plan.lines.get(name, found.line))
 
 
-def _edge(
-    code: _Code, name: str, source: Reference, wanted: _Declared, result: _Declared
+def _check_edge(
+    code: _NodeCode, name: str, source: Reference, wanted: _DeclaredName, result: _DeclaredName
 ) -> Iterator[Finding]:
-    """Compare the declared type of a result with that of the input that it goes to."""
-    if (wrong := _wrong_path(source, result)) is not None:
+    """Check a result's declared type against the type of the input that receives it."""
+    if (wrong := _explain_invalid_path(source, result)) is not None:
         yield _finding(code.node, "workflow.path", wrong, wanted.line)
         return
     given, inner = result.types, result.elements
@@ -305,7 +307,7 @@ def _edge(
     )
     if source.path:
         said = said.replace(" {}", " is part of")
-    unfit = _unfit(given, wanted.types)
+    unfit = _unfit_types(given, wanted.types)
     if unfit and unfit == given:
         message = said.format("is")
         remedy = f"Declare {name}: {code_types.written(given)}, or change the result."
@@ -319,22 +321,22 @@ def _edge(
             wanted.line,
             f"Handle {code_types.written(unfit)} in the code, and declare {name}: {optional}.",
         )
-        yield _warning(found)
-    elif (unfit := _unfit(inner, wanted.elements)) and unfit == inner:
+        yield _to_warning(found)
+    elif (unfit := _unfit_types(inner, wanted.elements)) and unfit == inner:
         message = said.format("is")
         remedy = "Only outer types are checked when it runs; make the elements agree."
-        yield _warning(_finding(code.node, "workflow.element_type", message, wanted.line, remedy))
+        yield _to_warning(_finding(code.node, "workflow.element_type", message, wanted.line, remedy))
 
 
-def _unfit(given: Collection[str], wanted: Collection[str]) -> frozenset[str]:
-    """Return the types that don't fit; none if one of them isn't known."""
+def _unfit_types(given: Collection[str], wanted: Collection[str]) -> frozenset[str]:
+    """Return the types that don't fit; empty if one of them is unknown."""
     if ANYTHING in given:
         return frozenset()
     return frozenset(each for each in given if not code_types.fits(each, wanted))
 
 
-def _wrong_path(source: Reference, result: _Declared) -> str | None:
-    """Say why a path can't exist in a result of the declared type; None if it may."""
+def _explain_invalid_path(source: Reference, result: _DeclaredName) -> str | None:
+    """Explain why a path can't exist in a result of the declared type; return None if it can."""
     if not source.path or ANYTHING in result.types:
         return None
     step = source.path[0]
@@ -345,7 +347,7 @@ def _wrong_path(source: Reference, result: _Declared) -> str | None:
     return None
 
 
-def _place(node: Node, line: int | None) -> str:
+def _position(node: Node, line: int | None) -> str:
     """Name a line of a node's code, by the line of the document if the code is a block of it."""
     if line is None:
         return f"node '{node.id}'"
@@ -355,7 +357,7 @@ def _place(node: Node, line: int | None) -> str:
 
 
 def _finding(node: Node, rule: str, message: str, line: int | None, suggestion: str | None = None) -> Finding:
-    """Make a finding at a line of a node's code, or at the node; `context` names the node."""
+    """Build a finding at a line of a node's code, or at the node; `context` names the node."""
     in_document = node.line if line is None or node.code_line is None else node.code_line + line - 1
     return Finding(
         rule=rule,
@@ -367,5 +369,5 @@ def _finding(node: Node, rule: str, message: str, line: int | None, suggestion: 
     )
 
 
-def _warning(finding: Finding) -> Finding:
+def _to_warning(finding: Finding) -> Finding:
     return replace(finding, severity=Severity.WARNING)

@@ -18,7 +18,7 @@ from typing import TypeVar
 import structlog
 from tenacity import AsyncRetrying, retry_if_exception
 
-from assayd.aio import Signal, back_off
+from assayd.aio import Signal, tenacity_back_off
 from assayd.attempts.admission import Admission, AttemptOrigin
 from assayd.attempts.scheduler import Scheduler
 from assayd.documents import canonical
@@ -60,12 +60,12 @@ T = TypeVar("T")
 
 
 class ResultGone(Exception):
-    """The attempt that gave a result was removed."""
+    """The attempt that produced a result was removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CourseParts:
-    """What every course works with.
+    """The parts that all courses share.
 
     `turns` bounds the results that are held at once, fairly by user; `inputs_bytes` the inputs of a node.
     """
@@ -98,11 +98,11 @@ class CourseParts:
             attempt = await self.jobs.get(attempt_id)
             if attempt is None or attempt.bundle is None:
                 raise ResultGone(f"the attempt {attempt_id} or its bundle was removed")
-            found |= await self.from_report(attempt, partial(_texts_in, wanted, room))
+            found |= await self.read_from_report(attempt, partial(_extract_texts, wanted, room))
         return {name: found[name] for name in sources}
 
-    async def from_report(self, attempt: Attempt, read: Callable[[bytes], T]) -> T:
-        """Return something read from an attempt's report; from a large one in a thread, users in turn."""
+    async def read_from_report(self, attempt: Attempt, read: Callable[[bytes], T]) -> T:
+        """Return a value read from an attempt's report; large reports are read in a thread, users in turn."""
         report, _ = await self.documents(attempt)
         if len(report) <= LARGE_BYTES:
             return read(report)
@@ -111,11 +111,11 @@ class CourseParts:
             return await asyncio.to_thread(read, report)
 
 
-def _texts_in(sources: Mapping[str, Reference], room: Room, report: bytes) -> dict[str, bytes]:
+def _extract_texts(sources: Mapping[str, Reference], room: Room, report: bytes) -> dict[str, bytes]:
     return texts_of(json.loads(report)["runtime_results"]["cases"][0]["result"], sources, room)
 
 
-def _policy_digest_in(report: bytes) -> object:
+def _extract_policy_digest(report: bytes) -> object:
     return json.loads(report)["policy_digest"]
 
 
@@ -148,18 +148,18 @@ class Course:
                     if not runs[node.id].state.is_final:
                         tasks.create_task(self._carry(node), name=f"node-{node.id}")
         except TimeoutError:
-            await self.break_off(f"the workflow took longer than {self.plan.timeout_s:g} s")
+            await self.abort(f"the workflow took longer than {self.plan.timeout_s:g} s")
 
-    async def break_off(self, why: str) -> None:
-        """End every node without an end: running attempts are cancelled, and the others never run."""
+    async def abort(self, why: str) -> None:
+        """End all unfinished nodes: running attempts are cancelled, and the others never run."""
         if self._submitting:
             await asyncio.wait(self._submitting)
         for run in list(self.workflow.nodes.values()):
             if not run.state.is_final:
-                self._set(await self._broken_off(run, why))
+                self._set_node(await self._abort_node(run, why))
 
-    async def _broken_off(self, run: NodeRun, why: str) -> NodeRun:
-        """End a node without an end, with its attempt and its repair."""
+    async def _abort_node(self, run: NodeRun, why: str) -> NodeRun:
+        """End an unfinished node, its attempt, and its repair."""
         parts, at = self.parts, self.parts.clock.now()
         known = await parts.jobs.get(run.attempt_id)
         if known is None:
@@ -176,16 +176,16 @@ class Course:
         """Return the workflow as it has ended."""
         return replace(self.workflow, verdict=verdict, detail=detail, finished_at=at)
 
-    def _set(self, run: NodeRun) -> None:
+    def _set_node(self, run: NodeRun) -> None:
         nodes = {**self.workflow.nodes, run.node: run}
         self.workflow = replace(self.workflow, nodes=nodes)
         self.changed.give()
 
-    async def _end(self, run: NodeRun) -> None:
-        """Put the end of a node on record, and release those that need it."""
+    async def _end_node(self, run: NodeRun) -> None:
+        """Record the end of a node, and release the nodes that depend on it."""
         ended = replace(run, finished_at=self.parts.clock.now())
         await self.parts.store.save_node(self.workflow.id, ended)
-        self._set(ended)
+        self._set_node(ended)
         self._ended[run.node].set()
 
     async def _carry(self, node: Node) -> None:
@@ -196,60 +196,62 @@ class Course:
         without = [need for need, state in states.items() if state is not NodeState.VALIDATED]
         if without:
             detail = f"no result of {', '.join(without)}"
-            await self._end(replace(run, state=NodeState.SKIPPED, detail=detail))
+            await self._end_node(replace(run, state=NodeState.SKIPPED, detail=detail))
             return
         try:
-            await self._end(await self._run(node, run))
+            await self._end_node(await self._run_node(node, run))
         except (NoSuchPart, TooLarge) as fault:
-            await self._end(replace(run, state=NodeState.FAILED, detail=str(fault)))
+            await self._end_node(replace(run, state=NodeState.FAILED, detail=str(fault)))
         except (AssaydError, ResultGone) as trouble:
             log.warning("workflow.node_refused", workflow_id=self.workflow.id, node=node.id)
-            await self._end(replace(run, state=NodeState.ERROR, detail=str(trouble)))
+            await self._end_node(replace(run, state=NodeState.ERROR, detail=str(trouble)))
 
-    async def _run(self, node: Node, run: NodeRun) -> NodeRun:
-        """Submit a node and see it to its end. Raises: as `_begin`."""
+    async def _run_node(self, node: Node, run: NodeRun) -> NodeRun:
+        """Submit a node and run it until its end. Raises: as `_submit_node`."""
         known = await self.parts.jobs.get(run.attempt_id)
         if known is not None:
             run = replace(run, state=NodeState.RUNNING, input_digest=known.input_digest)
-            self._set(run)
+            self._set_node(run)
         else:
-            passing = retry_if_exception(_passes)
-            retrying = AsyncRetrying(retry=passing, wait=back_off, sleep=self.parts.sleep, reraise=True)
+            passing = retry_if_exception(_is_retryable)
+            retrying = AsyncRetrying(
+                retry=passing, wait=tenacity_back_off, sleep=self.parts.sleep, reraise=True
+            )
             run = await retrying(self._begin, node, run)
         if run.state.is_final:
             return run
-        attempt = await self._judged(run.attempt_id)
+        attempt = await self._wait_for_verdict(run.attempt_id)
         run = replace(run, state=_STATES[attempt.verdict or Verdict.ERROR], detail=_why(attempt))
         if attempt.verdict is Verdict.FAILED and self.workflow.repair is not None:
-            return await self._repaired(run)
+            return await self._wait_for_repair(run)
         return run
 
     async def _begin(self, node: Node, run: NodeRun) -> NodeRun:
-        """Submit a node, or take over an earlier attempt. Few do so at a time: each may hold large inputs.
+        """Submit a node or reuse an earlier attempt; limited in number, as each can hold large inputs.
 
         Raises: NoSuchPart, TooLarge, ResultGone, AssaydError.
         """
         parts, workflow = self.parts, self.workflow
         async with self._starting, parts.turns.hold(workflow.peer.uid, workflow.id, run.attempt_id):
-            document = await self._document(node)
+            document = await self._build_submission(node)
             try:
                 submission = await parts.admission.read(document)
             except RequestError as refusal:
-                raise _fault_of(refusal, node) from refusal
+                raise _to_node_error(refusal, node) from refusal
             run = replace(run, input_digest=submission.input_digest)
             earlier = self.reusable.get(submission.input_digest)
             if earlier is not None and await self._is_reusable(earlier.attempt_id, submission):
                 taken = replace(earlier, node=node.id, reused=True, detail=None)
                 return replace(taken, input_digest=submission.input_digest)
             run = replace(run, state=NodeState.RUNNING)
-            self._set(run)
-            await self._submit(document, run.attempt_id)
+            self._set_node(run)
+            await self._submit_document(document, run.attempt_id)
         return run
 
-    async def _document(self, node: Node) -> bytes:
-        """Return the submission of a node. Raises: NoSuchPart, TooLarge, ResultGone."""
+    async def _build_submission(self, node: Node) -> bytes:
+        """Build the submission of a node. Raises: NoSuchPart, TooLarge, ResultRemoved."""
         room = Room(f"the inputs of node '{node.id}'", self.parts.inputs_bytes)
-        inputs = await asyncio.to_thread(_written, node.values, room)
+        inputs = await asyncio.to_thread(_write_values, node.values, room)
         inputs |= await self.parts.texts(self.workflow, node.sources, room)
         workflow = self.workflow
         return await asyncio.to_thread(
@@ -257,7 +259,7 @@ class Course:
         )
 
     async def _is_reusable(self, attempt_id: str, submission: Submission) -> bool:
-        """Return whether an earlier verdict is trusted, enforced, and of the same policy."""
+        """Return whether an earlier verdict is trusted and enforced, and has the same policy."""
         before = await self.parts.jobs.get(attempt_id)
         if (
             before is None
@@ -269,18 +271,18 @@ class Course:
         ):
             return False
         digest = self.parts.admission.policy(submission).digest
-        return await self.parts.from_report(before, _policy_digest_in) == digest
+        return await self.parts.read_from_report(before, _extract_policy_digest) == digest
 
-    async def _submit(self, document: bytes, attempt_id: str) -> None:
-        """Submit in the owner's name; a cancelled course still completes the submission."""
+    async def _submit_document(self, document: bytes, attempt_id: str) -> None:
+        """Submit a document in the owner's name; the submission completes even if the course is cancelled."""
         origin = AttemptOrigin(peer=self.workflow.peer, attempt_id=attempt_id)
         task = asyncio.create_task(self.parts.admission.submit_document(document, origin))
         self._submitting.add(task)
         task.add_done_callback(self._submitting.discard)
         await asyncio.shield(task)
 
-    async def _judged(self, attempt_id: str) -> Attempt:
-        """Wait for the verdict of an attempt. Raises: ResultGone."""
+    async def _wait_for_verdict(self, attempt_id: str) -> Attempt:
+        """Wait for the verdict of an attempt. Raises: ResultRemoved."""
         while True:
             finished = await self.parts.scheduler.wait(attempt_id, WAIT_S)
             attempt = finished.attempt if finished is not None else await self.parts.jobs.get(attempt_id)
@@ -291,9 +293,9 @@ class Course:
             if finished is None:
                 await self.parts.sleep(LOOK_S)
 
-    async def _repaired(self, run: NodeRun) -> NodeRun:
-        """Wait for the repair of a failed node; its fix that passed is then the node's attempt."""
-        self._set(replace(run, state=NodeState.REPAIRING))
+    async def _wait_for_repair(self, run: NodeRun) -> NodeRun:
+        """Wait for the repair of a failed node; a successful fix becomes the node's attempt."""
+        self._set_node(replace(run, state=NodeState.REPAIRING))
         while (repair := await self.parts.chains.repair_of(run.attempt_id)) is not None and not repair.ended:
             await self.parts.sleep(LOOK_S)
         if repair is None or repair.attempt_id is None:
@@ -304,27 +306,27 @@ class Course:
         )
 
 
-async def outputs_of(workflow: Workflow, parts: CourseParts) -> dict[str, bytes]:
-    """Return the outputs of a workflow as JSON text. Raises: NoSuchPart, TooLarge, ResultGone."""
+async def load_outputs(workflow: Workflow, parts: CourseParts) -> dict[str, bytes]:
+    """Return the outputs of a workflow as JSON texts. Raises: NoSuchPart, TooLarge, ResultRemoved."""
     async with parts.turns.hold(workflow.peer.uid, workflow.id, f"outputs {next(parts.numbers)}"):
         return await parts.texts(workflow, workflow.outline.outputs, Room("the outputs", OUTPUTS_BYTES))
 
 
-def _fault_of(refusal: RequestError, node: Node) -> Exception:
-    """Return why a submission can't be read: a fault of its inputs if it is too large."""
+def _to_node_error(refusal: RequestError, node: Node) -> Exception:
+    """Return the error for a rejected submission; TooLarge if its inputs are too large."""
     if refusal.code != "too_large":
         return refusal
     return TooLarge(f"node '{node.id}' and its inputs are too large: {refusal.message}")
 
 
-def _written(values: Mapping[str, object], room: Room) -> dict[str, bytes]:
+def _write_values(values: Mapping[str, object], room: Room) -> dict[str, bytes]:
     texts = {name: canonical(value) for name, value in values.items()}
     room.take(sum(map(len, texts.values())))
     return texts
 
 
 def _why(attempt: Attempt) -> str | None:
-    """Return why an attempt has no result."""
+    """Explain why an attempt has no result, or return None."""
     if attempt.error is not None:
         return attempt.error.message
     if attempt.verdict is Verdict.FAILED:
@@ -332,5 +334,5 @@ def _why(attempt: Attempt) -> str | None:
     return None
 
 
-def _passes(refusal: BaseException) -> bool:
+def _is_retryable(refusal: BaseException) -> bool:
     return isinstance(refusal, RequestError) and refusal.retryable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from assayd.documents import timestamp
-from assayd.documents.base import written_time
+from assayd.documents.base import format_time
 from assayd.documents.workflows import (
     NodeRunDocument,
     PlannedNodeDocument,
@@ -18,22 +18,22 @@ from assayd.model.finding import Finding
 from assayd_workflows.model import NodeOutline, NodeRun, Outline, Reading, Workflow
 
 
-def check_document(reading: Reading) -> WorkflowCheckDocument:
-    """Return what a check found."""
+def to_check_document(reading: Reading) -> WorkflowCheckDocument:
+    """Return the document of a check's result."""
     outline = reading.plan.outline if reading.plan is not None else Outline()
     return WorkflowCheckDocument.model_construct(
         runnable=reading.is_runnable,
         name=outline.name,
-        findings=_findings(reading.findings),
+        findings=_to_finding_documents(reading.findings),
         nodes=[PlannedNodeDocument.from_value(node, needs=list(node.needs)) for node in outline.nodes],
-        outputs=_outputs(outline),
+        outputs=_output_references(outline),
     )
 
 
-def workflow_document(workflow: Workflow) -> WorkflowDocument:
-    """Return a workflow."""
+def to_workflow_document(workflow: Workflow) -> WorkflowDocument:
+    """Return the document of a workflow."""
     outline, repair = workflow.outline, workflow.repair
-    nodes = [_node_document(node, workflow.nodes[node.id]) for node in outline.nodes]
+    nodes = [_to_node_document(node, workflow.nodes[node.id]) for node in outline.nodes]
     return WorkflowDocument.from_value(
         workflow,
         name=outline.name,
@@ -41,28 +41,28 @@ def workflow_document(workflow: Workflow) -> WorkflowDocument:
         state="running" if workflow.verdict is None else "finished",
         finished_at=timestamp(workflow.finished_at),
         repair=None if repair is None else {"provider": repair.provider, "max_attempts": repair.max_attempts},
-        findings=_findings(workflow.findings),
+        findings=_to_finding_documents(workflow.findings),
         nodes=nodes,
-        outputs=_outputs(outline),
+        outputs=_output_references(outline),
     )
 
 
-def workflow_event(number: int, workflow: Workflow) -> WorkflowEventDocument:
+def to_workflow_event(number: int, workflow: Workflow) -> WorkflowEventDocument:
     """Return an event with the current state of a workflow."""
     moments = [run.finished_at for run in workflow.nodes.values() if run.finished_at is not None]
     return WorkflowEventDocument.model_construct(
         id=str(number),
         kind="progress" if workflow.verdict is None else "finished",
-        at=written_time(workflow.finished_at or max(moments, default=workflow.created_at)),
-        body=workflow_document(workflow),
+        at=format_time(workflow.finished_at or max(moments, default=workflow.created_at)),
+        body=to_workflow_document(workflow),
     )
 
 
-def _findings(findings: Sequence[Finding]) -> list[WorkflowFindingDocument]:
+def _to_finding_documents(findings: Sequence[Finding]) -> list[WorkflowFindingDocument]:
     return [WorkflowFindingDocument.from_value(one, node=one.context) for one in findings]
 
 
-def _node_document(node: NodeOutline, run: NodeRun) -> NodeRunDocument:
+def _to_node_document(node: NodeOutline, run: NodeRun) -> NodeRunDocument:
     return NodeRunDocument.from_value(
         run,
         id=node.id,
@@ -73,5 +73,5 @@ def _node_document(node: NodeOutline, run: NodeRun) -> NodeRunDocument:
     )
 
 
-def _outputs(outline: Outline) -> dict[str, str]:
+def _output_references(outline: Outline) -> dict[str, str]:
     return {name: source.text for name, source in outline.outputs.items()}

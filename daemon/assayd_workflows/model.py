@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from assayd.model.finding import Finding
 from assayd.model.report import Verdict
-from assayd.model.submission import Peer, RepairWish
+from assayd.model.submission import Peer, RepairOptions
 
 RESULT = "result"
 MOST_NODES = 256
@@ -20,7 +20,7 @@ Inputs = Mapping[str, Mapping[str, object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """The result of a node, or a part of it: `path` holds keys of objects and indexes of lists."""
+    """A reference to a node's result or to a part of it; `path` has keys of objects and indexes of lists."""
 
     node: str
     path: tuple[str, ...] = ()
@@ -58,22 +58,22 @@ class Node:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Return the nodes whose results it uses, each once, in the order of its inputs."""
+        """Return the nodes whose results this node uses, each once, in the order of the inputs."""
         return tuple(dict.fromkeys(source.node for source in self.sources.values()))
 
     def with_values(self, values: Mapping[str, object]) -> Node:
-        """Return it with other values and sources."""
+        """Return the node with these values, which replace the sources of the same inputs."""
         sources = {name: source for name, source in self.sources.items() if name not in values}
         return replace(self, values={**self.values, **values}, sources=sources)
 
     def without_values(self, names: Container[str]) -> Node:
-        """Return it without the values of some inputs."""
+        """Return the node without the values of some inputs."""
         return replace(self, values={name: one for name, one in self.values.items() if name not in names})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A whole workflow. `lines` are those of its outputs in the document."""
+    """A complete workflow. `lines` are the lines of its outputs in the document."""
 
     nodes: tuple[Node, ...]
     outputs: Mapping[str, Reference]
@@ -84,24 +84,24 @@ class Plan:
 
     @property
     def outline(self) -> Outline:
-        """Return its nodes and outputs without code and values."""
+        """Return the nodes and outputs without code and values."""
         nodes = (
             NodeOutline(id=one.id, line=one.line, library=one.library, needs=one.needs) for one in self.nodes
         )
         return Outline(name=self.name, nodes=tuple(nodes), outputs=self.outputs)
 
     def with_inputs(self, inputs: Inputs) -> Plan:
-        """Return it with values in place of those that the document has."""
+        """Return the plan with these values, which replace those in the document."""
         return replace(self, nodes=tuple(one.with_values(inputs.get(one.id, {})) for one in self.nodes))
 
     def without_inputs(self, inputs: Inputs) -> Plan:
-        """Return it without these values, so that they aren't stored twice."""
+        """Return the plan without these values, so that they aren't stored twice."""
         return replace(self, nodes=tuple(one.without_values(inputs.get(one.id, {})) for one in self.nodes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOutline:
-    """A node as lists and graphs show it."""
+    """A node in the form for lists and graphs."""
 
     id: str
     line: int | None
@@ -111,7 +111,7 @@ class NodeOutline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """A plan as lists and graphs show it: small, whatever its code and values are."""
+    """A plan in the form for lists and graphs, which is small even if code and values are large."""
 
     name: str | None = None
     nodes: tuple[NodeOutline, ...] = ()
@@ -127,12 +127,12 @@ class Reading:
 
     @property
     def is_runnable(self) -> bool:
-        """Return whether nothing forbids to run it."""
+        """Return whether the plan exists and has no errors."""
         return self.plan is not None and not any(finding.is_error for finding in self.findings)
 
 
 class NodeState(StrEnum):
-    """How far a node is; all but the first three are final."""
+    """The state of a node; all but the first three are final."""
 
     WAITING = "waiting"
     """A node before it has no result yet."""
@@ -153,13 +153,13 @@ class NodeState(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Return whether nothing changes any more."""
+        """Return whether the state can't change any more."""
         return self not in {NodeState.WAITING, NodeState.RUNNING, NodeState.REPAIRING}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRun:
-    """How far a node of a workflow is.
+    """The progress of a workflow's node.
 
     `attempt_id` exists before its attempt, so that submitting it twice is submitting it once. `reused`: the
     attempt is one of the workflow that this one resumes. `repair_id` is the repair whose fix it is.
@@ -177,7 +177,7 @@ class NodeRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workflow:
-    """A workflow on record, without document, inputs and plan, which may be large."""
+    """A stored workflow, without its document, inputs and plan, which can be large."""
 
     id: str
     peer: Peer
@@ -186,7 +186,7 @@ class Workflow:
     outline: Outline
     nodes: Mapping[str, NodeRun]
     findings: tuple[Finding, ...] = ()
-    repair: RepairWish | None = None
+    repair: RepairOptions | None = None
     resumes: str | None = None
     verdict: Verdict | None = None
     detail: str | None = None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from assayd.documents import canonical
 from assayd.guest.tagged import TAG, VALUE
-from assayd.model.submission import RepairWish
+from assayd.model.submission import RepairOptions
 from assayd.model.text_limits import shorten
 from assayd_workflows.model import RESULT, Node, Plan, Reference
 
@@ -25,7 +25,7 @@ class NoSuchPart(Exception):
 
 
 class TooLarge(Exception):
-    """Referenced parts of results are too large together."""
+    """The referenced parts of results exceed the size limit in total."""
 
 
 @dataclass(slots=True)
@@ -49,19 +49,19 @@ def texts_of(result: object, sources: Mapping[str, Reference], room: Room) -> di
     found: dict[str, bytes] = {}
     for name, source in sources.items():
         if source.path not in written:
-            written[source.path] = canonical(part_of(result, source))
+            written[source.path] = canonical(resolve_reference(result, source))
         found[name] = written[source.path]
         room.take(len(found[name]))
     return found
 
 
-def object_of(members: Mapping[str, bytes]) -> bytes:
-    """Return a JSON object of members that are JSON text."""
+def join_members(members: Mapping[str, bytes]) -> bytes:
+    """Return a JSON object from members that are JSON texts."""
     return b"{%b}" % b",".join(b"%b:%b" % (canonical(name), text) for name, text in members.items())
 
 
-def part_of(result: object, source: Reference) -> object:
-    """Return the part of a result that a reference names. Raises: NoSuchPart."""
+def resolve_reference(result: object, source: Reference) -> object:
+    """Return the part of a result that a reference names. Raises: NoSuchPart if it doesn't exist."""
     found, done = result, f"{source.node}.{RESULT}"
     for step in source.path:
         inner = found
@@ -72,12 +72,12 @@ def part_of(result: object, source: Reference) -> object:
         elif isinstance(inner, list) and step.isascii() and step.isdigit() and int(step[:9]) < len(inner):
             found = inner[int(step[:9])]
         else:
-            raise NoSuchPart(f"{done} has no {shorten(step, 64)!r}; it {_described(inner)}")
+            raise NoSuchPart(f"{done} has no {shorten(step, 64)!r}; it {_describe_value(inner)}")
         done = f"{done}.{step}"
     return found
 
 
-def _described(value: object) -> str:
+def _describe_value(value: object) -> str:
     if isinstance(value, dict) and TAG not in value:
         return f"has the keys {shorten(', '.join(map(str, list(value)[:20])), 200)}" if value else "is empty"
     if isinstance(value, list):
@@ -86,32 +86,37 @@ def _described(value: object) -> str:
 
 
 def submission_of(
-    node: Node, plan: Plan, inputs: Mapping[str, bytes], *, workflow_id: str, repair: RepairWish | None = None
+    node: Node,
+    plan: Plan,
+    inputs: Mapping[str, bytes],
+    *,
+    workflow_id: str,
+    repair: RepairOptions | None = None,
 ) -> bytes:
-    """Return the submission of a node; the intent of one with a repair tells the provider of other nodes."""
+    """Return the submission of a node; with a repair, its intent describes other nodes to the provider."""
     payload: dict[str, object] = {"code": node.code}
     if node.timeout_s is not None:
         payload["timeout_s"] = node.timeout_s
     submission: dict[str, object] = {
         "kind": KIND,
-        "policy": policy_of(node, plan),
+        "policy": effective_policy(node, plan),
         "labels": {"workflow": workflow_id, "node": node.id},
     }
     if repair is not None:
-        words = "\n".join(_context(node, plan, inputs))
+        words = "\n".join(_build_context(node, plan, inputs))
         submission["intent"] = shorten(words, _CONTEXT_CHARS)
         submission["repair"] = {"provider": repair.provider, "max_attempts": repair.max_attempts}
     texts = {name: canonical(value) for name, value in payload.items()}
     whole = {name: canonical(value) for name, value in submission.items()}
-    return object_of({**whole, "payload": object_of({**texts, "inputs": object_of(inputs)})})
+    return join_members({**whole, "payload": join_members({**texts, "inputs": join_members(inputs)})})
 
 
-def policy_of(node: Node, plan: Plan) -> str:
+def effective_policy(node: Node, plan: Plan) -> str:
     """Return the policy of a node: its own, or the workflow's."""
     return node.policy or plan.policy
 
 
-def _context(node: Node, plan: Plan, inputs: Mapping[str, bytes]) -> Iterator[str]:
+def _build_context(node: Node, plan: Plan, inputs: Mapping[str, bytes]) -> Iterator[str]:
     yield f"This code is the node '{node.id}' of a workflow{f' named {plan.name}' if plan.name else ''}."
     nodes = {one.id: one for one in plan.nodes}
     for name, source in node.sources.items():

@@ -64,7 +64,7 @@ class _NodeEntry(BaseModel):
     policy: PolicyName | None = None
 
 
-class _Entries(BaseModel):
+class _DocumentEntries(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
@@ -76,14 +76,14 @@ class _Entries(BaseModel):
 
 def read(body: bytes) -> bytes:
     """Read the text of a document; return a `Reading`."""
-    return READING.dump_json(read_document(body.decode()))
+    return READING.dump_json(parse_document(body.decode()))
 
 
-def read_document(text: str) -> Reading:
-    """Return the plan of a document, or the findings that say why there is none."""
+def parse_document(text: str) -> Reading:
+    """Return the plan of a document, or the findings that explain why it has none."""
     try:
-        value, places = _parse(text)
-        return _plan(value, places)
+        value, places = _parse_values(text)
+        return _build_plan(value, places)
     except _Faults as faults:
         return Reading(plan=None, findings=tuple(faults.findings()))
 
@@ -97,7 +97,7 @@ class _Fault:
 
 
 class _Faults(Exception):
-    """A document that isn't a workflow."""
+    """The faults of a document that isn't a valid workflow."""
 
     def __init__(self, *faults: _Fault) -> None:
         super().__init__()
@@ -115,8 +115,8 @@ class _Faults(Exception):
 
 
 @dataclass(slots=True)
-class _Places:
-    """The lines of the values of a document, by their path, and where blocks of text begin."""
+class _DocumentPlaces:
+    """The lines of a document's values by their paths, and the first lines of its text blocks."""
 
     lines: dict[tuple[object, ...], int] = field(default_factory=dict)
     blocks: dict[tuple[object, ...], int] = field(default_factory=dict)
@@ -128,9 +128,9 @@ class _Places:
         return self.lines.get(path)
 
 
-def _parse(text: str) -> tuple[object, _Places]:
-    """Return the value of a document, and its lines. Raises: _Faults."""
-    places = _Places()
+def _parse_values(text: str) -> tuple[object, _DocumentPlaces]:
+    """Return the value of a document with its lines. Raises: _Faults."""
+    places = _DocumentPlaces()
     if text.lstrip().startswith("{"):
         try:
             value: object = read_json(text.encode())
@@ -138,11 +138,11 @@ def _parse(text: str) -> tuple[object, _Places]:
             message = f"The document isn't valid JSON: {problem.message}"
             raise _Faults(_Fault(message, None, "workflow.syntax")) from problem
         try:  # for the lines alone: JSON is nearly always YAML
-            _Composed(places).value(_compose(text), (), 0)
+            _YamlConverter(places).value(_compose(text), (), 0)
         except _Faults:
-            places = _Places()
+            places = _DocumentPlaces()
         return value, places
-    return _Composed(places).value(_compose(text), (), 0), places
+    return _YamlConverter(places).value(_compose(text), (), 0), places
 
 
 def _compose(text: str) -> yaml.Node:
@@ -158,7 +158,7 @@ def _compose(text: str) -> yaml.Node:
         message = f"The document isn't valid YAML: {shorten(str(problem), 200)}"
         raise _Faults(_Fault(message, None, "workflow.syntax")) from problem
     except RecursionError as problem:
-        raise _too_deep(None) from problem
+        raise _depth_error(None) from problem
     finally:
         loader.dispose()
     if node is None:
@@ -167,14 +167,14 @@ def _compose(text: str) -> yaml.Node:
     return found
 
 
-def _too_deep(line: int | None) -> _Faults:
+def _depth_error(line: int | None) -> _Faults:
     return _Faults(_Fault(f"The document is nested more than {_MOST_DEPTH} levels deep.", line))
 
 
-class _Composed:
-    """Turns YAML nodes into JSON values; each node once, so that aliases can't multiply them."""
+class _YamlConverter:
+    """A converter of YAML nodes to JSON values, each only once, so that aliases can't multiply them."""
 
-    def __init__(self, places: _Places) -> None:
+    def __init__(self, places: _DocumentPlaces) -> None:
         self._places = places
         self._seen: set[int] = set()
 
@@ -186,15 +186,15 @@ class _Composed:
             raise _Faults(_Fault("YAML aliases aren't supported.", line, suggestion="Repeat the value."))
         self._seen.add(id(node))
         if depth > _MOST_DEPTH:
-            raise _too_deep(line)
-        _refuse_tag(node, line)
+            raise _depth_error(line)
+        _reject_tag(node, line)
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path, depth)
         if isinstance(node, yaml.SequenceNode):
             return [self.value(one, (*path, place), depth + 1) for place, one in enumerate(node.value)]
         if isinstance(node, yaml.ScalarNode) and node.style == "|":
             self._places.blocks[path] = line + 1
-        return _scalar(node, line)
+        return _convert_scalar(node, line)
 
     def _mapping(self, node: yaml.MappingNode, path: tuple[object, ...], depth: int) -> dict[str, object]:
         found: dict[str, object] = {}
@@ -202,7 +202,7 @@ class _Composed:
             line = key.start_mark.line + 1
             if not isinstance(key, yaml.ScalarNode):
                 raise _Faults(_Fault("A key must be text.", line))
-            _refuse_tag(key, line)
+            _reject_tag(key, line)
             if key.value in found:
                 raise _Faults(_Fault(f"The key {shorten(key.value, 64)!r} appears twice.", line))
             self._places.lines[(*path, key.value)] = line
@@ -213,14 +213,14 @@ class _Composed:
 _RESOLVER: Any = yaml.resolver.Resolver()
 
 
-def _refuse_tag(node: yaml.Node, line: int) -> None:
-    """See that a node has only the tag that its form implies. Raises: _Faults."""
+def _reject_tag(node: yaml.Node, line: int) -> None:
+    """Raise _Faults if a node has another tag than the one that its form implies."""
     plain = isinstance(node, yaml.ScalarNode) and not node.style
     if node.tag != _RESOLVER.resolve(type(node), node.value, (plain, not plain)):
-        raise _unsupported(node, line)
+        raise _unsupported_tag_error(node, line)
 
 
-def _unsupported(node: yaml.Node, line: int) -> _Faults:
+def _unsupported_tag_error(node: yaml.Node, line: int) -> _Faults:
     message = f"The YAML tag {shorten(node.tag, 64)!r} isn't supported."
     return _Faults(_Fault(message, line, suggestion="Write the value as JSON has it."))
 
@@ -236,10 +236,10 @@ _SCALARS: Mapping[str, Any] = {
 }
 
 
-def _scalar(node: yaml.Node, line: int) -> object:
+def _convert_scalar(node: yaml.Node, line: int) -> object:
     kind = node.tag.removeprefix("tag:yaml.org,2002:")
     if kind not in _SCALARS:
-        raise _unsupported(node, line)
+        raise _unsupported_tag_error(node, line)
     if kind in {"int", "float"} and len(node.value) > _MOST_NUMBER_CHARS:
         raise _Faults(_Fault(f"A number has more than {_MOST_NUMBER_CHARS} characters.", line))
     try:
@@ -251,44 +251,46 @@ def _scalar(node: yaml.Node, line: int) -> object:
     return value
 
 
-def _plan(value: object, places: _Places) -> Reading:
-    """Return the plan that a value stands for. Raises: _Faults."""
-    entries = _entries(value, places)
-    if faults := [*_faults_of_nodes(entries, places), *_faults_of_outputs(entries, places)]:
+def _build_plan(value: object, places: _DocumentPlaces) -> Reading:
+    """Build the plan that a value represents. Raises: _Faults."""
+    entries = _validate_entries(value, places)
+    if faults := [*_find_node_faults(entries, places), *_find_output_faults(entries, places)]:
         raise _Faults(*faults)
     return Reading(
         plan=Plan(
             name=entries.name,
             policy=entries.policy,
             timeout_s=entries.timeout_s,
-            nodes=tuple(_node(entry, number, places) for number, entry in enumerate(entries.nodes)),
-            outputs={name: found for name, text in entries.outputs.items() if (found := _reference(text))},
+            nodes=tuple(_build_node(entry, number, places) for number, entry in enumerate(entries.nodes)),
+            outputs={
+                name: found for name, text in entries.outputs.items() if (found := _parse_reference(text))
+            },
             lines={name: line for name in entries.outputs if (line := places.line(("outputs", name)))},
         )
     )
 
 
-def _entries(value: object, places: _Places) -> _Entries:
+def _validate_entries(value: object, places: _DocumentPlaces) -> _DocumentEntries:
     if not isinstance(value, dict):
         raise _Faults(_Fault("The document must be an object with nodes and outputs.", 1))
     try:
-        return _Entries.model_validate(value)
+        return _DocumentEntries.model_validate(value)
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)
-        raise _Faults(*(_misfit(one, places) for one in found)) from error
+        raise _Faults(*(_to_fault(one, places) for one in found)) from error
 
 
-def _misfit(fault: Mapping[str, Any], places: _Places) -> _Fault:
+def _to_fault(fault: Mapping[str, Any], places: _DocumentPlaces) -> _Fault:
     path = tuple(fault["loc"])
     line = places.line(path)
     if fault["type"] == "extra_forbidden":
-        known = ", ".join((_NodeEntry if path[0] == "nodes" else _Entries).model_fields)
+        known = ", ".join((_NodeEntry if path[0] == "nodes" else _DocumentEntries).model_fields)
         message = f"Unknown field {shorten(str(path[-1]), 64)!r}."
         return _Fault(message, line, suggestion=f"Use one of {known}.")
     return _Fault(f"{shorten(place_of(path), 120)}: {message_of(fault)}.", line)
 
 
-def _faults_of_nodes(entries: _Entries, places: _Places) -> Iterator[_Fault]:
+def _find_node_faults(entries: _DocumentEntries, places: _DocumentPlaces) -> Iterator[_Fault]:
     seen: set[str] = set()
     for number, entry in enumerate(entries.nodes):
         line = places.line(("nodes", number, "id"))
@@ -301,19 +303,19 @@ def _faults_of_nodes(entries: _Entries, places: _Places) -> Iterator[_Fault]:
             yield _Fault(message, line, suggestion="Write its Python, or name an approved entry.")
 
 
-def _faults_of_outputs(entries: _Entries, places: _Places) -> Iterator[_Fault]:
+def _find_output_faults(entries: _DocumentEntries, places: _DocumentPlaces) -> Iterator[_Fault]:
     for name, text in entries.outputs.items():
-        if _reference(text) is None:
+        if _parse_reference(text) is None:
             message = f"The output '{name}' isn't a reference: {shorten(text, 64)!r}."
             suggestion = "Write NODE.result, or NODE.result.PATH."
             yield _Fault(message, places.line(("outputs", name)), suggestion=suggestion)
 
 
-def _node(entry: _NodeEntry, number: int, places: _Places) -> Node:
+def _build_node(entry: _NodeEntry, number: int, places: _DocumentPlaces) -> Node:
     values: dict[str, object] = {}
     sources: dict[str, Reference] = {}
     for name, value in entry.inputs.items():
-        source = _reference(value) if isinstance(value, str) else None
+        source = _parse_reference(value) if isinstance(value, str) else None
         if source is not None:
             sources[name] = source
         else:
@@ -333,7 +335,7 @@ def _node(entry: _NodeEntry, number: int, places: _Places) -> Node:
     )
 
 
-def _reference(text: str) -> Reference | None:
+def _parse_reference(text: str) -> Reference | None:
     found = _REFERENCE.fullmatch(text)
     if found is None:
         return None

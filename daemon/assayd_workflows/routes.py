@@ -12,8 +12,8 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.responses import Response
 
 from assayd.api import answers
-from assayd.api.answers import Responses, body_of, described, events, raw
-from assayd.api.call import Call, CallDep, json_response, raw_json, read_model
+from assayd.api.answers import Responses, describe_request_body, described, events, raw
+from assayd.api.call import Call, CallDep, json_response, raw_json_response, read_model
 from assayd.api.events import Documents, EventStream
 from assayd.documents import compact
 from assayd.documents.base import ErrorDocument
@@ -28,23 +28,23 @@ from assayd.documents.workflows import (
     WorkflowResumeBody,
 )
 from assayd.errors import RequestError
-from assayd.model.submission import RepairWish
-from assayd_workflows.bundle import bundle_of
-from assayd_workflows.documents import check_document, workflow_document, workflow_event
+from assayd.model.submission import RepairOptions
+from assayd_workflows.bundle import build_bundle
+from assayd_workflows.documents import to_check_document, to_workflow_document, to_workflow_event
 from assayd_workflows.model import Workflow
 from assayd_workflows.store import Page
-from assayd_workflows.workflows import Terms, Workflows
+from assayd_workflows.workflows import WorkflowRequest, Workflows
 
 BODY_BYTES = 4 * 2**20
 MOST_WAIT_S = 600.0
 
 
-def _workflows(request: Request) -> Workflows:
+def _get_workflows(request: Request) -> Workflows:
     workflows: Workflows = request.app.state.workflows
     return workflows
 
 
-WorkflowsDep = Annotated[Workflows, Depends(_workflows)]
+WorkflowsDep = Annotated[Workflows, Depends(_get_workflows)]
 Id = Annotated[str, Path(alias="id", description="The workflow's ULID.")]
 
 _STARTED: Responses = {
@@ -76,20 +76,22 @@ workflows = APIRouter(prefix="/v1/workflows", tags=["workflows"], responses=answ
 ROUTERS = (workflows,)
 
 
-@workflows.post("/check", responses=_CHECKED, openapi_extra=body_of(WorkflowCheckBody))
+@workflows.post("/check", responses=_CHECKED, openapi_extra=describe_request_body(WorkflowCheckBody))
 async def check_workflow(request: Request, call: CallDep, found: WorkflowsDep) -> Response:
     """Check a workflow: references, cycles, sources of inputs, types along edges. Nothing is run or kept."""
     wanted = await read_model(request, call, WorkflowCheckBody, max_bytes=BODY_BYTES)
     reading = await found.check(wanted.document, wanted.inputs, peer=call.caller.peer)
-    return json_response(check_document(reading))
+    return json_response(to_check_document(reading))
 
 
-@workflows.post("", status_code=202, responses=_STARTED, openapi_extra=body_of(WorkflowBody))
+@workflows.post("", status_code=202, responses=_STARTED, openapi_extra=describe_request_body(WorkflowBody))
 async def start_workflow(request: Request, call: CallDep, found: WorkflowsDep) -> Response:
     """Check a workflow and run it: one attempt per node, as the caller."""
     wanted = await read_model(request, call, WorkflowBody, max_bytes=BODY_BYTES)
-    terms = Terms(document=wanted.document, inputs=wanted.inputs, repair=_wish(wanted.repair))
-    return _started(await found.begin(terms, call.caller.peer))
+    terms = WorkflowRequest(
+        document=wanted.document, inputs=wanted.inputs, repair=_to_repair_options(wanted.repair)
+    )
+    return _started_response(await found.begin(terms, call.caller.peer))
 
 
 @workflows.get("", responses=_LIST)
@@ -101,9 +103,9 @@ async def list_workflows(
 ) -> Response:
     """List workflows without their findings, newest first."""
     async with call.budget.parsing(call.caller.peer.uid):
-        page = await found.list(uid=call.shown_uid, before=cursor, limit=limit)
-        body = await asyncio.to_thread(_page, page)
-    return raw_json(body)
+        page = await found.list(uid=call.visible_uid, before=cursor, limit=limit)
+        body = await asyncio.to_thread(_render_page, page)
+    return raw_json_response(body)
 
 
 @workflows.get("/{id}", responses=_WORKFLOW)
@@ -114,51 +116,54 @@ async def get_workflow(
     wait_s: Annotated[float, Query(ge=0, le=MOST_WAIT_S, description="Seconds to wait for the verdict.")] = 0,
 ) -> Response:
     """Return one workflow with its nodes."""
-    workflow = await _visible(call, found, workflow_id)
+    workflow = await _get_visible(call, found, workflow_id)
     if wait_s and workflow.verdict is None:
         with suppress(TimeoutError):
             async with timeout(wait_s), aclosing(found.follow(workflow.id)) as states:
                 async for state in states:
                     workflow = state
-    return json_response(workflow_document(workflow))
+    return json_response(to_workflow_document(workflow))
 
 
 @workflows.post("/{id}/cancel", status_code=202, responses=_CANCELLED)
 async def cancel_workflow(call: CallDep, found: WorkflowsDep, workflow_id: Id) -> Response:
     """Cancel a workflow and its running attempts."""
-    workflow = await _visible(call, found, workflow_id)
+    workflow = await _get_visible(call, found, workflow_id)
     await found.cancel(workflow)
-    return json_response(workflow_document(workflow), status=202)
+    return json_response(to_workflow_document(workflow), status=202)
 
 
 @workflows.post(
-    "/{id}/resume", status_code=202, responses=_RESUMED, openapi_extra=body_of(WorkflowResumeBody)
+    "/{id}/resume",
+    status_code=202,
+    responses=_RESUMED,
+    openapi_extra=describe_request_body(WorkflowResumeBody),
 )
 async def resume_workflow(request: Request, call: CallDep, found: WorkflowsDep, workflow_id: Id) -> Response:
     """Run an ended workflow again, perhaps changed; same code with same inputs keeps its result."""
-    workflow = await _visible(call, found, workflow_id)
+    workflow = await _get_visible(call, found, workflow_id)
     wanted = await read_model(request, call, WorkflowResumeBody, max_bytes=BODY_BYTES)
     if workflow.peer.uid != call.caller.peer.uid:
         raise RequestError("peer.not_allowed", "only its owner can resume a workflow")
-    wish = _wish(wanted.repair)
+    wish = _to_repair_options(wanted.repair)
     resumed = await found.resume(workflow, wanted.document, wanted.inputs, wish, call.caller.peer)
-    return _started(resumed)
+    return _started_response(resumed)
 
 
 @workflows.get("/{id}/outputs", responses=_OUTPUTS)
 async def get_workflow_outputs(call: CallDep, found: WorkflowsDep, workflow_id: Id) -> Response:
     """Return the outputs of a validated workflow."""
-    workflow = await _visible(call, found, workflow_id)
+    workflow = await _get_visible(call, found, workflow_id)
     found.require_outputs(workflow)
     return call.answer_large(lambda: found.outputs(workflow))
 
 
 @workflows.get("/{id}/bundle", responses=_BUNDLE, response_class=Response)
 async def get_workflow_bundle(call: CallDep, found: WorkflowsDep, workflow_id: Id) -> Response:
-    """Return the bundle of an ended workflow as a tar: document, inputs, result, and its attempts' places."""
-    workflow = await _visible(call, found, workflow_id)
+    """Return an ended workflow as a tar: document, inputs, result, and the places of its attempts."""
+    workflow = await _get_visible(call, found, workflow_id)
     return Response(
-        await bundle_of(workflow, await found.contents(workflow), call.service.get),
+        await build_bundle(workflow, await found.contents(workflow), call.service.get),
         media_type="application/x-tar",
     )
 
@@ -166,38 +171,38 @@ async def get_workflow_bundle(call: CallDep, found: WorkflowsDep, workflow_id: I
 @workflows.get("/{id}/events", responses=_EVENTS, response_class=Response)
 async def follow_workflow(call: CallDep, found: WorkflowsDep, workflow_id: Id) -> Response:
     """Follow a workflow as server-sent events; the last is `finished`."""
-    workflow = await _visible(call, found, workflow_id)
-    return EventStream(_changes(found.follow(workflow.id)), heartbeat_s=call.limits.heartbeat_s)
+    workflow = await _get_visible(call, found, workflow_id)
+    return EventStream(_change_events(found.follow(workflow.id)), heartbeat_s=call.limits.heartbeat_s)
 
 
-async def _changes(states: AsyncGenerator[Workflow, None]) -> Documents:
+async def _change_events(states: AsyncGenerator[Workflow, None]) -> Documents:
     number = 0
     async with aclosing(states):
         async for workflow in states:
             number += 1
-            yield workflow_event(number, workflow)
+            yield to_workflow_event(number, workflow)
 
 
-async def _visible(call: Call, found: Workflows, workflow_id: str) -> Workflow:
-    """Return a workflow that the caller may see.
+async def _get_visible(call: Call, found: Workflows, workflow_id: str) -> Workflow:
+    """Return a workflow that the caller is allowed to see. Raises: RequestError ``not_found``.
 
     Raises: RequestError ``not_found``, also for another user's.
     """
     workflow = await found.get(workflow_id)
-    if workflow is None or call.shown_uid not in {None, workflow.peer.uid}:
+    if workflow is None or call.visible_uid not in {None, workflow.peer.uid}:
         raise RequestError("not_found", f"workflow {workflow_id[:40]} doesn't exist")
     return workflow
 
 
-def _page(page: Page) -> bytes:
-    shown = [workflow_document(one) for one in page.workflows]
+def _render_page(page: Page) -> bytes:
+    shown = [to_workflow_document(one) for one in page.workflows]
     return compact(WorkflowPageDocument.model_construct(workflows=shown, next_cursor=page.next_cursor))
 
 
-def _started(workflow: Workflow) -> Response:
+def _started_response(workflow: Workflow) -> Response:
     headers = {"Location": f"/v1/workflows/{workflow.id}"}
-    return json_response(workflow_document(workflow), status=202, headers=headers)
+    return json_response(to_workflow_document(workflow), status=202, headers=headers)
 
 
-def _wish(asked: RepairRequest | None) -> RepairWish | None:
-    return None if asked is None else RepairWish(provider=asked.provider, max_attempts=asked.max_attempts)
+def _to_repair_options(asked: RepairRequest | None) -> RepairOptions | None:
+    return None if asked is None else RepairOptions(provider=asked.provider, max_attempts=asked.max_attempts)

@@ -21,7 +21,7 @@ from assayd.documents import canonical
 from assayd.errors import RequestError
 from assayd.model.finding import Finding
 from assayd.model.report import Verdict
-from assayd.model.submission import Peer, RepairWish
+from assayd.model.submission import Peer, RepairOptions
 from assayd.store.access import DatabaseAccess
 from assayd.store.rows import Values, from_micros, read_moment, to_micros
 from assayd.store.tables import workflow_nodes, workflows
@@ -46,26 +46,26 @@ _LISTED = [column for column in _SHOWN if column.name != "findings"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contents:
-    """What a workflow was made of: its document, and its inputs and its plan as JSON text."""
+class WorkflowContents:
+    """The source of a workflow: its document, and its inputs and its plan as JSON text."""
 
     document: str
     inputs: str
     plan: str | None
 
     @classmethod
-    def written(cls, document: str, inputs: Inputs, plan: Plan | None) -> Contents:
+    def written(cls, document: str, inputs: Inputs, plan: Plan | None) -> WorkflowContents:
         """Write them. This takes long if they are large."""
         text = None if plan is None else PLAN.dump_json(plan.without_inputs(inputs)).decode()
         return cls(document=document, inputs=canonical(dict(inputs)).decode(), plan=text)
 
     def read_inputs(self) -> Inputs:
-        """Return the inputs. This takes long if they are large."""
+        """Parse the inputs, which is slow if they are large."""
         found: Inputs = json.loads(self.inputs)
         return found
 
     def read_plan(self) -> Plan:
-        """Return the plan with the inputs. This takes long if they are large."""
+        """Parse the plan with its inputs, which is slow if they are large."""
         plan = PLAN.validate_json(self.plan or '{"nodes": [], "outputs": {}}')
         return plan.with_inputs(self.read_inputs())
 
@@ -79,12 +79,12 @@ class Page:
 
 
 class DatabaseWorkflowStore:
-    """Where workflows are kept, in SQLite or PostgreSQL."""
+    """A store of workflows in SQLite or PostgreSQL."""
 
     def __init__(self, access: DatabaseAccess) -> None:
         self._access = access
 
-    async def add(self, workflow: Workflow, contents: Contents) -> None:
+    async def add(self, workflow: Workflow, contents: WorkflowContents) -> None:
         """Record a workflow with its nodes durably; the user's oldest beyond the limits go.
 
         Raises: RequestError ``quota.full`` (retryable).
@@ -93,13 +93,13 @@ class DatabaseWorkflowStore:
         unended = select(func.count()).select_from(workflows).where(mine, workflows.c.finished_at.is_(None))
         ended = select(workflows.c.id, workflows.c.bytes).where(mine, workflows.c.finished_at.is_not(None))
         ended = ended.order_by(workflows.c.id.desc())
-        values = await asyncio.to_thread(_values, workflow, contents)
+        values = await asyncio.to_thread(_workflow_values, workflow, contents)
 
         def apply(connection: Connection) -> None:
             if connection.execute(unended).scalar_one() >= OPEN:
                 message = f"{OPEN} workflows of this user are running; wait for one, or cancel one"
                 raise RequestError("quota.full", message, retryable=True)
-            old = _beyond([(row.id, row.bytes) for row in connection.execute(ended)], values["bytes"])
+            old = _find_excess([(row.id, row.bytes) for row in connection.execute(ended)], values["bytes"])
             connection.execute(delete(workflow_nodes).where(workflow_nodes.c.workflow_id.in_(old)))
             connection.execute(delete(workflows).where(workflows.c.id.in_(old)))
             connection.execute(insert(workflows), values)
@@ -110,7 +110,7 @@ class DatabaseWorkflowStore:
         await self._access.write(apply)
 
     async def save_node(self, workflow_id: str, run: NodeRun) -> None:
-        """Record how far a node is."""
+        """Record the state of a node."""
         mine = (workflow_nodes.c.workflow_id == workflow_id) & (workflow_nodes.c.node == run.node)
         changed = update(workflow_nodes).where(mine).values(_node_values(workflow_id, run))
         await self._access.write(lambda connection: connection.execute(changed).close())
@@ -125,7 +125,7 @@ class DatabaseWorkflowStore:
     async def finish(self, workflow: Workflow) -> None:
         """Record the end of a workflow with that of its nodes, in one transaction, once."""
         unended = (workflows.c.id == workflow.id) & workflows.c.finished_at.is_(None)
-        changed = update(workflows).where(unended).values(_ending(workflow))
+        changed = update(workflows).where(unended).values(_end_values(workflow))
 
         def apply(connection: Connection) -> None:
             if connection.execute(changed).rowcount != 1:
@@ -142,12 +142,12 @@ class DatabaseWorkflowStore:
         found = await self._read(select(*_SHOWN).where(workflows.c.id == workflow_id))
         return found[0] if found else None
 
-    async def contents(self, workflow_id: str) -> Contents | None:
+    async def contents(self, workflow_id: str) -> WorkflowContents | None:
         """Return what a workflow was made of; None if there is none."""
         large = select(workflows.c.document, workflows.c.inputs, workflows.c.plan)
         wanted = large.where(workflows.c.id == workflow_id)
         row = await self._access.read(lambda connection: connection.execute(wanted).mappings().first())
-        return None if row is None else Contents(**row)
+        return None if row is None else WorkflowContents(**row)
 
     async def list(self, *, uid: int | None, before: str | None, limit: int) -> Page:
         """Return workflows without findings, newest first; those of one user, and older than `before`."""
@@ -185,8 +185,8 @@ class DatabaseWorkflowStore:
         return await self._access.read(fetch)
 
 
-def _beyond(ended: Sequence[tuple[str, int]], added: int) -> list[str]:
-    """Return the ended workflows, newest first, that have no room if one of so many bytes is added."""
+def _find_excess(ended: Sequence[tuple[str, int]], added: int) -> list[str]:
+    """Return the ended workflows, newest first, that exceed the limits if `added` bytes are added."""
     sums = accumulate((size for _, size in ended), initial=added)
     next(sums)
     return [
@@ -196,7 +196,7 @@ def _beyond(ended: Sequence[tuple[str, int]], added: int) -> list[str]:
     ]
 
 
-def _values(workflow: Workflow, contents: Contents) -> dict[str, Any]:
+def _workflow_values(workflow: Workflow, contents: WorkflowContents) -> dict[str, Any]:
     repair = workflow.repair
     wish = None if repair is None else {"provider": repair.provider, "max_attempts": repair.max_attempts}
     texts = {
@@ -217,11 +217,11 @@ def _values(workflow: Workflow, contents: Contents) -> dict[str, Any]:
         "ends_at": to_micros(workflow.ends_at),
         "repair": None if wish is None else json.dumps(wish),
         "resumes": workflow.resumes,
-        **_ending(workflow),
+        **_end_values(workflow),
     }
 
 
-def _ending(workflow: Workflow) -> dict[str, Any]:
+def _end_values(workflow: Workflow) -> dict[str, Any]:
     return {
         "verdict": workflow.verdict,
         "detail": workflow.detail,
@@ -240,7 +240,7 @@ def _read_workflow(row: Any, runs: dict[str, NodeRun]) -> Workflow:
         outline=outline,
         nodes={node.id: runs[node.id] for node in outline.nodes if node.id in runs},
         findings=_FINDINGS.validate_json(row.get("findings", "[]")),
-        repair=None if row["repair"] is None else RepairWish(**json.loads(row["repair"])),
+        repair=None if row["repair"] is None else RepairOptions(**json.loads(row["repair"])),
         resumes=row["resumes"],
         verdict=None if row["verdict"] is None else Verdict(row["verdict"]),
         detail=row["detail"],

@@ -22,18 +22,18 @@ from assayd.errors import AssaydError, RequestError, StoreError
 from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Verdict
-from assayd.model.submission import Peer, RepairWish
+from assayd.model.submission import Peer, RepairOptions
 from assayd.model.text_limits import SNIPPET_CHARS, shorten
 from assayd.ports.chains import RepairRequests
 from assayd.ports.clock import Ids
-from assayd.ports.driving import ELSEWHERE_S, Driven, Driving
+from assayd.ports.driving import ELSEWHERE_S, DrivenWork, Driving
 from assayd.store.library import DatabaseLibrary
 from assayd_workflows.checking import PLAN
-from assayd_workflows.course import Course, CourseParts, ResultGone, outputs_of
+from assayd_workflows.course import Course, CourseParts, ResultGone, load_outputs
 from assayd_workflows.model import Inputs, NodeRun, NodeState, Outline, Plan, Reading, Workflow
-from assayd_workflows.nodes import KIND, NoSuchPart, TooLarge, object_of
+from assayd_workflows.nodes import KIND, NoSuchPart, TooLarge, join_members
 from assayd_workflows.reading import READING
-from assayd_workflows.store import Contents, DatabaseWorkflowStore, Page
+from assayd_workflows.store import DatabaseWorkflowStore, Page, WorkflowContents
 
 log = structlog.get_logger()
 
@@ -49,12 +49,12 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What a request asks for: a document, values of inputs in place of the document's, repairs."""
+class WorkflowRequest:
+    """A requested workflow: a document, input values that override the document's, and repair options."""
 
     document: str
     inputs: Inputs
-    repair: RepairWish | None = None
+    repair: RepairOptions | None = None
     resumes: str | None = None
 
 
@@ -101,8 +101,8 @@ class Workflows:
         for workflow in unfinished:
             contents = await self._store.contents(workflow.id)
             if contents is not None:
-                plan = await self._in_turn(workflow.peer.uid, Contents.read_plan, contents)
-                self._start(workflow, plan)
+                plan = await self._run_in_turn(workflow.peer.uid, WorkflowContents.read_plan, contents)
+                self._start_course(workflow, plan)
         if unfinished:
             log.warning("workflows.recovered", count=len(unfinished))
 
@@ -113,32 +113,32 @@ class Workflows:
         """
         flow = (peer.uid, f"workflow {peer.pid}")
         try:
-            reading = await self._read(_READ, document.encode(), flow)
+            reading = await self._read_document(_READ, document.encode(), flow)
             if reading.plan is None:
-                return _with_snippets(reading, document)
-            _refuse_unknown(reading.plan, inputs)
-            plan = await self._with_library(reading.plan.with_inputs(inputs), peer.uid)
+                return _add_snippets(reading, document)
+            _reject_unknown_nodes(reading.plan, inputs)
+            plan = await self._resolve_library(reading.plan.with_inputs(inputs), peer.uid)
             for policy in {plan.policy, *(node.policy for node in plan.nodes if node.policy)}:
                 self._policies(policy)
-            body = await self._in_turn(peer.uid, PLAN.dump_json, plan)
-            return _with_snippets(await self._read(_CHECK, body, flow), document)
+            body = await self._run_in_turn(peer.uid, PLAN.dump_json, plan)
+            return _add_snippets(await self._read_document(_CHECK, body, flow), document)
         except WorkerDied:
             return Reading(plan=None, findings=(_TOO_MUCH,))
 
-    async def _read(self, reader: str, body: bytes, flow: tuple[int, str]) -> Reading:
+    async def _read_document(self, reader: str, body: bytes, flow: tuple[int, str]) -> Reading:
         answer = await self._analyst.read(reader, body, flow=flow)
         try:
-            return await self._in_turn(flow[0], READING.validate_json, answer)
+            return await self._run_in_turn(flow[0], READING.validate_json, answer)
         except ValidationError as problem:
             raise AssaydError("analysis.broken", "an analysis worker's answer is malformed") from problem
 
-    async def _in_turn(self, uid: int, work: Callable[[A], T], argument: A) -> T:
-        """Do something long in a thread, users in turn."""
+    async def _run_in_turn(self, uid: int, work: Callable[[A], T], argument: A) -> T:
+        """Run a long operation in a thread, with users taking turns."""
         async with self._parts.scheduler.budget.parsing(uid):
             return await asyncio.to_thread(work, argument)
 
-    async def _with_library(self, plan: Plan, uid: int) -> Plan:
-        """Look up the code of library entries, each once. Raises: RequestError ``invalid``, ``too_large``."""
+    async def _resolve_library(self, plan: Plan, uid: int) -> Plan:
+        """Load the code of library entries, each once. Raises: RequestError ``invalid``, ``too_large``."""
         known: dict[str, tuple[str, str]] = {}
         nodes, size = [], 0
         for node in plan.nodes:
@@ -146,7 +146,7 @@ class Workflows:
                 nodes.append(node)
             else:
                 if node.library not in known:
-                    known[node.library] = await self._looked_up(node.id, node.library, uid)
+                    known[node.library] = await self._fetch_entry(node.id, node.library, uid)
                 library, code = known[node.library]
                 nodes.append(replace(node, library=library, code=code))
             size += len(nodes[-1].code)
@@ -155,8 +155,8 @@ class Workflows:
                 raise RequestError("too_large", message, field="document")
         return replace(plan, nodes=tuple(nodes))
 
-    async def _looked_up(self, node: str, library: str, uid: int) -> tuple[str, str]:
-        """Return an entry's name with its version, and its code; one entry of a daemon is read at a time."""
+    async def _fetch_entry(self, node: str, library: str, uid: int) -> tuple[str, str]:
+        """Return an entry's name with its version, and its code; the daemon reads one entry at a time."""
         name, _, version = library.partition("@")
         newest = [] if version else await self._library.history(uid, name)
         number = int(version) if version else newest[0].version if newest else 0
@@ -168,9 +168,9 @@ class Workflows:
             if entry.kind != KIND:
                 message = f"node '{node}': {library} is of the kind {entry.kind}; only {KIND} can be a node"
                 raise RequestError("invalid", message, field="document")
-            return f"{name}@{entry.version}", await asyncio.to_thread(_code_in, entry.document)
+            return f"{name}@{entry.version}", await asyncio.to_thread(_extract_code, entry.document)
 
-    async def begin(self, terms: Terms, peer: Peer) -> Workflow:
+    async def begin(self, terms: WorkflowRequest, peer: Peer) -> Workflow:
         """Record a workflow and start it; one with errors in its check fails at once, and nothing runs.
 
         Raises: RequestError, as `check`; ``repair.provider_unknown``, ``quota.full``, ``not_ready``.
@@ -180,10 +180,10 @@ class Workflows:
         self._parts.admission.require_ready()
         reading = await self.check(terms.document, terms.inputs, peer=peer)
         now, plan = self._clock.now(), reading.plan
-        contents = await self._in_turn(
-            peer.uid, lambda plan: Contents.written(terms.document, terms.inputs, plan), plan
+        contents = await self._run_in_turn(
+            peer.uid, lambda plan: WorkflowContents.written(terms.document, terms.inputs, plan), plan
         )
-        await self._parts.admission.require_share(peer.uid, len(contents.document) + len(contents.inputs))
+        await self._parts.admission.require_quota(peer.uid, len(contents.document) + len(contents.inputs))
         outline = plan.outline if plan is not None else Outline()
         workflow = Workflow(
             id=self._ids.new(),
@@ -198,11 +198,11 @@ class Workflows:
         )
         runs = plan is not None and reading.is_runnable
         if not runs:
-            workflow = _refused(workflow)
+            workflow = _to_refused(workflow)
         await self._store.add(workflow, contents)
         log.info("workflow.accepted", workflow_id=workflow.id, nodes=len(outline.nodes), refused=not runs)
-        if plan is not None and runs and await self._driving.take(Driven.WORKFLOW, workflow.id):
-            self._start(workflow, plan)
+        if plan is not None and runs and await self._driving.take(DrivenWork.WORKFLOW, workflow.id):
+            self._start_course(workflow, plan)
         return workflow
 
     async def resume(
@@ -210,7 +210,7 @@ class Workflows:
         workflow: Workflow,
         document: str | None,
         inputs: Inputs | None,
-        repair: RepairWish | None,
+        repair: RepairOptions | None,
         peer: Peer,
     ) -> Workflow:
         """Begin a workflow that takes over the results of an ended one, where code and inputs are the same.
@@ -220,9 +220,9 @@ class Workflows:
         if workflow.verdict is None:
             raise RequestError("workflow.running", "the workflow is still running; cancel it, or wait")
         contents = await self.contents(workflow)
-        terms = Terms(
+        terms = WorkflowRequest(
             document=contents.document if document is None else document,
-            inputs=await self._in_turn(peer.uid, Contents.read_inputs, contents)
+            inputs=await self._run_in_turn(peer.uid, WorkflowContents.read_inputs, contents)
             if inputs is None
             else inputs,
             repair=repair,
@@ -230,58 +230,58 @@ class Workflows:
         )
         return await self.begin(terms, peer)
 
-    async def contents(self, workflow: Workflow) -> Contents:
+    async def contents(self, workflow: Workflow) -> WorkflowContents:
         """Return what a workflow was made of. Raises: RequestError ``not_found``."""
         found = await self._store.contents(workflow.id)
         if found is None:
             raise RequestError("not_found", f"workflow {workflow.id} doesn't exist")
         return found
 
-    def _start(self, workflow: Workflow, plan: Plan) -> None:
+    def _start_course(self, workflow: Workflow, plan: Plan) -> None:
         if workflow.id in self._courses:  # recovered while its request was on its way here
             return
         course = self._courses[workflow.id] = Course(workflow, plan, self._parts)
         course.cancelled = workflow.cancelled_at is not None
-        task = self._tasks.create_task(self._carry(course), name=f"workflow-{workflow.id}")
+        task = self._tasks.create_task(self._drive_course(course), name=f"workflow-{workflow.id}")
         self._carriers[workflow.id] = task
 
-    async def _carry(self, course: Course) -> None:
+    async def _drive_course(self, course: Course) -> None:
         workflow_id = course.workflow.id
         try:
-            await self._see_through(course)
-            await self._finish(course)
+            await self._run_course(course)
+            await self._finish_course(course)
         except Exception as trouble:
             log.exception("workflow.broken", workflow_id=workflow_id)
             # A store may be well again: the next run of the daemon goes on with it.
-            if not _is_of_a_store(trouble):
-                await self._give_up(course)
+            if not _is_store_error(trouble):
+                await self._end_with_error(course)
         finally:
             del self._courses[workflow_id], self._carriers[workflow_id]
             course.over.set()
             course.changed.give()
 
-    async def _give_up(self, course: Course) -> None:
-        """End a workflow that met an internal error, so that it isn't unfinished for ever."""
+    async def _end_with_error(self, course: Course) -> None:
+        """End a workflow after an internal error, so that it doesn't stay unfinished."""
         message = "an internal error; operators: see the daemon's log"
         try:
-            await course.break_off(message)
-            await self._record(course, Verdict.ERROR, message)
+            await course.abort(message)
+            await self._record_end(course, Verdict.ERROR, message)
         except Exception:
             log.exception("workflow.broken", workflow_id=course.workflow.id)
 
-    async def _see_through(self, course: Course) -> None:
-        """Run a course until all its nodes have ended, or a user cancels it."""
+    async def _run_course(self, course: Course) -> None:
+        """Run a course until all its nodes have ended or a user cancels it."""
         try:
             if not course.cancelled:
-                course.reusable = await self._reusable(course.workflow)
+                course.reusable = await self._find_reusable_nodes(course.workflow)
                 await course.run()
         except asyncio.CancelledError:
             if not course.cancelled:
                 raise
         if course.cancelled:
-            await course.break_off("the workflow was cancelled")
+            await course.abort("the workflow was cancelled")
 
-    async def _reusable(self, workflow: Workflow) -> Mapping[str, NodeRun]:
+    async def _find_reusable_nodes(self, workflow: Workflow) -> Mapping[str, NodeRun]:
         """Return the validated nodes of the resumed workflow, by input digest."""
         earlier = await self._store.get(workflow.resumes) if workflow.resumes is not None else None
         runs = earlier.nodes.values() if earlier is not None else ()
@@ -291,16 +291,16 @@ class Workflows:
             if run.state is NodeState.VALIDATED and run.input_digest is not None
         }
 
-    async def _finish(self, course: Course) -> None:
-        await self._record(course, *await self._verdict(course))
+    async def _finish_course(self, course: Course) -> None:
+        await self._record_end(course, *await self._decide_verdict(course))
 
-    async def _record(self, course: Course, verdict: Verdict, detail: str | None) -> None:
+    async def _record_end(self, course: Course, verdict: Verdict, detail: str | None) -> None:
         ended = course.ended(self._clock.now(), verdict, detail)
         await self._store.finish(ended)
         course.workflow = ended
         log.info("workflow.finished", workflow_id=ended.id, verdict=verdict.value)
 
-    async def _verdict(self, course: Course) -> tuple[Verdict, str | None]:
+    async def _decide_verdict(self, course: Course) -> tuple[Verdict, str | None]:
         """Decide the verdict: validated if all outputs exist."""
         workflow = course.workflow
         runs = {source.node: workflow.nodes[source.node] for source in workflow.outline.outputs.values()}
@@ -314,9 +314,9 @@ class Workflows:
                 if NodeState.ERROR in ended and NodeState.FAILED not in ended
                 else Verdict.FAILED
             )
-            return verdict, _why(workflow, without)
+            return verdict, _explain_missing_outputs(workflow, without)
         try:
-            await outputs_of(workflow, self._parts)
+            await load_outputs(workflow, self._parts)
         except (NoSuchPart, TooLarge) as fault:
             return Verdict.FAILED, str(fault)
         except ResultGone as gone:
@@ -339,7 +339,7 @@ class Workflows:
         return replace(page, workflows=found)
 
     def require_outputs(self, workflow: Workflow) -> None:
-        """See that a workflow is validated. Raises: RequestError ``workflow.no_outputs``."""
+        """Ensure that a workflow is validated. Raises: RequestError ``workflow.no_outputs``."""
         if workflow.verdict is not Verdict.VALIDATED:
             state = workflow.verdict.value if workflow.verdict is not None else "still running"
             raise RequestError("workflow.no_outputs", f"the workflow has no outputs: it is {state}")
@@ -347,11 +347,11 @@ class Workflows:
     async def outputs(self, workflow: Workflow) -> bytes:
         """Return the document of the outputs. Raises: RequestError ``workflow.no_outputs``."""
         try:
-            outputs = await outputs_of(workflow, self._parts)
+            outputs = await load_outputs(workflow, self._parts)
         except (ResultGone, NoSuchPart, TooLarge) as gone:
             message = f"the outputs no longer exist: {gone}; run the workflow again"
             raise RequestError("workflow.no_outputs", message) from gone
-        return await asyncio.to_thread(lambda: object_of({"outputs": object_of(outputs)}))
+        return await asyncio.to_thread(lambda: join_members({"outputs": join_members(outputs)}))
 
     async def cancel(self, workflow: Workflow) -> None:
         """End a workflow with its running attempts. Raises: RequestError ``workflow.finished``."""
@@ -359,7 +359,7 @@ class Workflows:
             raise RequestError("workflow.finished", "the workflow has ended")
         await self._store.cancel(workflow.id, self._clock.now())
         if not self.end(workflow.id):
-            await self._driving.cancel(Driven.WORKFLOW, workflow.id)
+            await self._driving.cancel(DrivenWork.WORKFLOW, workflow.id)
 
     def end(self, workflow_id: str) -> bool:
         """End a workflow that is carried out in this process; return whether it is."""
@@ -395,8 +395,8 @@ _TOO_MUCH = Finding(
 )
 
 
-def _with_snippets(reading: Reading, document: str) -> Reading:
-    """Return the findings with the lines of the document that they are about."""
+def _add_snippets(reading: Reading, document: str) -> Reading:
+    """Add the document's lines that the findings are about."""
     lines = document.split("\n")
     found = (
         replace(one, snippet=shorten(lines[one.line - 1].rstrip(), SNIPPET_CHARS))
@@ -407,8 +407,8 @@ def _with_snippets(reading: Reading, document: str) -> Reading:
     return replace(reading, findings=tuple(found))
 
 
-def _refuse_unknown(plan: Plan, inputs: Inputs) -> None:
-    """See that inputs are of nodes of the plan. Raises: RequestError ``invalid``."""
+def _reject_unknown_nodes(plan: Plan, inputs: Inputs) -> None:
+    """Ensure that inputs belong to nodes of the plan. Raises: RequestError ``invalid``."""
     known = {node.id for node in plan.nodes}
     for name in inputs:
         if name not in known:
@@ -416,21 +416,21 @@ def _refuse_unknown(plan: Plan, inputs: Inputs) -> None:
             raise RequestError("invalid", message, field=f"inputs.{name[:64]}")
 
 
-def _code_in(submission: bytes) -> str:
+def _extract_code(submission: bytes) -> str:
     read = read_json(submission)
     payload = read.get("payload") if isinstance(read, dict) else None
     code = payload.get("code") if isinstance(payload, dict) else None
     return str(code or "")
 
 
-def _is_of_a_store(trouble: BaseException) -> bool:
+def _is_store_error(trouble: BaseException) -> bool:
     if isinstance(trouble, BaseExceptionGroup):
         return trouble.subgroup(StoreError) is not None
     return isinstance(trouble, StoreError)
 
 
-def _refused(workflow: Workflow) -> Workflow:
-    """Return a workflow that its check has refused: it has ended, and nothing ran."""
+def _to_refused(workflow: Workflow) -> Workflow:
+    """Return a workflow that its check has rejected, which has ended without running anything."""
     at = workflow.created_at
     errors = sum(finding.is_error for finding in workflow.findings)
     detail = f"the check found {errors} error{'' if errors == 1 else 's'}; nothing ran"
@@ -441,7 +441,7 @@ def _refused(workflow: Workflow) -> Workflow:
     return replace(workflow, nodes=nodes, verdict=Verdict.FAILED, detail=detail, finished_at=at)
 
 
-def _why(workflow: Workflow, without: Sequence[str]) -> str:
+def _explain_missing_outputs(workflow: Workflow, without: Sequence[str]) -> str:
     broken = [
         f"{name} {run.state.value}"
         for name, run in workflow.nodes.items()

@@ -60,7 +60,7 @@ class Pair:
         self.cluster.send(("gateway",), signal.SIGKILL)
         return time.monotonic()
 
-    def take_over(self, kind: str, subject: str) -> None:
+    def adopt_orphaned_work(self, kind: str, subject: str) -> None:
         """Wait until the other gateway drives it."""
         statement = "SELECT count(*) FROM drivers d JOIN gateways g ON g.id = d.gateway_id "
         statement += "WHERE d.kind = %s AND d.subject = %s"
@@ -115,7 +115,7 @@ def test_repair_whose_provider_was_being_asked_is_asked_again_by_the_other_gatew
     pair.play(RIGHT, silent=1)
     repair = begin_repair(pair, "asked")
     killed_at = pair.kill_first()
-    pair.take_over("repair", repair["id"])
+    pair.adopt_orphaned_work("repair", repair["id"])
     pair.cluster.wait_until("the provider to be asked again", lambda: pair.asked() == 2, TAKEN_OVER_S)
     figures["repair taken over after s"] = round(time.monotonic() - killed_at, 1)
 
@@ -151,7 +151,7 @@ def test_generation_whose_provider_was_being_asked_goes_on_at_the_other_gateway(
     begun = pair.first.generate(kind="code", intent="three", context={}, provider="played")
     pair.cluster.wait_until("the provider to be asked", lambda: pair.asked() == 1)
     pair.kill_first()
-    pair.take_over("generation", begun["id"])
+    pair.adopt_orphaned_work("generation", begun["id"])
 
     for _ in pair.second.generation_events(begun["id"]):
         pass

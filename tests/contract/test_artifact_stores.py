@@ -22,7 +22,7 @@ from assayd.ports.artifacts import ArtifactStore
 from assayd.store.artifacts import MANIFEST, OTHERS_S, PIECE_BYTES, FileArtifactStore
 from assayd_cluster.bundles.objects import ObjectArtifactStore
 from assayd_cluster.bundles.packed import PackedArtifactStore
-from assayd_cluster.bundles.verified import VerifiedArtifactStore, sweep_unnamed
+from assayd_cluster.bundles.verified import VerifiedArtifactStore, remove_unreferenced_bundles
 from support.stores.object_storage import KINDS, ObjectStorage, moto, s3rver
 from support.stores.stored_attempts import Make, jobs, make
 
@@ -239,9 +239,9 @@ async def test_old_bundles_that_no_verdict_names_are_swept(
     unnamed = await place.store.write(replace(named, files={"report.json": b"lost"}))
     await jobs.accept(attempt, b"{}")  # type: ignore[attr-defined]
     await jobs.finish(make.finished(1, bundle=written.location))  # type: ignore[attr-defined]
-    assert await sweep_unnamed(place.store, jobs.access) == 0  # type: ignore[arg-type,attr-defined]
+    assert await remove_unreferenced_bundles(place.store, jobs.access) == 0  # type: ignore[arg-type,attr-defined]
     old_as(monkeypatch, OTHERS_S + 60)
-    assert await sweep_unnamed(place.store, jobs.access) == 1  # type: ignore[arg-type,attr-defined]
+    assert await remove_unreferenced_bundles(place.store, jobs.access) == 1  # type: ignore[arg-type,attr-defined]
     assert await place.store.read(written.location, "report.json")
     with pytest.raises(StoreError, match="doesn't exist"):
         await place.open().read(unnamed.location, "report.json")

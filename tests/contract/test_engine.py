@@ -13,7 +13,7 @@ import pytest
 from assayd.engines.docker import DockerEngine
 from assayd.engines.oci import OciEngine
 from assayd.errors import EngineError
-from assayd.ids import Ulids
+from assayd.ids import UlidGenerator
 from assayd.package_data import share
 from assayd.ports.engine import (
     LABEL_CONTAINER,
@@ -35,7 +35,7 @@ from support.slowness import SLOWER_BY
 
 IMAGE = f"assayd-test/scripted-{os.getpid()}"
 FAKE_IMAGE = ImageFacts(name=IMAGE, digest="sha256:" + "0" * 64, size_bytes=1, labels={})
-ULIDS = Ulids()
+ULIDS = UlidGenerator()
 
 
 @pytest.fixture(scope="session")

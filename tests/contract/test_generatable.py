@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
-from assayd.analysis.messages import Patching
+from assayd.analysis.messages import PatchRequest
 from assayd.analysis.worker import brief, patch, run_stages
 from assayd.kind import Kind
 from assayd.kinds import registry as validators
@@ -195,7 +195,7 @@ def test_answer_that_does_not_fit_is_told_and_nothing_breaks(
 ) -> None:
     kind = validators.find(name)
     briefed = brief(kind, json.dumps(CONTEXTS[name]).encode(), POLICIES.get(kind.default_policy))
-    patched = patch(kind, Patching(payload=briefed.base, passage="", proposal=proposal))
+    patched = patch(kind, PatchRequest(payload=briefed.base, passage="", proposal=proposal))
     assert said in (patched.problem or "")
 
 
@@ -281,7 +281,7 @@ def test_several_steps_are_replaced_by_their_numbers() -> None:
     steps = [{"name": name, "type": "bash", "content": "true"} for name in ("a", "b", "c")]
     proposal = Proposal(files={"1": "false", "3": "ls"})
     patched = patch(
-        validators.find("pipeline"), Patching(payload={"steps": steps}, passage="1", proposal=proposal)
+        validators.find("pipeline"), PatchRequest(payload={"steps": steps}, passage="1", proposal=proposal)
     )
     assert patched.problem is None
     contents = [step["content"] for step in patched.payload["steps"]]  # type: ignore[attr-defined]

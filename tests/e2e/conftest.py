@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from assayd_client import PlainClient
-from support.cluster.apart import leave_out
+from support.cluster.apart import exclude_time
 from support.cluster.gateway_process import cluster_servers
 from support.daemons.chosen import BEHIND_GATEWAY, new_daemon
 from support.daemons.daemon_fixtures import make_daemon, pytest_runtest_makereport  # noqa: F401 - pytest finds them
@@ -25,7 +25,7 @@ EACH_ENGINE = [OCI] if BEHIND_GATEWAY else ["docker", OCI]
 if BEHIND_GATEWAY:
 
     def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-        leave_out(config, items)
+        exclude_time(config, items)
 
     @pytest.fixture(scope="session", autouse=True)
     def servers(postgres: PostgresServer) -> Iterator[None]:

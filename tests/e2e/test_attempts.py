@@ -6,7 +6,7 @@ from itertools import takewhile
 import httpx
 import pytest
 
-from assayd.ids import Ulids
+from assayd.ids import UlidGenerator
 from assayd_client import ClientError, Document, PlainClient
 from support.daemons.ask import NOBODY, ask_as_nobody
 from support.daemons.daemon_fixtures import needs_root
@@ -53,7 +53,7 @@ def test_wait_that_is_too_short_answers_with_the_attempt_as_it_is(
 
 
 def test_put_of_the_same_again_gives_the_first_attempt(http: httpx.Client) -> None:
-    place = f"/v1/attempts/{Ulids().new()}"
+    place = f"/v1/attempts/{UlidGenerator().new()}"
     first = http.put(place, params={"wait_s": 60}, json=extractor(GOOD))
 
     second = http.put(place, json=extractor(GOOD))
@@ -63,7 +63,7 @@ def test_put_of_the_same_again_gives_the_first_attempt(http: httpx.Client) -> No
 
 
 def test_put_of_something_else_under_the_same_id_is_a_conflict(http: httpx.Client) -> None:
-    place = f"/v1/attempts/{Ulids().new()}"
+    place = f"/v1/attempts/{UlidGenerator().new()}"
     http.put(place, params={"wait_s": 60}, json=extractor(GOOD))
 
     second = http.put(place, json=extractor(LOUD))
@@ -72,7 +72,7 @@ def test_put_of_something_else_under_the_same_id_is_a_conflict(http: httpx.Clien
 
 
 def test_idempotency_key_gives_the_first_attempt_and_refuses_another_body(http: httpx.Client) -> None:
-    key = {"Idempotency-Key": Ulids().new()}
+    key = {"Idempotency-Key": UlidGenerator().new()}
     first = http.post("/v1/attempts", headers=key, params={"wait_s": 60}, json=extractor(GOOD))
 
     same = http.post("/v1/attempts", headers=key, json=extractor(GOOD))

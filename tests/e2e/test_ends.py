@@ -121,7 +121,7 @@ def test_client_that_waits_for_a_daemon_that_dies_names_the_attempt_that_runs_ag
 
     assert (waiting.returncode, out) == (4, "")
     assert err == (
-        f"assay: the daemon stopped answering; attempt {attempt} is accepted, and runs again "
+        f"assay: the daemon stopped responding; attempt {attempt} was accepted, and runs again "
         f"once the daemon is back: assay show {attempt}\n"
     )
     daemon.start()

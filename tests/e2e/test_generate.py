@@ -102,7 +102,7 @@ def code(text: str) -> Document:
     return {"code": text, "reason": "As asked."}
 
 
-@pytest.mark.parametrize("kind", sorted(set(registry.own_kinds()) - {"solution"}))
+@pytest.mark.parametrize("kind", sorted(set(registry.list_own_kinds()) - {"solution"}))
 def test_example_that_a_prompt_shows_is_validated_under_the_default_profile(
     client: PlainClient, kind: str
 ) -> None:

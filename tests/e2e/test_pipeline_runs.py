@@ -76,7 +76,7 @@ def test_thirty_runs_on_growing_data_commit_all_but_the_bad_day(
             assert code == 1
             assert shop.read_bytes() == before
             assert "error[data.columns] 'data/sales.csv': columns missing: amount; new: total." in told.out
-            assert "nothing is committed" in told.err
+            assert "nothing was committed" in told.err
         else:
             assert code == 0, told.out
             assert rows_of(shop) == 100 + 20 * day
@@ -123,11 +123,11 @@ def test_bad_input_of_each_verb_is_named(
         ("run", "named@9"): "version 9 of 'named' doesn't exist",
         ("run", "named@x"): "is not NAME or NAME@VERSION",
         ("run", "named"): "was approved with a database file; pass one",
-        ("run", "named", "--commit"): "--commit needs --database",
-        ("run", "named", "--directory", tmp_path): "--directory needs --commit",
+        ("run", "named", "--commit"): "--commit requires --database",
+        ("run", "named", "--directory", tmp_path): "--directory requires --commit",
         ("run", "named", "--database", tmp_path / "gone.db"): "gone.db: No such file",
         ("run", "named", "--database", junk): "not a database",
-        ("run", "named", "--database", shop, "--rows", "2..1"): "--rows '2..1': write the least and the most",
+        ("run", "named", "--database", shop, "--rows", "2..1"): "--rows '2..1': write the minimum",
         ("run", "named", "--database", shop, "--file", tmp_path / "gone.csv"): "gone.csv: No such file",
         ("history", "nowhere"): "there is nothing called 'nowhere'",
         ("history", "named@x"): "is not NAME or NAME@VERSION",

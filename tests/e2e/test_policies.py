@@ -218,7 +218,7 @@ def test_trial_with_run_validates_in_full(client: PlainClient) -> None:
         (["pipeline", "--bash", "rm x"], 1, "The command rm is blocked."),
         (["pipeline", "--sql", "DROP TABLE t"], 1, "sql.drop"),
         (["pipeline", "https://example.com"], 1, "pipeline refuses https://example.com"),
-        (["pipeline"], 2, "pass a URL, or one of --python, --bash and --sql"),
+        (["pipeline"], 2, "pass a URL, or one of --python, --bash or --sql"),
         (["absent", "--sql", "SELECT 1"], 2, "absent"),
     ],
 )

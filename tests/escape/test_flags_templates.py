@@ -20,8 +20,8 @@ import pytest
 import pytest_asyncio
 
 from assayd.engines.oci import OciEngine
-from assayd.engines.oci.container import differences_running
-from assayd.ids import Ulids
+from assayd.engines.oci.container import find_process_differences
+from assayd.ids import UlidGenerator
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_DAEMON
 from support.engines import flag_probes
 from support.engines.bare_container import spec
@@ -155,7 +155,7 @@ async def cloned(
 
 
 async def _run(engine: OciEngine, digest: str, limits: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
-    labels = {LABEL_DAEMON: "test-flags", LABEL_CONTAINER: Ulids().new()}
+    labels = {LABEL_DAEMON: "test-flags", LABEL_CONTAINER: UlidGenerator().new()}
     ref = await engine.create(replace(spec(), image_digest=digest, labels=labels))
     try:
         container = engine._containers[ref.engine_id]
@@ -169,7 +169,7 @@ async def _run(engine: OciEngine, digest: str, limits: Mapping[str, str]) -> tup
         said = await stream.read()
         assert container.process is not None
         assert said, stream.diagnostics.decode()
-        found = differences_running(container.process, container, partial(template.beside, container))
+        found = find_process_differences(container.process, container, partial(template.beside, container))
         return json.loads(said), found
     finally:
         await engine.remove(ref)

@@ -109,7 +109,8 @@ def test_command_of_the_daemon_says_that_it_is_not_here(installed: Path, line: l
 
     assert (done.returncode, done.stderr) == (
         2,
-        "assay: this command needs the daemon's package, but only the client is installed; install assayd\n",
+        "assay: this command requires the daemon package, but only the client is installed; install "
+        "the package assayd\n",
     )
 
 
@@ -129,8 +130,8 @@ def test_every_kind_builds_payloads_without_the_daemon(
 ) -> None:
     program = f"""
 from assayd.ports.command_line import FileOptions
-from assayd_client.cli.kinds import from_files_of
-print(*from_files_of({kind!r})({files!r}, FileOptions({options})))
+from assayd_client.cli.kinds import files_reader
+print(*files_reader({kind!r})({files!r}, FileOptions({options})))
 """
 
     done = run(installed, program)

@@ -10,7 +10,7 @@ from pathlib import Path
 from assayd.model.policy import Enforcement
 from assayd.model.report import Verdict
 from assayd.model.run import ContainerFacts
-from assayd.ports.attesting import ATTESTATION, Concluded
+from assayd.ports.attesting import ATTESTATION, ConcludedAttempt
 from assayd_attestation import keys
 from assayd_attestation.signing import FileSigner, SigningAttester
 from assayd_attestation.statement import Signatory
@@ -34,10 +34,10 @@ class FixedClock:
 
 def concluded(
     verdict: Verdict = Verdict.VALIDATED, enforcement: Enforcement = Enforcement.ENFORCE
-) -> Concluded:
+) -> ConcludedAttempt:
     """Return a finished attempt with one source text."""
     attempt = replace(Make().attempt(), verdict=verdict)
-    return Concluded(
+    return ConcludedAttempt(
         attempt=attempt,
         policy_digest="ab" * 32,
         enforcement=enforcement,
@@ -71,7 +71,7 @@ class Signed:
     @property
     def keys(self) -> tuple[keys.PublicKey, ...]:
         """Return the public keys."""
-        return keys.read_public(keys.public_file(self.key))
+        return keys.read_public(keys.public_key_file(self.key))
 
     @property
     def envelope(self) -> bytes:

@@ -12,7 +12,7 @@ import pytest
 
 from assayd.engines.docker import DockerEngine
 from assayd.errors import EngineError
-from assayd.ids import Ulids
+from assayd.ids import UlidGenerator
 from assayd.package_data import share
 from assayd.ports.engine import (
     LABEL_CONTAINER,
@@ -58,9 +58,9 @@ def spec() -> ContainerSpec:
         open_files=128,
         seccomp=share("seccomp", "container.json").read_text(),
         labels={
-            LABEL_DAEMON: Ulids().new(),
+            LABEL_DAEMON: UlidGenerator().new(),
             LABEL_GENERATION: "1",
-            LABEL_CONTAINER: Ulids().new(),
+            LABEL_CONTAINER: UlidGenerator().new(),
             LABEL_POOL_KEY: "test",
         },
     )

@@ -19,7 +19,7 @@ async def test_a_scope_ends_when_the_time_is_up():
 async def test_time_that_is_left_out_is_not_counted():
     loop, deadline = asyncio.get_running_loop(), Deadline(0.02)
     began = loop.time()
-    deadline.leave_out(0.03)
+    deadline.exclude_time(0.03)
     with pytest.raises(TimeoutError):
         async with deadline.scope():
             await asyncio.Event().wait()
@@ -28,7 +28,7 @@ async def test_time_that_is_left_out_is_not_counted():
 
 async def test_a_deadline_comes_at_three_times_its_time_whatever_is_left_out():
     deadline = Deadline(0.02)
-    deadline.leave_out(3600)
+    deadline.exclude_time(3600)
     with pytest.raises(TimeoutError):
         async with deadline.scope():
             await asyncio.Event().wait()

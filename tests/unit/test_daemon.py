@@ -81,5 +81,5 @@ def test_interrupted_daemon_says_what_it_waits_for(
     capsys: pytest.CaptureFixture[str], shown: str, under_way: int, said: str
 ) -> None:
     parts = cast("Assembly", SimpleNamespace(scheduler=SimpleNamespace(active=under_way)))
-    Daemon(parts, Notifier({}), greeting=shown).tell_stop()
+    Daemon(parts, Notifier({}), greeting=shown).log_stop()
     assert capsys.readouterr().err.startswith(said) if said else capsys.readouterr().err == ""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from assayd.ids import Ulids, encode
+from assayd.ids import UlidGenerator, encode
 
 ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 
 
 def test_ulids_increase_also_within_a_millisecond():
-    ids = Ulids()
+    ids = UlidGenerator()
     made = [ids.new() for _ in range(1000)]
     assert made == sorted(set(made))
     assert all(ULID.fullmatch(ulid) for ulid in made)

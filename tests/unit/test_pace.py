@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.pace import ALONE_S, LOOK_S, MOST_REST_S, MOST_SEEN, SHARE, Pace
+from assayd.pace import ALONE_S, LOOK_S, MOST_REST_S, MOST_SEEN, SHARE, UserThrottle
 
 
 class Clock:
@@ -14,7 +14,7 @@ class Clock:
         return self.now
 
 
-def rest_of(pace: Pace, clock: Clock, user: int) -> float:
+def rest_of(pace: UserThrottle, clock: Clock, user: int) -> float:
     """Let a user rest, looking at it again as its callers do; return for how long it did."""
     began = clock.now
     while rest_s := pace.rest_s(user):
@@ -25,7 +25,7 @@ def rest_of(pace: Pace, clock: Clock, user: int) -> float:
 
 def test_user_beside_another_rests_so_that_it_uses_its_share() -> None:
     clock = Clock()
-    pace = Pace(clock=clock)
+    pace = UserThrottle(clock=clock)
     pace.note(1)
     pace.note(2)
     pace.used(1, 0.1)
@@ -35,7 +35,7 @@ def test_user_beside_another_rests_so_that_it_uses_its_share() -> None:
 
 def test_rests_add_up() -> None:
     clock = Clock()
-    pace = Pace(clock=clock)
+    pace = UserThrottle(clock=clock)
     pace.note(2)
     pace.used(1, 0.01)
     pace.used(1, 0.01)
@@ -44,7 +44,7 @@ def test_rests_add_up() -> None:
 
 def test_rest_has_an_end_however_much_was_used() -> None:
     clock = Clock()
-    pace = Pace(clock=clock)
+    pace = UserThrottle(clock=clock)
     pace.note(2)
     pace.used(1, 1000)
     assert rest_of(pace, clock, 1) == pytest.approx(MOST_REST_S)
@@ -52,7 +52,7 @@ def test_rest_has_an_end_however_much_was_used() -> None:
 
 def test_what_a_user_used_while_it_was_alone_does_not_count_later() -> None:
     clock = Clock()
-    pace = Pace(clock=clock)
+    pace = UserThrottle(clock=clock)
     pace.note(1)
     pace.used(1, 1000)
     pace.note(2)
@@ -61,7 +61,7 @@ def test_what_a_user_used_while_it_was_alone_does_not_count_later() -> None:
 
 def test_user_goes_on_once_the_others_have_gone() -> None:
     clock = Clock()
-    pace = Pace(clock=clock)
+    pace = UserThrottle(clock=clock)
     pace.note(2)
     clock.now += 0.9 * ALONE_S
     pace.used(1, 1000)
@@ -71,7 +71,7 @@ def test_user_goes_on_once_the_others_have_gone() -> None:
 
 
 def test_rests_of_few_users_are_kept() -> None:
-    pace = Pace(clock=Clock())
+    pace = UserThrottle(clock=Clock())
     pace.note(-1)
     for user in range(MOST_SEEN + 1):
         pace.used(user, 1)

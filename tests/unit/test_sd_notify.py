@@ -38,7 +38,7 @@ def test_ready_comes_with_a_status(notifier: Notifier, manager: socket.socket) -
 
 
 def test_reload_and_stop_are_told(notifier: Notifier, manager: socket.socket) -> None:
-    notifier.reloading()
+    notifier.notify_reloading()
     notifier.stopping()
     assert [manager.recv(200) for _ in range(2)] == [b"RELOADING=1", b"STOPPING=1\nSTATUS=starting"]
 
@@ -55,7 +55,7 @@ async def test_sign_of_life_carries_the_status_of_its_moment(
 
 def test_manager_that_does_not_read_holds_up_nobody(notifier: Notifier, manager: socket.socket) -> None:
     for _ in range(10_000):
-        notifier.reloading()
+        notifier.notify_reloading()
     assert manager.recv(200) == b"RELOADING=1"
 
 

@@ -32,11 +32,11 @@ from assayd.analysis.messages import (
     PATCHING,
     POLICY,
     TAKEN,
-    Briefed,
-    Described,
     Failed,
-    Patched,
-    Patching,
+    GenerationBriefing,
+    PatchRequest,
+    PatchResult,
+    RepairDescription,
     WorkerAnswer,
     remember,
 )
@@ -67,7 +67,7 @@ NO_TABLES: Mapping[str, Sequence[Path]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalysisLimits:
-    """How many workers there are and what one job may use."""
+    """Limits of analysis: the number of workers, and the memory and CPU time of one job."""
 
     workers: int = 3
     memory_bytes: int = 1024 * 2**20
@@ -77,7 +77,7 @@ class AnalysisLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """The static stages of a submission, and its payload in the form in which it is planned and judged."""
+    """The static stage reports of a submission, and its prepared payload."""
 
     stages: tuple[StageReport, ...]
     payload: BaseModel
@@ -89,7 +89,7 @@ class Checked:
 
 
 class WorkerDied(Exception):
-    """A source was too much for a worker: it met a limit."""
+    """An exception raised when a worker died because a source exceeded its limits."""
 
 
 @dataclass(slots=True, eq=False)
@@ -106,11 +106,13 @@ class _Worker:
                 for frame in self.decoder.feed(data):
                     yield frame
             except frames.FrameError as problem:
-                raise _broken("an analysis worker sent a malformed frame") from problem
+                raise _broken_error("an analysis worker sent a malformed frame") from problem
         status = await self.process.wait()
         if status is None or status < 0 or status == EXHAUSTED:
             raise WorkerDied(f"the worker ended with {status}")
-        raise _broken(f"an analysis worker ended with {status}; its reason is on the daemon's standard error")
+        raise _broken_error(
+            f"an analysis worker ended with {status}; its reason is on the daemon's standard error"
+        )
 
     async def _read(self) -> bytes:
         """Return the next bytes; empty once the worker has ended, even with unread input."""
@@ -160,10 +162,10 @@ class Analyst:
         Raises: AssaydError.
         """
         try:
-            await self._living_parent()
+            await self._ensure_parent()
             yield self
         finally:
-            await asyncio.gather(*(self._end(w) for w in list(self.alive)))
+            await asyncio.gather(*(self._end_worker(w) for w in list(self.alive)))
             await asyncio.gather(*(parent.close() for parent in self._parents))
 
     async def start_workers(self) -> None:
@@ -180,19 +182,19 @@ class Analyst:
         Raises: AssaydError when a worker can't be started.
         """
         try:
-            answer = await self._have(
+            answer = await self._run_in_turn(
                 validator.name, flow, lambda worker: _check(worker, validator, payload, policy)
             )
         except WorkerDied:
             return Checked(stages=unanalysable(validator), payload=payload)
-        return Checked(stages=answer.stages, payload=_prepared(validator, payload, answer))
+        return Checked(stages=answer.stages, payload=_prepared_payload(validator, payload, answer))
 
     async def stages(
         self, validator: Kind, payload: BaseModel, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
     ) -> tuple[StageReport, ...]:
         """Run the static stages as `check` does, without preparing a run. Raises: as `check`."""
         try:
-            answer = await self._have(
+            answer = await self._run_in_turn(
                 validator.name, flow, lambda worker: _check(worker, validator, payload, policy, what="stages")
             )
         except WorkerDied:
@@ -201,78 +203,82 @@ class Analyst:
 
     async def describe(
         self, validator: Kind, request: Failed, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
-    ) -> Described:
+    ) -> RepairDescription:
         """Return the request for a fix of a failed submission.
 
         Raises: WorkerDied, when reading it is too much; AssaydError.
         """
         body = FAILED.dump_json(request)
 
-        async def ask(worker: _Worker) -> Described:
+        async def ask(worker: _Worker) -> RepairDescription:
             _send_policy(worker, policy)
-            return await _ask(worker, "describe", validator.name, body, DESCRIBED, policy=policy.digest)
+            return await _send_request(
+                worker, "describe", validator.name, body, DESCRIBED, policy=policy.digest
+            )
 
-        return await self._have(validator.name, flow, ask)
+        return await self._run_in_turn(validator.name, flow, ask)
 
-    async def patch(self, validator: Kind, request: Patching, *, flow: Flow = OUR_OWN) -> Patched:
+    async def patch(self, validator: Kind, request: PatchRequest, *, flow: Flow = OUR_OWN) -> PatchResult:
         """Put a fix into a submission. Raises: as `describe`."""
         body = PATCHING.dump_json(request)
-        return await self._have(
-            validator.name, flow, lambda worker: _ask(worker, "patch", validator.name, body, PATCHED)
+        return await self._run_in_turn(
+            validator.name, flow, lambda worker: _send_request(worker, "patch", validator.name, body, PATCHED)
         )
 
     async def taken(self, validator: Kind, payload: Document, *, flow: Flow = OUR_OWN) -> Taken:
         """Return which fields a submission takes out of which texts. Raises: as `describe`."""
         body = json.dumps(payload).encode()
-        return await self._have(
-            validator.name, flow, lambda worker: _ask(worker, "taken", validator.name, body, TAKEN)
+        return await self._run_in_turn(
+            validator.name, flow, lambda worker: _send_request(worker, "taken", validator.name, body, TAKEN)
         )
 
     async def prepare(self, validator: Kind, payload: BaseModel, *, flow: Flow = OUR_OWN) -> BaseModel:
         """Return a payload that the static stages have passed in its prepared form. Raises: as `describe`."""
         body = payload.model_dump_json().encode()
-        answer = await self._have(
-            validator.name, flow, lambda worker: _ask(worker, "prepare", validator.name, body, ANSWER)
+        answer = await self._run_in_turn(
+            validator.name,
+            flow,
+            lambda worker: _send_request(worker, "prepare", validator.name, body, ANSWER),
         )
-        return _prepared(validator, payload, answer)
+        return _prepared_payload(validator, payload, answer)
 
     async def brief(
         self, validator: Kind, context: Document, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
-    ) -> Briefed:
+    ) -> GenerationBriefing:
         """Return the kind's part of a generation prompt. Raises: as `describe`."""
         body = json.dumps(context).encode()
 
-        async def ask(worker: _Worker) -> Briefed:
+        async def ask(worker: _Worker) -> GenerationBriefing:
             _send_policy(worker, policy)
-            return await _ask(worker, "brief", validator.name, body, BRIEFED, policy=policy.digest)
+            return await _send_request(worker, "brief", validator.name, body, BRIEFED, policy=policy.digest)
 
-        return await self._have(validator.name, flow, ask)
+        return await self._run_in_turn(validator.name, flow, ask)
 
     async def read(self, reader: str, body: bytes, *, flow: Flow = OUR_OWN) -> bytes:
         """Have a function read hostile text, and return its answer; the caller validates it.
 
         Args:
             reader: refers to a function from bytes to bytes, ``package.module:name``; never the caller's.
-            body: what it reads.
-            flow: whose turn it takes.
+            body: the text to read.
+            flow: the flow whose turn it uses.
 
         Raises: WorkerDied, when reading it is too much; AssaydError.
         """
-        return await self._have(reader, flow, lambda worker: _exchange(worker, "read", reader, body))
+        return await self._run_in_turn(reader, flow, lambda worker: _exchange(worker, "read", reader, body))
 
-    async def _have(self, kind: str, flow: Flow, work: Callable[[_Worker], Awaitable[T]]) -> T:
-        """Have a worker do something, in turn. Raises: as `_work`."""
+    async def _run_in_turn(self, kind: str, flow: Flow, work: Callable[[_Worker], Awaitable[T]]) -> T:
+        """Run a job on a worker when its user's turn comes. Raises: as `_run_on_worker`."""
         async with self._turns.hold(*flow, str(next(self._numbers))):
             return await self._work(kind, work)
 
     async def _work(self, kind: str, work: Callable[[_Worker], Awaitable[T]]) -> T:
-        """Have a free worker do something. Raises: WorkerDied, when that was too much for it; AssaydError."""
+        """Run a job on a free worker. Raises: WorkerDied, if the job exceeded the limits; AssaydError."""
         worker = await self._free.get()
         try:
             if worker is not None and worker.process.returncode is not None:
                 # It died while idle, so no source is to blame.
                 dead, worker = worker, None
-                await self._end(dead)
+                await self._end_worker(dead)
             worker = worker or await self._start()
             async with asyncio.timeout(self._limits.wall_s):
                 return await work(worker)
@@ -280,18 +286,18 @@ class Analyst:
             self._on_lost()
             log.warning("analysis.worker_lost", kind=kind, problem=str(problem) or "timeout")
             lost, worker = worker, None
-            await self._end(lost)
-            worker = await self._replacement()
+            await self._end_worker(lost)
+            worker = await self._start_replacement()
             raise WorkerDied(str(problem) or "timeout") from problem
         except BaseException:
             # Half a conversation may be in its pipes; the next job must not get the answer to this one.
             lost, worker = worker, None
-            await self._end(lost)
+            await self._end_worker(lost)
             raise
         finally:
             self._free.put_nowait(worker)
 
-    async def _replacement(self) -> _Worker | None:
+    async def _start_replacement(self) -> _Worker | None:
         """Start a worker for a lost one: the job that lost it waits for the start, and no later job does."""
         try:
             return await self._start()
@@ -300,7 +306,7 @@ class Analyst:
             return None
 
     async def _start(self) -> _Worker:
-        parent = await self._living_parent()
+        parent = await self._ensure_parent()
         started = await parent.fork()
         worker = _Worker(started.process, started.writer, started.reader)
         self.alive.add(worker)
@@ -309,8 +315,8 @@ class Analyst:
                 return worker
         raise AssaydError("analysis.unavailable", "the analysis worker didn't start")
 
-    async def _living_parent(self) -> WorkerParent:
-        """Return the process that forks workers, started if there is none. Raises: AssaydError."""
+    async def _ensure_parent(self) -> WorkerParent:
+        """Return the process that forks workers; start it if necessary. Raises: AssaydError."""
         limits = self._limits
         async with self._starting:
             if self._parents and not self._parents[-1].retired:
@@ -325,7 +331,7 @@ class Analyst:
                 raise AssaydError("analysis.unavailable", "can't start an analysis worker") from problem
             return self._parents[-1]
 
-    async def _end(self, worker: _Worker | None) -> None:
+    async def _end_worker(self, worker: _Worker | None) -> None:
         if worker is None or worker not in self.alive:
             return
         self.alive.discard(worker)
@@ -340,30 +346,30 @@ async def _check(
 ) -> WorkerAnswer:
     _send_policy(worker, policy)
     body = payload.model_dump_json().encode()
-    return await _ask(worker, what, validator.name, body, ANSWER, policy=policy.digest)
+    return await _send_request(worker, what, validator.name, body, ANSWER, policy=policy.digest)
 
 
 def _send_policy(worker: _Worker, policy: ExecutionPolicy) -> None:
-    """Send a policy that the worker does not have yet."""
+    """Send a policy if the worker doesn't have it yet."""
     if policy.digest not in worker.policies:
         header: frames.Header = {"type": "policy", "digest": policy.digest}
         worker.stdin.write(frames.encode(header, POLICY.dump_json(policy)))
         remember(worker.policies, policy.digest, None)
 
 
-async def _ask(
+async def _send_request(
     worker: _Worker, what: str, kind: str, body: bytes, answer: TypeAdapter[T], *, policy: str | None = None
 ) -> T:
     try:
         return answer.validate_json(await _exchange(worker, what, kind, body, policy=policy))
     except ValidationError as problem:
-        raise _broken("an analysis worker's answer is malformed") from problem
+        raise _broken_error("an analysis worker's answer is malformed") from problem
 
 
 async def _exchange(
     worker: _Worker, what: str, kind: str, body: bytes, *, policy: str | None = None
 ) -> bytes:
-    """Send a job and return its unprocessed answer."""
+    """Send a job and return its raw answer."""
     parts = list(frames.chunks(body))
     for part in parts[:-1]:
         worker.stdin.write(frames.encode({"type": "part"}, part))
@@ -384,22 +390,22 @@ async def _answer(worker: _Worker) -> bytes:
     return bytes(answer)
 
 
-def _prepared(validator: Kind, payload: BaseModel, answer: WorkerAnswer) -> BaseModel:
+def _prepared_payload(validator: Kind, payload: BaseModel, answer: WorkerAnswer) -> BaseModel:
     if answer.prepared is None:
         return payload
     model = validator.prepared or validator.payload
     try:
         return model.model_validate({**dict(payload), **answer.prepared})
     except ValidationError as problem:
-        raise _broken("a prepared payload is invalid") from problem
+        raise _broken_error("a prepared payload is invalid") from problem
 
 
-def _broken(message: str) -> AssaydError:
+def _broken_error(message: str) -> AssaydError:
     return AssaydError("analysis.broken", message)
 
 
 def unanalysable(validator: Kind) -> tuple[StageReport, ...]:
-    """Return the stage reports of a source at which a worker died."""
+    """Return the stage reports of a source whose analysis killed a worker."""
     first, *rest = validator.stages
     finding = Finding(
         rule=UNANALYSABLE,

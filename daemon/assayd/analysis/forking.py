@@ -24,7 +24,7 @@ _BROKEN = 1
 
 
 def fork_on_request(control: socket.socket, work: Callable[[], None]) -> None:
-    """Fork a worker for each stream that comes, and report how each ended, until the daemon has gone.
+    """Fork a worker for each received stream and report how each worker ended, until the daemon is gone.
 
     Args:
         control: the socket to the daemon.
@@ -38,7 +38,7 @@ def fork_on_request(control: socket.socket, work: Callable[[], None]) -> None:
             if ready != control.fileno():
                 waiting.unregister(ready)
                 _, status = os.waitpid(workers.pop(ready), 0)
-                _say(control, {"fd": ready, "status": os.waitstatus_to_exitcode(status)})
+                _send_message(control, {"fd": ready, "status": os.waitstatus_to_exitcode(status)})
                 os.close(ready)
                 continue
             request, streams, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
@@ -47,20 +47,20 @@ def fork_on_request(control: socket.socket, work: Callable[[], None]) -> None:
             pid, worker = _fork(streams[0], work)
             workers[worker] = pid
             waiting.register(worker, select.POLLIN)
-            _say(control, {"fd": worker}, worker)
+            _send_message(control, {"fd": worker}, worker)
 
 
 def _fork(stream: int, work: Callable[[], None]) -> tuple[int, int]:
-    """Fork a worker; return its number, and a descriptor that can be read once it has ended."""
+    """Fork a worker; return its PID, and a descriptor that becomes readable when it ends."""
     pid = os.fork()
     if not pid:
-        _become(stream, work)
+        _run_child(stream, work)
     os.close(stream)
     return pid, os.pidfd_open(pid)
 
 
-def _become(stream: int, work: Callable[[], None]) -> NoReturn:
-    """Work, and end; nothing gets back into the parent's code."""
+def _run_child(stream: int, work: Callable[[], None]) -> NoReturn:
+    """Run the work in the forked child and exit; never return to the parent's code."""
     status = _BROKEN
     try:
         for target in (0, 1):
@@ -74,5 +74,5 @@ def _become(stream: int, work: Callable[[], None]) -> NoReturn:
         os._exit(status)
 
 
-def _say(control: socket.socket, said: dict[str, int], *descriptors: int) -> None:
+def _send_message(control: socket.socket, said: dict[str, int], *descriptors: int) -> None:
     socket.send_fds(control, [json.dumps(said).encode()], list(descriptors))

@@ -11,7 +11,7 @@ from typing import TypeVar
 from pydantic import TypeAdapter
 
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.prompting import Briefing, Proposal, RepairContext, Taken
+from assayd.model.prompting import PromptParts, Proposal, RepairContext, Taken
 from assayd.model.report import StageReport
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ POLICY: TypeAdapter[ExecutionPolicy] = TypeAdapter(ExecutionPolicy)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerAnswer:
-    """What a worker says: how each static stage ended, and what preparing the payload changed.
+    """A worker's answer: the result of each static stage, and the fields that preparation changed.
 
     `prepared` holds only the fields that differ.
     """
@@ -35,15 +35,15 @@ ANSWER: TypeAdapter[WorkerAnswer] = TypeAdapter(WorkerAnswer)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """A submission whose repair begins or goes on, with the report that says what failed."""
+    """A failed submission to repair, with the report that says what failed."""
 
     payload: dict[str, object]
     report: dict[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patching:
-    """A fix for a submission: a new text for one passage, or the proposal's files or steps."""
+class PatchRequest:
+    """A fix to apply to a submission: new text for one passage, or the proposal's files or steps."""
 
     payload: dict[str, object]
     passage: str
@@ -51,7 +51,7 @@ class Patching:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
+class RepairDescription:
     """The request for a fix, and the digest of the submission's normal form."""
 
     context: RepairContext
@@ -59,8 +59,8 @@ class Described:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patched:
-    """The payload with the fix in its place, and the digest of its normal form; or why it does not fit."""
+class PatchResult:
+    """The patched payload and the digest of its normal form, or why the fix can't be applied."""
 
     payload: dict[str, object]
     digest: str
@@ -68,19 +68,19 @@ class Patched:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Briefed:
+class GenerationBriefing:
     """The kind's part of a generation prompt, and the payload without the generated parts."""
 
-    briefing: Briefing
+    briefing: PromptParts
     base: dict[str, object]
 
 
 FAILED: TypeAdapter[Failed] = TypeAdapter(Failed)
-PATCHING: TypeAdapter[Patching] = TypeAdapter(Patching)
-DESCRIBED: TypeAdapter[Described] = TypeAdapter(Described)
-PATCHED: TypeAdapter[Patched] = TypeAdapter(Patched)
+PATCHING: TypeAdapter[PatchRequest] = TypeAdapter(PatchRequest)
+DESCRIBED: TypeAdapter[RepairDescription] = TypeAdapter(RepairDescription)
+PATCHED: TypeAdapter[PatchResult] = TypeAdapter(PatchResult)
 TAKEN: TypeAdapter[Taken] = TypeAdapter(Taken)
-BRIEFED: TypeAdapter[Briefed] = TypeAdapter(Briefed)
+BRIEFED: TypeAdapter[GenerationBriefing] = TypeAdapter(GenerationBriefing)
 
 EXHAUSTED = 86
 """Exit status of a worker that a source has driven out of memory or too deep."""
@@ -90,7 +90,7 @@ POLICIES_REMEMBERED = 64
 
 
 def remember(known: dict[str, T], digest: str, value: T) -> None:
-    """Add a policy to those known and forget the oldest beyond the limit; same rule on both sides."""
+    """Add a policy to the known ones and forget the oldest beyond the limit; both sides use this rule."""
     known[digest] = value
     if len(known) > POLICIES_REMEMBERED:
         del known[next(iter(known))]

@@ -54,7 +54,7 @@ class WorkerProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartedWorker:
-    """A worker that was forked, with its stream."""
+    """A forked worker with its stream."""
 
     process: WorkerProcess
     reader: asyncio.StreamReader
@@ -62,7 +62,7 @@ class StartedWorker:
 
 
 class WorkerParent:
-    """The parent of workers, as the daemon sees it. Made by `start`, ended by `close`."""
+    """The daemon's handle of the process that forks workers. `start` creates it, `close` ends it."""
 
     def __init__(self, control: socket.socket, process: Process) -> None:
         self._control = control
@@ -71,9 +71,9 @@ class WorkerParent:
         self._asked: deque[asyncio.Future[WorkerProcess]] = deque()
         self._running: dict[int, WorkerProcess] = {}
         self.retired = False
-        """Whether it must fork no more: a crash may have told submitted code how memory is laid out."""
+        """Whether it must stop forking: a crash may have revealed the memory layout to submitted code."""
         control.setblocking(False)
-        self._loop.add_reader(control, self._take)
+        self._loop.add_reader(control, self._receive_message)
 
     @classmethod
     async def start(cls, arguments: Sequence[str]) -> WorkerParent:
@@ -93,7 +93,7 @@ class WorkerParent:
     async def fork(self) -> StartedWorker:
         """Return a new worker. Raises: AssaydError ``analysis.unavailable``."""
         if self.retired:
-            raise _unavailable()
+            raise _unavailable_error()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         forked: asyncio.Future[WorkerProcess] = self._loop.create_future()
         try:
@@ -104,7 +104,7 @@ class WorkerParent:
             reader, writer = await asyncio.open_unix_connection(sock=ours)
         except OSError as problem:
             ours.close()
-            raise _unavailable() from problem
+            raise _unavailable_error() from problem
         except BaseException:
             ours.close()
             raise
@@ -112,18 +112,18 @@ class WorkerParent:
 
     @property
     def is_done(self) -> bool:
-        """Whether it forks no more, and nothing that it has forked runs."""
+        """Return whether the process is retired and all of its workers have ended."""
         return self.retired and not self._running and not self._asked
 
     async def close(self) -> None:
         """End the parent; workers end as their streams do."""
-        self._lose()
+        self._handle_parent_exit()
         with suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()
 
-    def _take(self) -> None:
-        """Take what the parent says: a worker was forked, or has ended."""
+    def _receive_message(self) -> None:
+        """Receive a message from the parent: a worker was forked or has ended."""
         try:
             flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
             data, descriptors, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES, 1, flags)
@@ -132,7 +132,7 @@ class WorkerParent:
         except OSError:
             data, descriptors = b"", []
         if not data:
-            self._lose()
+            self._handle_parent_exit()
             return
         said = json.loads(data)
         number = int(said["fd"])
@@ -148,8 +148,8 @@ class WorkerParent:
         else:
             waiting.set_result(process)
 
-    def _lose(self) -> None:
-        """Record that the parent has ended; end its forked workers."""
+    def _handle_parent_exit(self) -> None:
+        """Record that the parent has ended, and end its forked workers."""
         if self._control.fileno() < 0:
             return
         self.retired = True
@@ -157,7 +157,7 @@ class WorkerParent:
         self._control.close()
         while self._asked:
             if not (waiting := self._asked.popleft()).done():
-                waiting.set_exception(_unavailable())
+                waiting.set_exception(_unavailable_error())
         for process in self._running.values():
             with suppress(ProcessLookupError):
                 process.kill()
@@ -165,5 +165,5 @@ class WorkerParent:
         self._running.clear()
 
 
-def _unavailable() -> AssaydError:
+def _unavailable_error() -> AssaydError:
     return AssaydError("analysis.unavailable", "can't start an analysis worker")

@@ -36,22 +36,22 @@ from assayd.analysis.messages import (
     PATCHING,
     POLICY,
     TAKEN,
-    Briefed,
-    Described,
     Failed,
-    Patched,
-    Patching,
+    GenerationBriefing,
+    PatchRequest,
+    PatchResult,
+    RepairDescription,
     WorkerAnswer,
     remember,
 )
 from assayd.documents.misfits import message_of
 from assayd.errors import ConfigError
 from assayd.guest import frames
-from assayd.kind import Kind, OnFail
+from assayd.kind import FailureAction, Kind
 from assayd.kinds import registry as validators
 from assayd.model.enforcement import settle
 from assayd.model.finding import bounded, has_errors
-from assayd.model.levels import with_levels
+from assayd.model.levels import apply_quality_levels
 from assayd.model.merge import status_of
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.prompting import Proposal, Taken
@@ -76,11 +76,13 @@ def examine(
         return WorkerAnswer(stages=stages, prepared=None)
     prepared = validator.prepare(payload)
     before_trial()
-    return WorkerAnswer(stages=stages, prepared=_changes(payload, _with_trial(validator, prepared, policy)))
+    return WorkerAnswer(
+        stages=stages, prepared=_changed_fields(payload, _prepare_trial(validator, prepared, policy))
+    )
 
 
-def _with_trial(validator: Kind, ready: BaseModel, policy: ExecutionPolicy) -> BaseModel:
-    """Prepare a trial; without one if that fails, because a trial isn't part of the verdict."""
+def _prepare_trial(validator: Kind, ready: BaseModel, policy: ExecutionPolicy) -> BaseModel:
+    """Prepare the payload with a trial; without one if that fails, as trials don't affect the verdict."""
     try:
         prepared: BaseModel = validator.prepare_trial(ready, policy)
     except Exception:  # noqa: BLE001 - printed to the daemon's standard error
@@ -89,8 +91,8 @@ def _with_trial(validator: Kind, ready: BaseModel, policy: ExecutionPolicy) -> B
     return prepared
 
 
-def _changes(payload: BaseModel, prepared: BaseModel) -> dict[str, object] | None:
-    """Return the fields in which a prepared payload differs; the others, which may be large, are known."""
+def _changed_fields(payload: BaseModel, prepared: BaseModel) -> dict[str, object] | None:
+    """Return only the fields that preparation changed; None if it returned the payload itself."""
     if prepared is payload:
         return None
     before = dict(payload)
@@ -103,7 +105,7 @@ def _differs(before: object, after: object) -> bool:
 
 
 def run_stages(validator: Kind, payload: BaseModel, policy: ExecutionPolicy) -> tuple[StageReport, ...]:
-    """Run the static stages in order; those after a stopping failure are skipped."""
+    """Run the static stages in order; skip those that follow a stopping failure."""
     reports: list[StageReport] = []
     stopped = False
     for stage in validator.stages:
@@ -111,59 +113,59 @@ def run_stages(validator: Kind, payload: BaseModel, policy: ExecutionPolicy) -> 
             reports.append(StageReport(name=stage.name, status=StageStatus.SKIPPED))
             continue
         began = time.perf_counter()
-        leveled = with_levels(stage.check(payload, policy), policy.quality)
+        leveled = apply_quality_levels(stage.check(payload, policy), policy.quality)
         findings = bounded(settle(leveled, validator.rules, policy))
         took = time.perf_counter() - began
         reports.append(
             StageReport(name=stage.name, status=status_of(findings), duration_s=took, findings=findings)
         )
-        stopped = has_errors(findings) and stage.on_fail is OnFail.STOP
+        stopped = has_errors(findings) and stage.on_fail is FailureAction.STOP
     return tuple(reports)
 
 
-def describe(validator: Kind, request: Failed, policy: ExecutionPolicy) -> Described:
+def describe(validator: Kind, request: Failed, policy: ExecutionPolicy) -> RepairDescription:
     """Return the request for a fix of a failed submission."""
     payload = validator.payload.model_validate_json(json.dumps(request.payload))
     context = validator.context(payload, request.report, policy)
-    return Described(context=context, digest=_digest(validator, payload))
+    return RepairDescription(context=context, digest=_digest(validator, payload))
 
 
-def patch(validator: Kind, request: Patching) -> Patched:
+def patch(validator: Kind, request: PatchRequest) -> PatchResult:
     """Put a fix into a submission; an unaccepted form is returned as an error, not raised."""
     given = request.proposal
     try:
         if given.form != "code" or not request.passage:
-            document = _answered(validator, request.payload, given)
+            document = _apply_answer(validator, request.payload, given)
         else:
             payload = validator.payload.model_validate_json(json.dumps(request.payload))
             document = dict(validator.patch(payload, request.passage, given.code))
         patched = validator.payload.model_validate_json(json.dumps(document))
     except ValueError as problem:
-        return Patched(payload={}, digest="", problem=_told(problem))
-    return Patched(payload=document, digest=_digest(validator, patched))
+        return PatchResult(payload={}, digest="", problem=_problem_message(problem))
+    return PatchResult(payload=document, digest=_digest(validator, patched))
 
 
-def _answered(validator: Kind, base: Mapping[str, object], given: Proposal) -> dict[str, object]:
-    """Return a payload with an answer in it. Raises: ValueError, when the kind takes none of that form."""
+def _apply_answer(validator: Kind, base: Mapping[str, object], given: Proposal) -> dict[str, object]:
+    """Return the payload with an answer applied. Raises: ValueError, if the kind doesn't accept its form."""
     if given.form not in validator.forms:
         raise ValueError(f"the kind {validator.name} doesn't accept answers in the form {given.form}")
     return dict(validator.answered(base, given))
 
 
-def _told(problem: ValueError) -> str:
-    """Word why an answer does not fit, without what it holds."""
+def _problem_message(problem: ValueError) -> str:
+    """Return the reason why an answer doesn't fit, without its content."""
     if not isinstance(problem, ValidationError):
         return str(problem)[:_TOLD_CHARS]
     first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {message_of(first)}"[:_TOLD_CHARS]
 
 
-def brief(validator: Kind, context: bytes, policy: ExecutionPolicy) -> Briefed:
+def brief(validator: Kind, context: bytes, policy: ExecutionPolicy) -> GenerationBriefing:
     """Return the kind's part of a generation prompt, and the payload without the generated parts."""
     if validator.generation_context is None:
         raise TypeError(f"the kind {validator.name} doesn't support generation")
     read = validator.generation_context.model_validate_json(context)
-    return Briefed(briefing=validator.brief(read, policy), base=dict(validator.base(read)))
+    return GenerationBriefing(briefing=validator.brief(read, policy), base=dict(validator.base(read)))
 
 
 def taken(validator: Kind, body: bytes) -> Taken:
@@ -186,7 +188,7 @@ def confine(memory_bytes: int) -> None:
 
 
 def allow_cpu(seconds: float) -> None:
-    """Let this process use so much more processor time; the kernel ends it then."""
+    """Allow this process `seconds` more seconds of CPU time; the kernel kills it afterwards."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     limit = int(usage.ru_utime + usage.ru_stime + seconds) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.getrlimit(resource.RLIMIT_CPU)[1]))
@@ -212,13 +214,13 @@ def serve(source: BinaryIO, sink: BinaryIO, *, cpu_s: float, kinds: Mapping[str,
             if header["type"] == "read":
                 answer = validators.resolve_reader(str(header["kind"]))(bytes(body))
             else:
-                answer = _answer(header, bytes(body), kinds[str(header["kind"])], policies, more_time)
+                answer = _handle_request(header, bytes(body), kinds[str(header["kind"])], policies, more_time)
             body.clear()
             _reply(sink, answer)
 
 
-def _settle() -> None:
-    """Let the collector leave alone what stays, and look less often: checks make many objects and few cycles.
+def _tune_gc() -> None:
+    """Tune garbage collection: freeze the existing objects and collect less often.
 
     It took 6 % of the time of the static stages of 1,600 lines of Python, and takes 1 % so. Memory stays
     bounded: at most half a million objects wait to be looked at, and the process has its cap.
@@ -228,7 +230,7 @@ def _settle() -> None:
     gc.set_threshold(10_000, 10, 5)
 
 
-def _answer(
+def _handle_request(
     header: frames.Header,
     body: bytes,
     kind: Kind,
@@ -245,7 +247,7 @@ def _answer(
             return TAKEN.dump_json(taken(kind, body))
         case "prepare":
             payload = kind.payload.model_validate_json(body)
-            changed = _changes(payload, kind.prepare(payload))
+            changed = _changed_fields(payload, kind.prepare(payload))
             return ANSWER.dump_json(WorkerAnswer(stages=(), prepared=changed))
         case "brief":
             return BRIEFED.dump_json(brief(kind, body, policies[str(header["policy"])]))
@@ -293,7 +295,7 @@ def main() -> None:
     except ConfigError as problem:  # The daemon loads the same, and reports it too.
         sys.exit(f"analysis worker: {problem.message}")
     gc.enable()
-    _settle()
+    _tune_gc()
     fork_on_request(control, partial(work, kinds, memory_bytes=memory_bytes, cpu_s=cpu_s))
 
 

@@ -31,7 +31,7 @@ PAUSE_S = 1.0
 
 
 class ApiServer(uvicorn.Server):
-    """uvicorn that serves users in turn and installs no signal handlers."""
+    """A uvicorn server that serves users in turn and installs no signal handlers."""
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
         """Leave signals to the daemon."""
@@ -48,8 +48,8 @@ class ApiServer(uvicorn.Server):
 
 
 @dataclass(frozen=True, slots=True)
-class _Accepted:
-    """A connection that has its place and waits to be served."""
+class _AcceptedConnection:
+    """An accepted connection that waits to be served."""
 
     connected: socket.socket
     caller: Caller | None
@@ -63,7 +63,7 @@ class Listener:
         self._listening = listening
         self._server = server
         self._protocol = cast("type[PeerHttpTools]", server.config.http_protocol_class)
-        self._waiting: dict[str, _Accepted] = {}
+        self._waiting: dict[str, _AcceptedConnection] = {}
         self._serving: set[asyncio.Task[object]] = set()
         self._loop = asyncio.get_running_loop()
         self._resuming: asyncio.TimerHandle | None = None
@@ -80,15 +80,15 @@ class Listener:
         self._loop.remove_reader(self._listening)
         for key, accepted in self._waiting.items():
             self._protocol.turns.forget(key)
-            self._drop(accepted)
+            self._drop_connection(accepted)
         self._waiting.clear()
 
     async def wait_closed(self) -> None:
-        """Wait until no connection is between accepting and serving."""
+        """Wait until every accepted connection is served or closed."""
         await asyncio.gather(*self._serving, return_exceptions=True)
 
     def _accept(self) -> None:
-        """Accept what waits, for a while; the event loop calls again if more does."""
+        """Accept waiting connections for a limited time; the event loop calls again if there are more."""
         until = perf_counter() + ACCEPTING_S
         while perf_counter() < until:
             try:
@@ -105,14 +105,14 @@ class Listener:
             self._admit(connected, address)
 
     def _admit(self, connected: socket.socket, address: object) -> None:
-        """Queue a connection to be served, or refuse it if its user has no place."""
+        """Queue a connection to be served, or refuse it if its user has no place left."""
         connected.setblocking(False)
         caller = read_caller(connected)
         host = address[0] if isinstance(address, tuple) else None
         user = caller.peer.uid if caller else hash(host)
-        accepted = _Accepted(connected, caller, user)
+        accepted = _AcceptedConnection(connected, caller, user)
         if not self._protocol.admits(caller, user):
-            with suppress(OSError):  # it has left, or it reads nothing: then it isn't told
+            with suppress(OSError):  # it has left, or it reads nothing: then it gets no answer
                 connected.send(TOO_MANY)
             connected.close()
             return
@@ -121,16 +121,16 @@ class Listener:
         self._protocol.turns.take(user, key, partial(self._serve, key))
 
     def _serve(self, key: str) -> None:
-        """Make a transport and a protocol for a connection, unless its client has left."""
+        """Create the transport and protocol of a connection, unless its client has disconnected."""
         accepted = self._waiting.pop(key)
         if has_left(accepted.connected):
-            self._drop(accepted)
+            self._drop_connection(accepted)
             return
-        task = self._loop.create_task(self._connect(accepted), name="accept")
+        task = self._loop.create_task(self._create_transport(accepted), name="accept")
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
 
-    async def _connect(self, accepted: _Accepted) -> None:
+    async def _create_transport(self, accepted: _AcceptedConnection) -> None:
         def make() -> PeerHttpTools:
             server = self._server
             protocol = self._protocol(server.config, server.server_state, server.lifespan.state)
@@ -141,16 +141,16 @@ class Listener:
             await self._loop.connect_accepted_socket(make, accepted.connected)
         except OSError as problem:
             log.debug("connection.not_served", problem=str(problem))
-            self._drop(accepted)
+            self._drop_connection(accepted)
 
-    def _drop(self, accepted: _Accepted) -> None:
+    def _drop_connection(self, accepted: _AcceptedConnection) -> None:
         accepted.connected.close()
         if self._protocol.places is not None:
             self._protocol.places.give_back(accepted.user)
 
 
 def has_left(connected: socket.socket) -> bool:
-    """Return whether the client has closed its end.
+    """Return whether the client has closed its end of the connection.
 
     Source: poll(2): POLLHUP of a Unix socket means that nothing can be read from the peer or written to it.
     """

@@ -37,7 +37,7 @@ def described(model: type[BaseModel], description: str) -> dict[str, Any]:
 
 
 def raw(media_type: str, description: str) -> dict[str, Any]:
-    """Describe an answer that isn't a document."""
+    """Return the OpenAPI description of a response that isn't a JSON document."""
     content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
     return {"description": description, "content": content}
 
@@ -202,13 +202,13 @@ LIBRARY_LIST: Responses = {200: described(LibraryPageDocument, "Entries")}
 LIBRARY_ENTRY: Responses = {200: described(LibraryEntryDocument, "The entry")}
 
 
-def body_of(model: type[BaseModel]) -> dict[str, Any]:
-    """Describe the body that a route reads by itself."""
+def describe_request_body(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the OpenAPI description of a body that a route reads itself."""
     content = {"application/json": {"schema": model.model_json_schema()}}
     return {"requestBody": {"required": True, "content": content}}
 
 
-APPROVE_BODY = body_of(ApproveBody)
+APPROVE_BODY = describe_request_body(ApproveBody)
 _LINES = "One SubmissionBody per line; empty lines count."
 BATCH_BODY: dict[str, Any] = {
     "requestBody": {
@@ -240,4 +240,4 @@ SUBMISSION_BODY: dict[str, Any] = {
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/SubmissionBody"}}},
     }
 }
-"""Read by `wire`, not by the framework, which therefore has to be told."""
+"""`wire` reads these, not the framework, so the framework needs a declaration."""

@@ -16,13 +16,13 @@ from assayd.api import batches as batch_routes
 from assayd.api import discovery, policy_review, routes
 from assayd.api import library as library_routes
 from assayd.api import summary as summary_routes
-from assayd.api.auditing import Audited
-from assayd.api.call import ApiLimits, raw_json
-from assayd.api.errors import install_errors
+from assayd.api.auditing import AuditMiddleware
+from assayd.api.call import ApiLimits, raw_json_response
+from assayd.api.errors import install_error_handlers
 from assayd.api.fairness import Places
-from assayd.api.kept_answers import KeptAnswers
+from assayd.api.kept_answers import AnswerCache
 from assayd.api.large_answers import LargeAnswers
-from assayd.api.paced import Paced
+from assayd.api.paced import PacingMiddleware
 from assayd.api.peer import PeerGate, SocketAccess, protocol_for
 from assayd.api.reference import name_operations, reference
 from assayd.api.requests import RequestIds
@@ -47,10 +47,10 @@ GRACE_S = 5
 
 
 class Api(FastAPI):
-    """An application whose reference also describes the body that it reads by itself."""
+    """A FastAPI application whose OpenAPI document also describes bodies that routes read themselves."""
 
     def openapi(self) -> dict[str, Any]:
-        """Return the OpenAPI document, made once."""
+        """Return the OpenAPI document, which is built only once."""
         if self.openapi_schema is None:
             self.openapi_schema = reference(self, self.state.service.kinds)
         return self.openapi_schema
@@ -82,7 +82,7 @@ def create_app(  # noqa: PLR0913  (each is a separate part)
     audit: AuditLog | None = None,
     tracing: Tracing = NO_TRACING,
 ) -> FastAPI:
-    """Create the application for a daemon; `routers` are those of its kinds, `audit` notes changes."""
+    """Create the application of a daemon; `routers` belong to its kinds, `audit` records changes."""
     app = Api(
         title="assayd",
         version=__version__,
@@ -102,7 +102,7 @@ def create_app(  # noqa: PLR0913  (each is a separate part)
     app.state.access = access
     app.state.limits = limits
     app.state.budget = budget or ByteBudget(USUAL_BYTES)
-    app.state.kept = KeptAnswers()
+    app.state.kept = AnswerCache()
     app.state.audit = audit
     app.state.large = LargeAnswers(most_s=limits.body_s)
     app.state.examining = False
@@ -111,11 +111,11 @@ def create_app(  # noqa: PLR0913  (each is a separate part)
     for router in (*(module.router for module in _OWN), *routers):
         app.router.routes.extend(router.routes)
     name_operations(app.router.routes)
-    app.add_route("/openapi.json", _reference, include_in_schema=False)
-    install_errors(app)
+    app.add_route("/openapi.json", _openapi_response, include_in_schema=False)
+    install_error_handlers(app)
     if audit is not None:
-        app.add_middleware(Audited, audit=audit)
-    app.add_middleware(Paced, pace=app.state.budget.pace)
+        app.add_middleware(AuditMiddleware, audit=audit)
+    app.add_middleware(PacingMiddleware, pace=app.state.budget.pace)
     app.add_middleware(PeerGate, access=access)
     # The last one added is the first to be asked.
     app.add_middleware(RequestIds, metrics=metrics or Metrics())
@@ -124,13 +124,13 @@ def create_app(  # noqa: PLR0913  (each is a separate part)
     return app
 
 
-async def _reference(request: Request) -> Response:
+async def _openapi_response(request: Request) -> Response:
     app: Api = request.app
     # In a thread the first time: half a second of processor time.
     text = await asyncio.to_thread(
         app.state.kept.get, "reference", lambda: compact(app.openapi()), changes=False
     )
-    return raw_json(text)
+    return raw_json_response(text)
 
 
 def server_config(
@@ -141,7 +141,7 @@ def server_config(
     silence_s: float = 30.0,
     refused: Callable[[], None] | None = None,
 ) -> uvicorn.Config:
-    """Return the server's settings; the daemon binds the socket and handles signals itself.
+    """Return the uvicorn configuration; the daemon binds the socket and handles signals itself.
 
     `places` limits the connections (default: 256); `refused` is called for each that finds no place.
     """

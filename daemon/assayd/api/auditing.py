@@ -21,8 +21,8 @@ UNAUDITED = (
 )
 
 
-class Audited:
-    """Middleware that notes accepted changes."""
+class AuditMiddleware:
+    """Middleware that records accepted changes in the audit log."""
 
     def __init__(self, app: ASGIApp, audit: AuditLog) -> None:
         self._app = app
@@ -36,12 +36,12 @@ class Audited:
 
         async def noting(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] < HTTPStatus.BAD_REQUEST:
-                self._note(scope, message)
+                self._record_change(scope, message)
             await send(message)
 
         await self._app(scope, receive, noting)
 
-    def _note(self, scope: Scope, started: Message) -> None:
+    def _record_change(self, scope: Scope, started: Message) -> None:
         route = getattr(scope.get("route"), "path", "")
         if not is_audited(route) or scope["state"].get("changes_nothing"):
             return
@@ -56,12 +56,12 @@ class Audited:
 
 
 def is_audited(route: str) -> bool:
-    """Return whether what changes through a route is noted."""
+    """Return whether changes through a route are recorded."""
     return not (route in UNAUDITED or route.startswith("/v1/nodes/{name}/runs/"))
 
 
 def actor_of(caller: Caller) -> dict[str, object]:
-    """Return who that is: a user of this host with the process, or a token with its tenant."""
+    """Return who the caller is: a user and process of this host, or a token with its tenant."""
     if caller.remote:
         return {"tenant": caller.peer.uid, "token": caller.token}
     return {"uid": caller.peer.uid, "pid": caller.peer.pid}

@@ -48,7 +48,7 @@ async def submit_batch(
         ),
     ] = None,
 ) -> Response:
-    """Send submissions, one per line; sending the same batch again adds the missing lines."""
+    """Submit a batch, one submission per line; sending the same batch again adds the missing lines."""
     if name is not None and re.fullmatch(ULID, name):
         raise RequestError("invalid", "a name must not look like an id", field="name")
     wanted = BatchRequest(name=name, concurrency=concurrency, dedupe=dedupe, webhook=webhook)
@@ -66,7 +66,7 @@ async def list_batches(
     limit: Annotated[int, Query(ge=1, le=100, description="Maximum number of batches on a page.")] = 20,
 ) -> Response:
     """List batches, newest first."""
-    page = await call.batches.list(uid=call.shown_uid, cursor=cursor, limit=limit)
+    page = await call.batches.list(uid=call.visible_uid, cursor=cursor, limit=limit)
     batches = [batch_document(await call.batches.progress(batch.id)) for batch in page.batches]
     return json_response(BatchPageDocument.model_construct(batches=batches, next_cursor=page.next_cursor))
 
@@ -96,14 +96,14 @@ async def list_batch_items(
 
 @router.get("/{id}/results", responses=answers.RESULTS, response_class=Response)
 async def get_batch_results(call: CallDep, batch_id: Id) -> Response:
-    """Return every item with its attempt and report, in line order, as they are now."""
+    """Return all items with their attempts and current reports, in line order."""
     batch = await call.batch(batch_id)
     return PacedStream(call.batches.results(batch.id), media_type="application/x-ndjson")
 
 
 @router.get("/{id}/attestation", responses=answers.ATTESTATION, response_class=Response)
 async def get_batch_attestation(call: CallDep, batch_id: Id) -> Response:
-    """Return the signed statement of a finished batch: a DSSE envelope with every item's verdict."""
+    """Return the signed statement of a finished batch: a DSSE envelope with the verdicts of all items."""
     batch = await call.batch(batch_id)
     return call.answer_large(lambda: call.batches.attestation(batch))
 

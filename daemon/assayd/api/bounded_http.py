@@ -36,10 +36,10 @@ HELD_BYTES = 64 * 2**10
 
 
 class _Refusal(Exception):
-    """What the parser found is too much."""
+    """An exception raised in a parser callback when a request exceeds a limit."""
 
 
-class _Flow(FlowControl):
+class _ParserFlow(FlowControl):
     """Pauses the parser in the place of the transport, so that the end of a connection is always seen."""
 
     def __init__(self, transport: asyncio.Transport, connection: BoundedHttpTools) -> None:
@@ -47,17 +47,17 @@ class _Flow(FlowControl):
         self._connection = connection
 
     def pause_reading(self) -> None:
-        """Keep received data unparsed."""
+        """Stop parsing received data."""
         self.read_paused = True
 
     def resume_reading(self) -> None:
-        """Parse received data."""
+        """Resume parsing received data."""
         self.read_paused = False
         self._connection.go_on()
 
 
 class BoundedHttpTools(HttpToolsProtocol):
-    """uvicorn's fast protocol, in turns and with bounds."""
+    """uvicorn's httptools protocol with limits, in which users take turns."""
 
     turns: Turns
     """Shared by all connections of one server."""
@@ -92,8 +92,8 @@ class BoundedHttpTools(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the time limit for the first headers."""
         super().connection_made(transport)
-        self.flow = _Flow(transport, self)
-        self._expect_head()
+        self.flow = _ParserFlow(transport, self)
+        self._start_head_timer()
 
     def data_received(self, data: bytes) -> None:
         """Keep received data until this connection's turn."""
@@ -107,20 +107,20 @@ class BoundedHttpTools(HttpToolsProtocol):
             self.transport.pause_reading()
 
     def go_on(self) -> None:
-        """Take a turn if there is something to do."""
+        """Request a turn if there is something to do."""
         if self._settling:
             return
-        if self._next is not None or (self._held and self._may_parse()):
-            self.turns.take(self.user, self._key, self._work)
+        if self._next is not None or (self._held and self._can_parse()):
+            self.turns.take(self.user, self._key, self._take_turn)
 
-    def _may_parse(self) -> bool:
-        """Return whether the kept data belongs to the current request, or no request is open."""
+    def _can_parse(self) -> bool:
+        """Return whether the buffered data belongs to the current request, or no request is open."""
         cycle = self._answering
         has_ended = cycle is None or cycle.response_complete
         return (has_ended or (cycle is self.cycle and cycle.more_body)) and not self.flow.read_paused
 
-    def _work(self) -> None:
-        """Start a request, or parse a piece and start the request in it."""
+    def _take_turn(self) -> None:
+        """Start the waiting request, or parse the next piece and start the request in it."""
         if self.parser is None or self.has_left or self.transport.is_closing():
             return
         if self._next is None:
@@ -129,7 +129,7 @@ class BoundedHttpTools(HttpToolsProtocol):
             del self._held[:size]
             self._parse(piece)
         if self._next is not None:
-            self._start(*self._next)
+            self._start_request(*self._next)
         if self._reading_paused and len(self._held) <= HELD_BYTES and not self.transport.is_closing():
             self._reading_paused = False
             self.transport.resume_reading()
@@ -165,17 +165,17 @@ class BoundedHttpTools(HttpToolsProtocol):
         self.send_400_response(message)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        """Leave a request to be started when it is its turn; at most one is started before it is answered."""
+        """Hold a request until its turn comes; at most one is in progress."""
         self._next = cycle, app
 
-    def _start(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+    def _start_request(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._next = None
         self._answering = cycle
         self.task = self.loop.create_task(cycle.run_asgi(app))
         self.tasks.add(self.task)
-        self.task.add_done_callback(self._end_task)
+        self.task.add_done_callback(self._on_task_done)
 
-    def _end_task(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)
         if task is self.task:
             self.task = None
@@ -185,7 +185,7 @@ class BoundedHttpTools(HttpToolsProtocol):
         """Notice that a request ended, or the connection; for those who count them."""
 
     def on_response_complete(self) -> None:
-        """Continue with the data that arrived meanwhile."""
+        """Continue with the data that arrived in the meantime."""
         self._settling = True
         super().on_response_complete()
         self._settling = False
@@ -196,7 +196,7 @@ class BoundedHttpTools(HttpToolsProtocol):
             self._watch_head()
 
     def on_message_begin(self) -> None:
-        """Refuse the request if too many wait before it."""
+        """Refuse the request if too many are waiting before it."""
         if len(self.pipeline) >= MAX_WAITING:
             raise _Refusal(f"More than {MAX_WAITING} requests are waiting for answers.")
         self._in_head = True
@@ -214,7 +214,7 @@ class BoundedHttpTools(HttpToolsProtocol):
         """Reset the count: a body may follow, then further headers."""
         self._head_bytes = 0
         self._in_head = False
-        self._stop_expecting()
+        self._cancel_head_timer()
         super().on_headers_complete()
         self.cycle.__class__ = JoinedAnswer
 
@@ -236,18 +236,18 @@ class BoundedHttpTools(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         """Go on."""
-        self._stop_waiting()
+        self._cancel_unread_timer()
         super().resume_writing()
 
     def eof_received(self) -> None:
-        """Start nothing more for a client that has left; the transport closes now."""
+        """Record that the client has disconnected, so that nothing more is started for it."""
         self.has_left = True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop at once: the client has gone."""
         self.is_lost = self.has_left = True
-        self._stop_expecting()
-        self._stop_waiting()
+        self._cancel_head_timer()
+        self._cancel_unread_timer()
         self.turns.forget(self._key)
         self._held.clear()
         self.pipeline.clear()
@@ -260,19 +260,19 @@ class BoundedHttpTools(HttpToolsProtocol):
         self.ended()
 
     def _watch_head(self) -> None:
-        """Start the time limit for headers that have begun and don't wait for an answer before them."""
+        """Start the timeout of headers that have begun, unless earlier requests are unanswered."""
         if self._in_head and self._head_due is None and not self._held and not self.pipeline:
-            self._expect_head()
+            self._start_head_timer()
 
-    def _stop_waiting(self) -> None:
+    def _cancel_unread_timer(self) -> None:
         if self._unread_due is not None:
             self._unread_due.cancel()
             self._unread_due = None
 
-    def _expect_head(self) -> None:
+    def _start_head_timer(self) -> None:
         self._head_due = self.loop.call_later(HEAD_S, self.transport.close)
 
-    def _stop_expecting(self) -> None:
+    def _cancel_head_timer(self) -> None:
         if self._head_due is not None:
             self._head_due.cancel()
             self._head_due = None

@@ -1,4 +1,4 @@
-"""What a route gets of a request: who calls, what they may see, and the body under its cap."""
+"""The parts of a request that a route gets: the caller, the caller's rights, and the body up to its limit."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
 
-from assayd.api.kept_answers import KeptAnswers
+from assayd.api.kept_answers import AnswerCache
 from assayd.api.large_answers import LARGE_BYTES, LargeAnswer, LargeAnswers
 from assayd.api.peer import Caller, SocketAccess
 from assayd.attempts.policy_trial import PolicyTrials
 from assayd.batches.batches import DaemonBatches
-from assayd.byte_budget import ByteBudget, Growing
+from assayd.byte_budget import ByteBudget, GrowingReservation
 from assayd.documents import PayloadCaps, attempt_body, compact, read_json
-from assayd.documents.misfits import message_of, place_of, refuse_misfits
+from assayd.documents.misfits import message_of, place_of, refuse_many_errors
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
 from assayd.model.batch import Batch
@@ -36,7 +36,7 @@ LARGE_BODY_BYTES = 64 * 2**10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiLimits:
-    """How much a request may bring, how long it may take and pause; how long event streams may be silent."""
+    """Limits of a request: its size, its duration and its pauses; and of the silence of event streams."""
 
     body_bytes: int = 16 * 2**20
     payload: PayloadCaps = PayloadCaps()
@@ -58,7 +58,7 @@ class Call:
     limits: ApiLimits
     budget: ByteBudget
     large: LargeAnswers
-    kept: KeptAnswers
+    kept: AnswerCache
     caller: Caller
     trials: PolicyTrials | None = None
 
@@ -94,8 +94,8 @@ class Call:
         return self.access.sees(self.caller, owned)
 
     @property
-    def shown_uid(self) -> int | None:
-        """Return whose attempts and batches the caller may list; None stands for everybody's."""
+    def visible_uid(self) -> int | None:
+        """Return the user whose attempts and batches the caller may list; None means all users."""
         return None if self.access.is_operator(self.caller) else self.caller.peer.uid
 
     def listed_uid(self, wanted: int | None) -> int | None:
@@ -105,19 +105,19 @@ class Call:
         """
         if wanted not in {None, self.caller.peer.uid}:
             self.require_operator()
-        return self.shown_uid if wanted is None else wanted
+        return self.visible_uid if wanted is None else wanted
 
     @property
     def is_operator(self) -> bool:
         """Return whether the caller is an operator."""
         return self.access.is_operator(self.caller)
 
-    def holding(self) -> AbstractContextManager[Growing]:
-        """Hold bytes of the budget in the caller's name."""
+    def holding(self) -> AbstractContextManager[GrowingReservation]:
+        """Reserve bytes of the budget in the caller's name."""
         return self.budget.growing(self.caller.peer.uid, operator=self.is_operator)
 
     def require_operator(self) -> None:
-        """See that the caller is an operator. Raises: RequestError ``peer.not_operator``."""
+        """Require that the caller is an operator. Raises: RequestError ``peer.not_operator``."""
         if not self.access.is_operator(self.caller):
             message = "only operators may do this: root, the daemon's user, and `access.operators_group`"
             if self.caller.remote:
@@ -126,11 +126,11 @@ class Call:
 
     @property
     def may_examine(self) -> bool:
-        """Return whether the caller may have the daemon examined: an operator, or a program that monitors."""
+        """Return whether the caller may examine the daemon: operators and monitoring programs may."""
         return self.is_operator or self.caller.monitor
 
-    def require_monitor_elsewhere(self) -> None:
-        """See that who calls from another host monitors. Raises: RequestError ``peer.not_operator``."""
+    def require_remote_monitor(self) -> None:
+        """Require that a remote caller may monitor. Raises: RequestError ``peer.not_operator``."""
         if self.caller.remote and not self.may_examine:
             message = "this needs a token with the scope `metrics` or `operate`"
             raise RequestError("peer.not_operator", message)
@@ -138,7 +138,7 @@ class Call:
     async def attempt_response(
         self, attempt: Attempt, *, status: int = 200, headers: Mapping[str, str] | None = None
     ) -> Response:
-        """Answer with an attempt, and with report and execution once it is finished."""
+        """Return the response with an attempt, including report and execution once it is finished."""
         documents = [
             each for each in attempt.artifacts if each.name.startswith(("validation_", "execution_"))
         ]
@@ -155,7 +155,7 @@ class Call:
     ) -> Response:
         """Answer with JSON text of about `size` bytes; large answers wait for their turn."""
         if size <= LARGE_BYTES:
-            return raw_json(await make(), status=status, headers=headers)
+            return raw_json_response(await make(), status=status, headers=headers)
         return self.answer_large(make, status=status, headers=headers)
 
     def answer_large(
@@ -165,7 +165,7 @@ class Call:
         status: int = 200,
         headers: Mapping[str, str] | None = None,
     ) -> Response:
-        """Answer with JSON text of any size, made when it is the caller's turn."""
+        """Return a response with JSON text of any size, which is built when it is the caller's turn."""
         return LargeAnswer(self.large, self.caller.peer.uid, make, status=status, headers=headers)
 
     async def _body(self, attempt: Attempt) -> bytes:
@@ -183,7 +183,7 @@ class Call:
 
 
 async def get_call(request: Request) -> Call:
-    """Collect what the application and the connection know; refuse unknown query parameters."""
+    """Build the call from the application and the connection; refuse unknown query parameters."""
     _refuse_unknown_query(request)
     state = request.app.state
     return Call(
@@ -205,7 +205,7 @@ CallDep = Annotated[Call, Depends(get_call)]
 
 
 async def body_pieces(request: Request, *, silence_s: float, total_s: float) -> AsyncIterator[bytes]:
-    """Return a body as it comes.
+    """Yield the pieces of a request body as they arrive.
 
     Raises: RequestError ``too_slow``, when nothing has come for so long, or the whole takes longer than it
         may; ``malformed``, when it ends early.
@@ -228,26 +228,26 @@ async def body_pieces(request: Request, *, silence_s: float, total_s: float) -> 
         yield message.get("body", b"")
 
 
-async def read_body(request: Request, call: Call, held: Growing, *, max_bytes: int) -> bytes:
+async def read_body(request: Request, call: Call, held: GrowingReservation, *, max_bytes: int) -> bytes:
     """Read a body, and no more than may be; it is held of the budget as it comes.
 
     Raises: RequestError ``too_large`` (before the whole body arrived), ``too_slow``, ``queue.full``.
     """
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and int(declared) > max_bytes:
-        raise _too_large(max_bytes)
+        raise _too_large_error(max_bytes)
     body = bytearray()
     limits = call.limits
     async for piece in body_pieces(request, silence_s=limits.silence_s, total_s=limits.body_s):
         held.resize(len(body) + len(piece))
         body += piece
         if len(body) > max_bytes:
-            raise _too_large(max_bytes)
+            raise _too_large_error(max_bytes)
     return bytes(body)
 
 
 async def read_model(request: Request, call: Call, model: type[B], *, max_bytes: int | None = None) -> B:
-    """Read a body as a model. Raises: RequestError, as for submissions.
+    """Read a JSON body as a model. Raises: RequestError, as for submissions.
 
     Args:
         request: the request.
@@ -260,13 +260,13 @@ async def read_model(request: Request, call: Call, model: type[B], *, max_bytes:
         async with call.budget.reading(len(body)):
             if len(body) > LARGE_BODY_BYTES:
                 async with call.budget.parsing(call.caller.peer.uid):
-                    return await asyncio.to_thread(_read_model, body, model)
-            return _read_model(body, model)
+                    return await asyncio.to_thread(_parse_model, body, model)
+            return _parse_model(body, model)
 
 
-def _read_model(body: bytes, model: type[B]) -> B:
+def _parse_model(body: bytes, model: type[B]) -> B:
     raw = read_json(body) if body else {}
-    refuse_misfits(model, raw)
+    refuse_many_errors(model, raw)
     try:
         return model.model_validate(raw)
     except ValidationError as error:
@@ -278,16 +278,18 @@ def _read_model(body: bytes, model: type[B]) -> B:
 def json_response(
     document: object, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Answer with a document."""
-    return raw_json(compact(document), status=status, headers=headers)
+    """Return a response with a document as JSON."""
+    return raw_json_response(compact(document), status=status, headers=headers)
 
 
-def raw_json(body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Answer with existing JSON text."""
+def raw_json_response(
+    body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return a response with existing JSON text."""
     return Response(body, status_code=status, headers=headers, media_type="application/json")
 
 
-def _too_large(max_bytes: int) -> RequestError:
+def _too_large_error(max_bytes: int) -> RequestError:
     return RequestError("too_large", f"the body is larger than {max_bytes} bytes")
 
 

@@ -1,4 +1,4 @@
-"""What can be asked about the daemon itself: kinds, policies, health, metrics."""
+"""Routes about the daemon itself: kinds, policies, health, metrics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.concurrency import iterate_in_threadpool
 from starlette.responses import Response
 
 from assayd.api import answers
-from assayd.api.call import Call, CallDep, json_response, raw_json, read_body
+from assayd.api.call import Call, CallDep, json_response, raw_json_response, read_body
 from assayd.api.events import EventStream, of_all
 from assayd.api.paced import PacedStream
 from assayd.audit import AuditLog
@@ -50,7 +50,7 @@ router = APIRouter(responses=answers.ERRORS)
 @router.get("/v1/kinds", tags=["discovery"], responses=answers.KIND_LIST)
 async def list_kinds(call: CallDep) -> Response:
     """List the kinds that can be submitted."""
-    return raw_json(call.kept.get("kinds", lambda: _kinds(call), changes=False))
+    return raw_json_response(call.kept.get("kinds", lambda: _render_kinds(call), changes=False))
 
 
 @router.get("/v1/kinds/{kind}", tags=["discovery"], responses=answers.KIND)
@@ -59,13 +59,15 @@ async def get_kind(call: CallDep, kind: str) -> Response:
     if kind not in call.service.kinds:
         raise RequestError("not_found", f"unknown kind {kind[:64]!r}")
     validator = call.service.kinds[kind]
-    return raw_json(call.kept.get(f"kind {kind}", lambda: compact(_kind(call, validator)), changes=False))
+    return raw_json_response(
+        call.kept.get(f"kind {kind}", lambda: compact(_describe_kind(call, validator)), changes=False)
+    )
 
 
 @router.get("/v1/policies", tags=["discovery"], responses=answers.POLICY_LIST)
 async def list_policies(call: CallDep) -> Response:
     """List the profiles with their effective values."""
-    return raw_json(call.kept.get("policies", lambda: _policies(call.service)))
+    return raw_json_response(call.kept.get("policies", lambda: _render_policies(call.service)))
 
 
 @router.post(
@@ -99,12 +101,12 @@ async def get_policy(call: CallDep, name: str) -> Response:
 
 @router.get("/v1/doctor", tags=["operations"], responses=answers.EXAMINATION)
 async def examine_daemon(request: Request, call: CallDep) -> Response:
-    """Examine engine, images, canary, limits and permissions, for operators; others here get the last.
+    """Examine engine, images, canary, limits and permissions, for operators; others get the last result.
 
     One caller at a time. `age_ms` says how long ago it was.
     """
     state = request.app.state
-    call.require_monitor_elsewhere()
+    call.require_remote_monitor()
     if not call.may_examine:
         return _last_examination(state.examined)
     if state.examining:
@@ -124,13 +126,13 @@ async def examine_daemon(request: Request, call: CallDep) -> Response:
 
 @router.get("/v1/daemon", tags=["operations"], responses=answers.DAEMON)
 async def get_daemon(call: CallDep) -> Response:
-    """Return who the daemon is and where its state lies; for operators."""
+    """Return the daemon's identity and the location of its state; for operators."""
     call.require_operator()
     return json_response(DaemonDocument.from_value(call.service.facts()))
 
 
 def _last_examination(examined: tuple[float, ExaminationDocument] | None) -> Response:
-    """Return an operator's last result. Raises: RequestError ``peer.not_operator`` without one."""
+    """Return the last examination. Raises: RequestError ``peer.not_operator``, if there is none."""
     if examined is None:
         message = "this daemon wasn't examined since its start; an operator can run `assay doctor`"
         raise RequestError("peer.not_operator", message)
@@ -144,8 +146,8 @@ async def follow_all_attempts(
     call: CallDep,
     last_event_id: Annotated[str | None, Header(description="Continue after the event with this id.")] = None,
 ) -> Response:
-    """Follow all attempts that the caller may see, as server-sent events without end."""
-    events = call.service.all_events(call.shown_uid, after=last_event_id)
+    """Follow all attempts that the caller may see, as an endless stream of server-sent events."""
+    events = call.service.all_events(call.visible_uid, after=last_event_id)
     return EventStream(of_all(events), heartbeat_s=call.limits.heartbeat_s)
 
 
@@ -190,21 +192,21 @@ async def get_readiness(call: CallDep) -> Response:
 
 @router.get("/metrics", tags=["operations"], responses=answers.METRICS, response_class=Response)
 async def get_metrics(call: CallDep) -> Response:
-    """Return the metrics in Prometheus' text format; elsewhere, for the scopes `metrics` and `operate`."""
-    call.require_monitor_elsewhere()
+    """Return the metrics in Prometheus' text format; remote callers need `metrics` or `operate` as scope."""
+    call.require_remote_monitor()
     return Response(call.kept.get("metrics", call.service.metrics), media_type=CONTENT_TYPE)
 
 
-def _kinds(call: Call) -> bytes:
-    kinds = [_kind(call, validator) for _, validator in sorted(call.service.kinds.items())]
+def _render_kinds(call: Call) -> bytes:
+    kinds = [_describe_kind(call, validator) for _, validator in sorted(call.service.kinds.items())]
     return compact(KindListDocument.model_construct(kinds=kinds))
 
 
-def _policies(service: Service) -> bytes:
+def _render_policies(service: Service) -> bytes:
     policies = [dict(each) for each in service.policies().values()]
     return compact(PolicyListDocument.model_construct(policies=policies))
 
 
-def _kind(call: Call, validator: Kind) -> KindDocument:
+def _describe_kind(call: Call, validator: Kind) -> KindDocument:
     shown = command_line(validator.name, (validator.name,))
     return kind_document(validator, shown, call.chains.writers)

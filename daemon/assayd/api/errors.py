@@ -94,27 +94,27 @@ def status_of(error: AssaydError) -> int:
 
 
 def error_response(error: AssaydError, *, headers: Mapping[str, str] | None = None) -> Response:
-    """Answer with an error."""
+    """Return the response for an error."""
     status = status_of(error)
     retry = {"Retry-After": RETRY_AFTER_S[status]} if status in RETRY_AFTER_S else {}
     return Response(
-        compact(error_document(_presentable(error))),
+        compact(error_document(_public_error(error))),
         status_code=status,
         headers={**(headers or {}), **retry},
         media_type="application/json",
     )
 
 
-def install_errors(app: FastAPI) -> None:
-    """Answer every error of an application in the one form, those of the framework included."""
-    app.add_exception_handler(AssaydError, _on_ours)
-    app.add_exception_handler(HTTPException, _on_http)
-    app.add_exception_handler(RequestValidationError, _on_parameters)
+def install_error_handlers(app: FastAPI) -> None:
+    """Answer all errors of an application, including the framework's, in one format."""
+    app.add_exception_handler(AssaydError, _on_assayd_error)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid_parameters)
     app.add_exception_handler(Exception, _on_unexpected)
 
 
-def _presentable(error: AssaydError) -> AssaydError:
-    """Keep an engine's or a disk's own words inside: they may name paths, images and hosts."""
+def _public_error(error: AssaydError) -> AssaydError:
+    """Hide the messages of an engine or a disk: they may name paths, images and hosts."""
     if isinstance(error, RequestError) or error.code in STATUS:
         return error
     part = {EngineError: "the container engine", StoreError: "the store"}.get(type(error), "the daemon")
@@ -123,13 +123,13 @@ def _presentable(error: AssaydError) -> AssaydError:
     )
 
 
-async def _on_ours(_: Request, error: Exception) -> Response:
+async def _on_assayd_error(_: Request, error: Exception) -> Response:
     if isinstance(error, AssaydError):
         return error_response(error)
     raise error
 
 
-async def _on_http(_: Request, error: Exception) -> Response:
+async def _on_http_error(_: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
     known = {
@@ -140,7 +140,7 @@ async def _on_http(_: Request, error: Exception) -> Response:
     return error_response(RequestError(code, message), headers=error.headers)
 
 
-async def _on_parameters(_: Request, error: Exception) -> Response:
+async def _on_invalid_parameters(_: Request, error: Exception) -> Response:
     if not isinstance(error, RequestValidationError):
         raise error
     faults: Sequence[Mapping[str, object]] = error.errors()

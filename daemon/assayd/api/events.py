@@ -11,7 +11,7 @@ from functools import partial
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from assayd.api.paced import counted, rested
+from assayd.api.paced import counted, throttle
 from assayd.documents import compact, event_document, progress_document
 from assayd.documents.batches import BatchEventDocument
 from assayd.documents.chains import GenerationEventDocument, RepairEventDocument
@@ -36,7 +36,7 @@ UNREAD_S = 60.0
 
 
 class EventStream(Response):
-    """An answer that lasts until the events end or the client has gone.
+    """A streaming response that lasts until the events end or the client disconnects.
 
     A comment every `heartbeat_s` shows that a silent stream lives. If the client reads nothing meanwhile, the
     stream ends; a client that returns resumes it by ``Last-Event-ID``.
@@ -69,14 +69,14 @@ class EventStream(Response):
     async def _send_events(self, send: Send) -> None:
         async with aclosing(self._events) as events:
             async for event in events:
-                await send(_chunk(_message(event)))
-                await rested()
+                await send(_body_chunk(_encode_message(event)))
+                await throttle()
 
     async def _send_heartbeats(self, send: Send, unread_bytes: Callable[[], int]) -> None:
-        """Send comments until the client has left something unread for too long."""
+        """Send comments as heartbeats until the client leaves data unread for too long."""
         read_at = self._clock()
         while self._clock() - read_at < UNREAD_S:
-            await send(_chunk(b": still here\n\n"))
+            await send(_body_chunk(b": still here\n\n"))
             await asyncio.sleep(self._heartbeat_s)
             if not unread_bytes():
                 read_at = self._clock()
@@ -90,7 +90,7 @@ async def of_attempt(events: AsyncGenerator[Event, None]) -> Documents:
 
 
 async def of_all(events: AsyncGenerator[tuple[str, Event], None]) -> Documents:
-    """Write the events of all attempts; the id is the place in this stream."""
+    """Yield the events of all attempts as documents, with their position in this stream as id."""
     async with aclosing(events):
         async for place, event in events:
             yield event_document(event, place)
@@ -103,13 +103,13 @@ async def of_batch(told: AsyncGenerator[Progress, None]) -> Documents:
             yield progress_document(progress)
 
 
-def _message(document: Told) -> bytes:
+def _encode_message(document: Told) -> bytes:
     data = compact(document)  # one line: JSON escapes every line break
     head = f"id: {document.id}\nevent: {document.kind}\n"
     return b"%bdata: %b\n\n" % (head.encode(), data)
 
 
-def _chunk(body: bytes) -> dict[str, object]:
+def _body_chunk(body: bytes) -> dict[str, object]:
     return {"type": "http.response.body", "body": body, "more_body": True}
 
 

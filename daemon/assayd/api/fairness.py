@@ -12,15 +12,15 @@ from collections.abc import Callable, Hashable
 from time import perf_counter
 
 from assayd.fair_queue import FairQueue
-from assayd.pace import Pace
+from assayd.pace import UserThrottle
 
 
 class Turns:
     """The pieces of work of all connections of one server: one is done in each turn of the event loop."""
 
-    def __init__(self, pace: Pace | None = None) -> None:
+    def __init__(self, pace: UserThrottle | None = None) -> None:
         self._waiting: FairQueue[tuple[int, Callable[[], None]]] = FairQueue()
-        self._pace = pace or Pace()
+        self._pace = pace or UserThrottle()
         self._is_due = False
         self._resting: asyncio.TimerHandle | None = None
 
@@ -31,39 +31,39 @@ class Turns:
         self._pace.note(user)
         if self._is_due or user in self._waiting.users() or self._pace.rest_s(user):
             self._waiting.put(user, "", key, (user, work))
-            self._expect_next()
+            self._schedule_turn()
         else:
-            self._do(user, work)
+            self._run_work(user, work)
 
     def forget(self, key: str) -> None:
         """Drop the work under this key, if it still waits."""
         if key in self._waiting:
             self._waiting.remove(key)
 
-    def _do(self, user: int, work: Callable[[], None]) -> None:
-        self._expect_next()  # before the work: an error in it must not leave the others waiting
+    def _run_work(self, user: int, work: Callable[[], None]) -> None:
+        self._schedule_turn()  # before the work: an error in it must not leave the others waiting
         began = perf_counter()
         try:
             work()
         finally:
             self._pace.used(user, perf_counter() - began)
 
-    def _expect_next(self) -> None:
+    def _schedule_turn(self) -> None:
         if not self._is_due:
             self._is_due = True
-            asyncio.get_running_loop().call_soon(self._begin)
+            asyncio.get_running_loop().call_soon(self._begin_turn)
 
-    def _begin(self) -> None:
-        """Begin a turn of the event loop with what waits, of users who need not rest."""
+    def _begin_turn(self) -> None:
+        """Begin a turn of the event loop: start the waiting work of users who needn't pause."""
         self._is_due = False
         if self._resting is not None:
             self._resting.cancel()
         rests = {user: rest_s for user in self._waiting.users() if (rest_s := self._pace.rest_s(user))}
-        item = self._waiting.pop_of_another(rests)
+        item = self._waiting.pop_other_user(rests)
         if item is not None:
-            self._do(*item)
+            self._run_work(*item)
         elif rests:
-            self._resting = asyncio.get_running_loop().call_later(min(rests.values()), self._expect_next)
+            self._resting = asyncio.get_running_loop().call_later(min(rests.values()), self._schedule_turn)
 
 
 OPERATORS_SHARE = 8
@@ -71,7 +71,7 @@ OPERATORS_SHARE = 8
 
 
 class Places:
-    """The places of one server, one per connection or per request whose client has gone.
+    """The connection slots of one server; a request whose client has disconnected also takes one.
 
     A user, except an operator, can't hold more places than are free, so that each further user finds half of
     the rest, however many others hold idle connections.

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from uvicorn._types import ASGISendEvent, HTTPResponseStartEvent
 
 
-class _Together:
-    """A transport that writes all that it is given at once, when it is asked to."""
+class _BufferingTransport:
+    """A transport wrapper that buffers all writes until it is flushed."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self.transport = transport
@@ -23,7 +23,7 @@ class _Together:
         self._held.append(content)
 
     def is_closing(self) -> bool:
-        """Return whether it is being closed."""
+        """Return whether the transport is closing."""
         return self.transport.is_closing()
 
     def close(self) -> None:
@@ -39,7 +39,7 @@ class _Together:
 
 
 class JoinedAnswer(RequestResponseCycle):
-    """Sends the head of an answer of known length together with the beginning of its body.
+    """A response of known length whose headers are sent together with the beginning of its body.
 
     The server writes each by itself: the client would wake up twice, and read half an answer first.
     """
@@ -48,14 +48,14 @@ class JoinedAnswer(RequestResponseCycle):
 
     async def send(self, message: ASGISendEvent) -> None:
         """Send a part of the answer, or hold its head until there is a body."""
-        if message["type"] == "http.response.start" and _has_length(message):
+        if message["type"] == "http.response.start" and _has_content_length(message):
             self._head = message
             return
         head, self._head = self._head, None
         if head is None:
             await super().send(message)
             return
-        together = _Together(self.transport)
+        together = _BufferingTransport(self.transport)
         self.transport = cast("asyncio.Transport", together)
         try:
             await super().send(head)
@@ -65,5 +65,5 @@ class JoinedAnswer(RequestResponseCycle):
             self.transport = together.transport
 
 
-def _has_length(start: HTTPResponseStartEvent) -> bool:
+def _has_content_length(start: HTTPResponseStartEvent) -> bool:
     return any(name == b"content-length" for name, _ in start.get("headers", ()))

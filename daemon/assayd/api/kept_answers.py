@@ -13,8 +13,8 @@ SHARE = 10
 """A kept answer that can change takes at most a tenth of the event loop's time."""
 
 
-class KeptAnswers:
-    """The last answer of each name."""
+class AnswerCache:
+    """A cache of the last answer for each name."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -21,7 +21,7 @@ _PIECE_BYTES = 256 * 2**10
 
 
 class LargeAnswers:
-    """The slots for large answers. Args: `most_s` is how long a client may take over one."""
+    """The slots for large answers. Args: `most_s` is the time limit of a client for one, in seconds."""
 
     def __init__(self, *, most_s: float) -> None:
         self.most_s = most_s
@@ -30,7 +30,7 @@ class LargeAnswers:
 
 
 class LargeAnswer(Response):
-    """An answer of JSON text that is made when it is the turn of its user, and sent piece by piece."""
+    """A JSON response that is built when it is its user's turn, and sent in pieces."""
 
     media_type = "application/json"
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from assayd.api import answers
-from assayd.api.call import Call, CallDep, json_response, raw_json, read_model
+from assayd.api.call import Call, CallDep, json_response, raw_json_response, read_model
 from assayd.documents.library import (
     ApproveBody,
     LibraryPageDocument,
@@ -38,11 +38,11 @@ Owner = Annotated[
 
 @router.post("/attempts/{id}/approve", responses=answers.APPROVED, openapi_extra=answers.APPROVE_BODY)
 async def approve_attempt(request: Request, call: CallDep, attempt_id: AttemptId) -> Response:
-    """Put a validated attempt into the library, under a name; the same again changes nothing."""
+    """Add a validated attempt to the library under a name; repeating the request changes nothing."""
     attempt = await call.attempt(attempt_id)
     wanted = await read_model(request, call, ApproveBody)
     entry = await call.library.approve(attempt, wanted.name, call.caller.peer.uid)
-    return raw_json(library_entry_body(entry))
+    return raw_json_response(library_entry_body(entry))
 
 
 @router.get("/library", responses=answers.LIBRARY_LIST)
@@ -56,36 +56,36 @@ async def list_library(
     owner = call.caller.peer.uid if uid is None else call.listed_uid(uid)
     found = await call.library.list(uid=owner, after=cursor, limit=limit)
     more = found[-1].name if len(found) == limit else None
-    return _page(found, more)
+    return _page_response(found, more)
 
 
 @router.get("/library/{name}", responses=answers.LIBRARY_LIST)
 async def get_library_history(call: CallDep, name: Name, uid: Owner = None) -> Response:
     """Return all versions of a name, newest first."""
-    found = await call.library.history(_owner(call, uid, name), name)
+    found = await call.library.history(_resolve_owner(call, uid, name), name)
     if not found:
-        raise _missing(name)
-    return _page(found)
+        raise _missing_error(name)
+    return _page_response(found)
 
 
 @router.delete("/library/{name}", responses=answers.LIBRARY_REMOVED)
 async def remove_library_name(call: CallDep, name: Name, uid: Owner = None) -> Response:
     """Remove a name with all of its versions; the attempts stay until they are too old or too many."""
-    removed = await call.library.remove(_owner(call, uid, name), name)
+    removed = await call.library.remove(_resolve_owner(call, uid, name), name)
     if not removed:
-        raise _missing(name)
-    return _page(removed)
+        raise _missing_error(name)
+    return _page_response(removed)
 
 
 @router.get("/library/{name}/{version}", responses=answers.LIBRARY_ENTRY)
 async def get_library_entry(call: CallDep, name: Name, version: Version, uid: Owner = None) -> Response:
     """Return one version of a name, with its submission."""
-    owner = _owner(call, uid, name, version)
+    owner = _resolve_owner(call, uid, name, version)
 
     async def make() -> bytes:
         entry = await call.library.entry(owner, name, version)
         if entry is None:
-            raise _missing(name, version)
+            raise _missing_error(name, version)
         return library_entry_body(entry)
 
     return call.answer_large(make)
@@ -94,27 +94,27 @@ async def get_library_entry(call: CallDep, name: Name, version: Version, uid: Ow
 @router.delete("/library/{name}/{version}", responses=answers.LIBRARY_REMOVED)
 async def remove_library_entry(call: CallDep, name: Name, version: Version, uid: Owner = None) -> Response:
     """Remove one version of a name; its attempt stays until it is too old or there are too many."""
-    removed = await call.library.remove(_owner(call, uid, name, version), name, version)
+    removed = await call.library.remove(_resolve_owner(call, uid, name, version), name, version)
     if not removed:
-        raise _missing(name, version)
-    return _page(removed)
+        raise _missing_error(name, version)
+    return _page_response(removed)
 
 
-def _owner(call: Call, uid: int | None, name: str, version: int | None = None) -> int:
-    """Return whose entries are meant. Raises: RequestError ``not_found``, for another user's."""
+def _resolve_owner(call: Call, uid: int | None, name: str, version: int | None = None) -> int:
+    """Return the owner of the entries. Raises: RequestError ``not_found``, for another user's entries."""
     own = call.caller.peer.uid
     if uid in {None, own}:
         return own
     if uid is None or not call.is_operator:
-        raise _missing(name, version)
+        raise _missing_error(name, version)
     return uid
 
 
-def _missing(name: str, version: int | None = None) -> RequestError:
+def _missing_error(name: str, version: int | None = None) -> RequestError:
     what = "nothing called" if version is None else f"no version {version} of"
     return RequestError("not_found", f"there is {what} {name[:64]!r} in this library")
 
 
-def _page(found: Sequence[LibraryEntry], more: str | None = None) -> Response:
+def _page_response(found: Sequence[LibraryEntry], more: str | None = None) -> Response:
     entries = [library_entry_document(entry) for entry in found]
     return json_response(LibraryPageDocument.model_construct(entries=entries, next_cursor=more))

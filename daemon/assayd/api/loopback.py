@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from assayd.api.fairness import Places
-from assayd.api.kept_answers import KeptAnswers
+from assayd.api.kept_answers import AnswerCache
 from assayd.api.peer import protocol_for
 from assayd.metrics import CONTENT_TYPE
 
@@ -23,8 +23,8 @@ GRACE_S = 1
 
 
 def loopback_app(metrics: Callable[[], bytes]) -> ASGIApp:
-    """Return an application that knows `/metrics` and `/healthz`."""
-    kept = KeptAnswers()
+    """Return an ASGI application that serves `/metrics` and `/healthz`."""
+    kept = AnswerCache()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await _answer(Request(scope), lambda: kept.get("metrics", metrics))(scope, receive, send)
@@ -43,7 +43,7 @@ def _answer(request: Request, metrics: Callable[[], bytes]) -> Response:
 
 
 def loopback_config(metrics: Callable[[], bytes]) -> uvicorn.Config:
-    """Return the server's settings."""
+    """Return the uvicorn configuration of the loopback server."""
     return uvicorn.Config(
         loopback_app(metrics),
         http=protocol_for(Places(CONNECTIONS)),  # for its bounds; over TCP it knows no caller

@@ -16,34 +16,34 @@ from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from assayd.api.peer import NOBODY, Caller
-from assayd.pace import Pace
+from assayd.pace import UserThrottle
 
 NODES_SHARE = 0.5
 """Of the time, for each node of a cluster: its work is that of all users, but its token may be stolen."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Share:
-    """The caller of a request, and the pace that it keeps."""
+class _CallerPace:
+    """The caller of a request, and the pace that limits it."""
 
-    pace: Pace
+    pace: UserThrottle
     user: Hashable
 
     def used(self, seconds: float) -> None:
         self.pace.used(self.user, seconds)
 
 
-_SHARE: ContextVar[_Share | None] = ContextVar("share", default=None)
+_SHARE: ContextVar[_CallerPace | None] = ContextVar("share", default=None)
 
 
 async def counted(work: Callable[[], Awaitable[None]]) -> None:
     """Do a part of a request in another task than the request's; its steps count as the caller's."""
     share = _SHARE.get()
-    await (work() if share is None else _timed(work(), share.used))
+    await (work() if share is None else _time_steps(work(), share.used))
 
 
-async def rested() -> None:
-    """Wait while the caller of this request rests; for the time between two pieces of a stream."""
+async def throttle() -> None:
+    """Sleep while the caller of this request is throttled; for use between two pieces of a stream."""
     share = _SHARE.get()
     await asyncio.sleep(0)  # a step counts when it ends
     while share is not None and (rest_s := share.pace.rest_s(share.user)):  # noqa: ASYNC110 - no event ends it
@@ -51,32 +51,32 @@ async def rested() -> None:
 
 
 class PacedStream(StreamingResponse):
-    """An answer in pieces, which Starlette sends in a separate task. It rests between them."""
+    """A streaming response that is throttled between its pieces; Starlette sends it in a separate task."""
 
     async def stream_response(self, send: Send) -> None:
         """Send all pieces."""
-        self.body_iterator = _resting(self.body_iterator)
+        self.body_iterator = _throttled_pieces(self.body_iterator)
         await counted(partial(super().stream_response, send))
 
 
-async def _resting(pieces: AsyncIterable[Any]) -> AsyncIterator[Any]:
+async def _throttled_pieces(pieces: AsyncIterable[Any]) -> AsyncIterator[Any]:
     async for piece in pieces:
         yield piece
-        await rested()
+        await throttle()
 
 
-class Paced:
-    """An application in front of another one.
+class PacingMiddleware:
+    """ASGI middleware that throttles users who keep the event loop busy.
 
     Args:
         pace: that of users, who are alone if only nodes ask.
         nodes_pace: that of nodes, each of which is alone if neither a user nor another node asks.
     """
 
-    def __init__(self, app: ASGIApp, pace: Pace, nodes_pace: Pace | None = None) -> None:
+    def __init__(self, app: ASGIApp, pace: UserThrottle, nodes_pace: UserThrottle | None = None) -> None:
         self._app = app
         self._pace = pace
-        self._nodes_pace = nodes_pace or Pace(NODES_SHARE)
+        self._nodes_pace = nodes_pace or UserThrottle(NODES_SHARE)
         self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -90,29 +90,29 @@ class Paced:
         if user != NOBODY:  # a caller without a token must not slow users down
             self._nodes_pace.note(user)
             pace.note(user)
-        await self._enter(user, pace)
-        if scope["state"].get("has_left", _stays)():
+        await self._wait_for_turn(user, pace)
+        if scope["state"].get("has_left", _never_left)():
             return  # the client has disconnected: don't start the work
-        share = _Share(pace, user)
+        share = _CallerPace(pace, user)
         token = _SHARE.set(share)
         try:
-            await _timed(self._app(scope, receive, send), share.used)
+            await _time_steps(self._app(scope, receive, send), share.used)
         finally:
             _SHARE.reset(token)
 
-    async def _enter(self, user: Hashable, pace: Pace) -> None:
+    async def _wait_for_turn(self, user: Hashable, pace: UserThrottle) -> None:
         rest_s = pace.rest_s(user)
         if user not in self._waiting and not rest_s:
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if user not in self._waiting:
             self._waiting[user] = deque()
-            asyncio.get_running_loop().call_later(rest_s, self._go_on, user, pace)
+            asyncio.get_running_loop().call_later(rest_s, self._admit_next, user, pace)
         self._waiting[user].append(turn)
         await turn
 
-    def _go_on(self, user: Hashable, pace: Pace) -> None:
-        """Let the next request of a user in, unless it rests; it comes again until none waits."""
+    def _admit_next(self, user: Hashable, pace: UserThrottle) -> None:
+        """Admit the user's next request, unless the user is throttled; repeat until none is waiting."""
         loop, waiting = asyncio.get_running_loop(), self._waiting[user]
         rest_s = pace.rest_s(user)
         while waiting and not rest_s:
@@ -123,14 +123,16 @@ class Paced:
         if not waiting:
             del self._waiting[user]
         elif rest_s:
-            loop.call_later(rest_s, self._go_on, user, pace)
+            loop.call_later(rest_s, self._admit_next, user, pace)
         else:
-            loop.call_soon(self._go_on, user, pace)  # after the first step of the request that was let in
+            loop.call_soon(
+                self._admit_next, user, pace
+            )  # after the first step of the request that was let in
 
 
 @coroutine
-def _timed(work: Awaitable[None], used: Callable[[float], None]) -> Generator[Any, Any, None]:
-    """Do the work, and say of each of its steps how long the event loop was busy with it."""
+def _time_steps(work: Awaitable[None], used: Callable[[float], None]) -> Generator[Any, Any, None]:
+    """Run an awaitable and report how long each of its steps kept the event loop busy."""
     steps = work.__await__()
     resume: Callable[[], Any] = partial(steps.send, None)
     while True:
@@ -147,5 +149,5 @@ def _timed(work: Awaitable[None], used: Callable[[float], None]) -> Generator[An
             resume = partial(steps.throw, problem)
 
 
-def _stays() -> bool:
+def _never_left() -> bool:
     return False

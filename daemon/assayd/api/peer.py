@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection, as the kernel says, and what they may see."""
+"""The user at the other end of a connection, according to the kernel, and that user's rights."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class SocketAccess:
 
 
 class PeerGate:
-    """Turn away every request of a caller who is not admitted, whatever it asks for."""
+    """Middleware that rejects every request of a caller who isn't admitted."""
 
     def __init__(self, app: ASGIApp, access: SocketAccess) -> None:
         self._app = app
@@ -101,11 +101,11 @@ class PeerGate:
 
 
 def read_caller(connected: socket.socket) -> Caller | None:
-    """Return who opened a connection, as the kernel says; None if it isn't a Unix socket."""
+    """Return the peer of a connection, as the kernel identifies it; None if it isn't a Unix socket."""
     if connected.family != socket.AF_UNIX:
         return None
     pid, uid, gid = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return Caller(peer=Peer(uid=uid, gid=gid, pid=pid), groups=_groups(connected) | {gid})
+    return Caller(peer=Peer(uid=uid, gid=gid, pid=pid), groups=_read_peer_groups(connected) | {gid})
 
 
 def unread_bytes(transport: asyncio.BaseTransport) -> int:
@@ -120,7 +120,7 @@ def unread_bytes(transport: asyncio.BaseTransport) -> int:
     return int(unread)
 
 
-def _groups(connection: socket.socket) -> frozenset[int]:
+def _read_peer_groups(connection: socket.socket) -> frozenset[int]:
     try:
         packed = connection.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, 1024)
     except OSError:  # more than 256 groups: those beyond the primary one don't count
@@ -129,7 +129,7 @@ def _groups(connection: socket.socket) -> frozenset[int]:
 
 
 class PeerHttpTools(BoundedHttpTools):
-    """The bounded protocol, which knows its caller and keeps room for others."""
+    """The bounded HTTP protocol that identifies its caller and reserves connections for other users."""
 
     access: SocketAccess | None = None
     """Who is an operator; None: no caller is."""
@@ -178,7 +178,7 @@ def protocol_for(
     silence_s: float = 30.0,
     refused: Callable[[], None] | None = None,
 ) -> type[PeerHttpTools]:
-    """Return the protocol of one server.
+    """Return the protocol class of one server.
 
     Args:
         places: its connections; None if they are counted before they come here.
@@ -191,4 +191,4 @@ def protocol_for(
 
 
 def _ignore() -> None:
-    """Count nothing."""
+    """Do nothing."""

@@ -51,29 +51,36 @@ PROGRESS_EVERY = 10
 router = APIRouter(prefix="/v1/policies", tags=["discovery"], responses=answers.ERRORS)
 
 
-@router.post("/try", responses=answers.TRIAL, response_class=Response, openapi_extra=answers.body_of(TryBody))
+@router.post(
+    "/try",
+    responses=answers.TRIAL,
+    response_class=Response,
+    openapi_extra=answers.describe_request_body(TryBody),
+)
 async def try_policy(request: Request, call: CallDep) -> Response:
     """Judge the caller's stored submissions under a profile; closing the stream cancels it."""
     wanted = await read_model(request, call, TryBody)
-    policy = await _policy(call, wanted)
+    policy = await _resolve_policy(call, wanted)
     if wanted.run and wanted.profile is not None:
         message = "run: a profile must be loaded before code can run under it; remove `run` or `profile`"
         raise RequestError("invalid", message, field="run")
-    trial = call.require_trials().run(policy, _query(call, wanted), call.caller.peer, run=wanted.run)
+    trial = call.require_trials().run(policy, _build_query(call, wanted), call.caller.peer, run=wanted.run)
     first = await anext(trial)  # before the answer begins, so that a refusal has its status
-    told = _events(first, trial, policy.name, "run" if wanted.run else "static")
+    told = _trial_events(first, trial, policy.name, "run" if wanted.run else "static")
     return EventStream(told, heartbeat_s=call.limits.heartbeat_s)
 
 
-@router.post("/suggest", responses=answers.SUGGESTION, openapi_extra=answers.body_of(SuggestBody))
+@router.post(
+    "/suggest", responses=answers.SUGGESTION, openapi_extra=answers.describe_request_body(SuggestBody)
+)
 async def suggest_policy(request: Request, call: CallDep) -> Response:
     """Return the smallest additions to a profile that would have let the caller's refused code through."""
     wanted = await read_model(request, call, SuggestBody)
-    trials, query = call.require_trials(), _query(call, wanted)
-    with trials.one_each(call.caller.peer.uid):
-        name = wanted.policy or await _last_policy(call, query)
+    trials, query = call.require_trials(), _build_query(call, wanted)
+    with trials.limit_to_one(call.caller.peer.uid):
+        name = wanted.policy or await _last_refused_policy(call, query)
         policy = trials.policies.get(name)
-        suggestion = await suggest(policy, _refused(call, query), partial(_findings, call))
+        suggestion = await suggest(policy, _refused_attempts(call, query), partial(_failing_findings, call))
     document = SuggestionDocument.model_construct(
         policy=policy.name,
         seen=suggestion.seen,
@@ -85,13 +92,15 @@ async def suggest_policy(request: Request, call: CallDep) -> Response:
     return json_response(document)
 
 
-@router.post("/explain", responses=answers.EXPLANATION, openapi_extra=answers.body_of(ExplainBody))
+@router.post(
+    "/explain", responses=answers.EXPLANATION, openapi_extra=answers.describe_request_body(ExplainBody)
+)
 async def explain_policy(request: Request, call: CallDep) -> Response:
     """Return what a profile's static rules say of a piece of code; nothing is run."""
     wanted = await read_model(request, call, ExplainBody)
     trials, uid = call.require_trials(), call.caller.peer.uid
     policy = trials.policies.get(wanted.policy)
-    with trials.one_each(uid):
+    with trials.limit_to_one(uid):
         snippet = Snippet(language=wanted.language, text=wanted.code)
         kind, found = await explain(snippet, policy, trials.kinds, trials.analyst, kind=wanted.kind, uid=uid)
     document = ExplanationDocument.model_construct(
@@ -103,31 +112,31 @@ async def explain_policy(request: Request, call: CallDep) -> Response:
     return json_response(document)
 
 
-async def _policy(call: Call, wanted: TryBody) -> ExecutionPolicy:
-    """Return the profile to try. Raises: RequestError, for one that is unknown or has errors."""
+async def _resolve_policy(call: Call, wanted: TryBody) -> ExecutionPolicy:
+    """Return the profile to try. Raises: RequestError, if it is unknown or has errors."""
     policies = call.require_trials().policies
     if wanted.profile is None:
         return policies.get(wanted.policy)
     call.require_operator()
     path = Path(f"{Path(wanted.policy).name}.toml")
     try:
-        return await asyncio.to_thread(policies.try_file, path, wanted.profile.encode())
+        return await asyncio.to_thread(policies.resolve_file, path, wanted.profile.encode())
     except FileError as problem:
         raise RequestError("invalid", f"profile: {problem}", field="profile") from problem
 
 
-def _query(call: Call, wanted: ReviewBody) -> Query:
+def _build_query(call: Call, wanted: ReviewBody) -> Query:
     labels = tuple((label.partition("=")[0], label.partition("=")[2]) for label in wanted.labels)
     return Query(
         since=wanted.since,
         batch_id=wanted.batch,
         labels=labels,
         kind=wanted.kind,
-        uid=call.shown_uid,
+        uid=call.visible_uid,
     )
 
 
-async def _events(
+async def _trial_events(
     first: PolicyTrial, trial: AsyncGenerator[PolicyTrial, None], policy: str, mode: str
 ) -> AsyncGenerator[TrialEventDocument, None]:
     number, told, last = 0, 0, first
@@ -135,11 +144,11 @@ async def _events(
         async for last in trial:
             if last.tried - told >= PROGRESS_EVERY and not last.complete:
                 number, told = number + 1, last.tried
-                yield _event(number, "progress", last, policy, mode)
-    yield _event(number + 1, "finished", last, policy, mode)
+                yield _trial_event(number, "progress", last, policy, mode)
+    yield _trial_event(number + 1, "finished", last, policy, mode)
 
 
-def _event(
+def _trial_event(
     number: int, kind: Literal["progress", "finished"], trial: PolicyTrial, policy: str, mode: str
 ) -> TrialEventDocument:
     changes = sorted(trial.changes.values(), key=lambda one: (-one.count, one.rule))
@@ -157,8 +166,8 @@ def _event(
     )
 
 
-async def _refused(call: Call, query: Query) -> AsyncGenerator[Attempt, None]:
-    """Return the newest finished attempts that rules may have refused or reported."""
+async def _refused_attempts(call: Call, query: Query) -> AsyncGenerator[Attempt, None]:
+    """Yield the newest finished attempts that rules may have refused or reported."""
     read, due = 0, asyncio.get_running_loop().time() + READ_S
     query = replace(query, state=State.FINISHED, limit=100)
     while read < MOST_READ:
@@ -175,14 +184,14 @@ async def _refused(call: Call, query: Query) -> AsyncGenerator[Attempt, None]:
         query = replace(query, cursor=page.next_cursor)
 
 
-async def _last_policy(call: Call, query: Query) -> str:
-    """Return the profile of the newest attempt that was refused. Raises: RequestError ``not_found``."""
-    async with aclosing(_refused(call, query)) as refused:
+async def _last_refused_policy(call: Call, query: Query) -> str:
+    """Return the profile of the newest refused attempt. Raises: RequestError ``not_found``."""
+    async with aclosing(_refused_attempts(call, query)) as refused:
         async for attempt in refused:
             return attempt.policy
     raise RequestError("not_found", "none of these attempts was refused; name the profile in `policy`")
 
 
-async def _findings(call: Call, attempt: Attempt) -> Iterable[Finding]:
+async def _failing_findings(call: Call, attempt: Attempt) -> Iterable[Finding]:
     report, _ = await call.service.documents(attempt)
     return [one for one in findings_of(report) if one.is_error or would_fail([one])]

@@ -26,7 +26,7 @@ _SUFFIX = re.compile(rf'"({_PLACE})?(\w+)Document"')
 
 
 def name_operations(routes: Iterable[BaseRoute]) -> None:
-    """Call each operation by the name of its function."""
+    """Set the id of each operation to the name of its function."""
     for route in routes:
         if isinstance(route, APIRoute):
             route.operation_id = route.unique_id = route.name
@@ -36,12 +36,12 @@ def reference(app: FastAPI, kinds: Mapping[str, Kind]) -> dict[str, Any]:
     """Return the OpenAPI document of an application that takes submissions of these kinds."""
     document = get_openapi(title=app.title, version=app.version, routes=app.routes)
     whole: dict[str, Any] = json.loads(_SUFFIX.sub(r'"\1\2"', json.dumps(document)))
-    whole["components"]["schemas"].update(_submissions(kinds))
+    whole["components"]["schemas"].update(_submission_schemas(kinds))
     return whole
 
 
-def _submissions(kinds: Mapping[str, Kind]) -> dict[str, Any]:
-    """Return `SubmissionBody` as one of a model per kind, and these models."""
+def _submission_schemas(kinds: Mapping[str, Kind]) -> dict[str, Any]:
+    """Return the schema of `SubmissionBody` as a union of one model per kind, and these models."""
     payloads = {kind: validator.payload for kind, validator in sorted(kinds.items())}
     wanted = [(model, "validation") for model in {SubmissionBody, *payloads.values()}]
     found, models = models_json_schema(wanted, ref_template=_PLACE + "{model}")  # type: ignore[arg-type]
@@ -49,7 +49,7 @@ def _submissions(kinds: Mapping[str, Kind]) -> dict[str, Any]:
     common = schemas.pop("SubmissionBody")
     refs = {}
     for kind, payload in payloads.items():
-        name = f"{_camel(kind)}Submission"
+        name = f"{_camel_case(kind)}Submission"
         own = {"kind": {"const": kind, "type": "string", "description": "Kind of the submission."}}
         own["payload"] = found[payload, "validation"]
         schemas[name] = {**common, "title": name, "properties": {**common["properties"], **own}}
@@ -63,5 +63,5 @@ def _submissions(kinds: Mapping[str, Kind]) -> dict[str, Any]:
     return schemas
 
 
-def _camel(kind: str) -> str:
+def _camel_case(kind: str) -> str:
     return "".join(part.capitalize() for part in re.split(r"[^A-Za-z0-9]", kind))

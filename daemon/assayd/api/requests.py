@@ -9,7 +9,7 @@ from http import HTTPStatus
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from assayd.ids import Ulids
+from assayd.ids import UlidGenerator
 from assayd.log import REQUEST_ID
 from assayd.metrics import Metrics, labelled
 
@@ -21,34 +21,34 @@ USABLE = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
 class RequestIds:
-    """Binds an id, the caller's or a new one, while a request is answered."""
+    """Middleware that binds a request id, the caller's or a new one, while a request is answered."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
         self._metrics = metrics
-        self._ids = Ulids()
+        self._ids = UlidGenerator()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer under an id."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = _given(scope) or self._ids.new()
-        answer = _Answer(send, request_id)
+        request_id = _read_request_id(scope) or self._ids.new()
+        answer = _RequestIdSend(send, request_id)
         began = time.monotonic()
         with structlog.contextvars.bound_contextvars(**{REQUEST_ID: request_id}):
             try:
                 await self._app(scope, receive, answer)
             except Exception:
                 answer.status = HTTPStatus.INTERNAL_SERVER_ERROR
-                log.error("request.broken", method=scope["method"], path=_route(scope))
+                log.error("request.broken", method=scope["method"], path=_route_path(scope))
                 raise
             finally:
                 took_ms = round((time.monotonic() - began) * 1000, 3)
-                self._tell(scope, answer.status, took_ms)
+                self._record_request(scope, answer.status, took_ms)
 
-    def _tell(self, scope: Scope, status: int, took_ms: float) -> None:
-        route, method = _route(scope), scope["method"]
+    def _record_request(self, scope: Scope, status: int, took_ms: float) -> None:
+        route, method = _route_path(scope), scope["method"]
         known = method if method in _METHODS else "other"
         labelled(self._metrics.requests, known, route, str(status)).inc()
         log.debug("request.answered", method=method, route=route, status=status, took_ms=took_ms)
@@ -57,8 +57,8 @@ class RequestIds:
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 
 
-class _Answer:
-    """The answer, with the id among the headers; notes the status. 499: the client disconnected."""
+class _RequestIdSend:
+    """An ASGI `send` that adds the request id as a header and records the status (499: disconnected)."""
 
     def __init__(self, send: Send, request_id: str) -> None:
         self._send = send
@@ -72,11 +72,11 @@ class _Answer:
         await self._send(message)
 
 
-def _given(scope: Scope) -> str | None:
+def _read_request_id(scope: Scope) -> str | None:
     given = [value for name, value in scope["headers"] if name == HEADER]
     return given[0].decode() if len(given) == 1 and USABLE.fullmatch(given[0]) else None
 
 
-def _route(scope: Scope) -> str:
-    """Name the declared route: callers choose paths, and could create time series at will."""
+def _route_path(scope: Scope) -> str:
+    """Return the path of the declared route, as callers could create any number of time series otherwise."""
     return getattr(scope.get("route"), "path", "none")

@@ -61,7 +61,7 @@ async def submit_attempt(
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Submit code for validation."""
-    _require_key(idempotency_key)
+    _check_idempotency_key(idempotency_key)
     accepted = await _submit(request, call, idempotency_key=idempotency_key)
     return await answer_submitted(call, accepted.attempt, wait_s, pending=200 if accepted.existing else 202)
 
@@ -90,7 +90,7 @@ async def put_attempt(
         Query(ge=1, le=MAX_RUNS, description="Run it at most so often, even if the daemon allows more."),
     ] = None,
 ) -> Response:
-    """Submit code under an id from outside; sending it again gives the same attempt."""
+    """Submit code under an id that the caller chose; submitting it again returns the same attempt."""
     accepted = await _submit(request, call, attempt_id=attempt_id, max_runs=max_runs)
     return await answer_submitted(call, accepted.attempt, wait_s, pending=202)
 
@@ -152,14 +152,14 @@ async def list_attempts(  # noqa: PLR0913  (one parameter per filter)
         limit=limit,
     )
     page = await call.service.list(query)
-    attempts = [attempt_document(_listed(attempt)) for attempt in page.attempts]
+    attempts = [attempt_document(_shorten_intent(attempt)) for attempt in page.attempts]
     return json_response(AttemptPageDocument.model_construct(attempts=attempts, next_cursor=page.next_cursor))
 
 
 @router.get("/{id}", responses=answers.ATTEMPT)
 async def get_attempt(call: CallDep, attempt_id: Id, wait_s: WaitS = 0) -> Response:
     """Return one attempt, with its report once it is finished."""
-    attempt = await _wait(call, await call.attempt(attempt_id), wait_s)
+    attempt = await _wait_for_verdict(call, await call.attempt(attempt_id), wait_s)
     return await call.attempt_response(attempt)
 
 
@@ -177,8 +177,8 @@ async def cancel_attempt(call: CallDep, attempt_id: Id) -> Response:
 async def replay_attempt(
     call: CallDep, attempt_id: Id, wait_s: WaitS = 0, idempotency_key: IdempotencyKey = None
 ) -> Response:
-    """Submit the same once more; the new attempt tells in `replay_diff` how it differs from this one."""
-    _require_key(idempotency_key)
+    """Submit the same again; `replay_diff` of the new attempt has the differences."""
+    _check_idempotency_key(idempotency_key)
     replay = await call.service.replay(
         await call.attempt(attempt_id), peer=call.caller.peer, idempotency_key=idempotency_key
     )
@@ -223,7 +223,7 @@ async def get_artifact(
         "Content-Disposition": "attachment",  # what a guest wrote is never rendered
         "X-Content-Type-Options": "nosniff",
     }
-    return PacedStream(_after(first, pieces), headers=headers, media_type=artifact.media_type)
+    return PacedStream(_prepend(first, pieces), headers=headers, media_type=artifact.media_type)
 
 
 @router.get("/{id}/bundle", responses=answers.BUNDLE, response_class=Response)
@@ -236,13 +236,13 @@ async def get_bundle(call: CallDep, attempt_id: Id) -> Response:
     return PacedStream(call.service.bundle(attempt), headers=headers, media_type="application/x-tar")
 
 
-def _require_key(key: str | None) -> None:
+def _check_idempotency_key(key: str | None) -> None:
     if key is not None and not IDEMPOTENCY_KEY.fullmatch(key):
         message = "Idempotency-Key has 1 to 128 visible ASCII characters"
         raise RequestError("invalid", message, field="Idempotency-Key")
 
 
-async def _after(first: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _prepend(first: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     yield first
     async for piece in pieces:
         yield piece
@@ -256,13 +256,13 @@ async def _submit(
     idempotency_key: str | None = None,
     max_runs: int | None = None,
 ) -> Accepted:
-    """Read a body and accept it. A large one keeps its turn until it is recorded."""
+    """Read and accept a submission. A large one holds its turn until it is recorded."""
     async with AsyncExitStack() as turn:
         with call.holding() as held:
             body = await read_body(request, call, held, max_bytes=call.limits.body_bytes)
             await turn.enter_async_context(call.budget.reading(len(body)))
             submission = await read_submitted(body, call)
-            del body  # from here on the queue counts what it holds
+            del body  # from here on, the queue counts its bytes
         accepted = await call.service.submit(
             submission,
             peer=call.caller.peer,
@@ -275,7 +275,7 @@ async def _submit(
 
 
 async def read_submitted(body: bytes, call: Call) -> Submission:
-    """Read a submission; a large one in a thread. Raises: RequestError."""
+    """Parse a submission; a large one in a thread. Raises: RequestError."""
     read = partial(read_submission, body, call.service.kinds, caps=call.limits.payload)
     if len(body) > LARGE_BODY_BYTES:
         async with call.budget.parsing(call.caller.peer.uid):
@@ -290,14 +290,14 @@ async def read_submitted(body: bytes, call: Call) -> Submission:
 
 
 async def answer_submitted(call: Call, attempt: Attempt, wait_s: float, *, pending: int) -> Response:
-    """Wait for an accepted attempt, and answer with it; `pending` is the status before its verdict."""
-    attempt = await _wait(call, attempt, wait_s)
+    """Wait for an accepted attempt and return its response; `pending` is the status before its verdict."""
+    attempt = await _wait_for_verdict(call, attempt, wait_s)
     status = 200 if attempt.state is State.FINISHED else pending
     location = {"Location": f"/v1/attempts/{attempt.id}"}
     return await call.attempt_response(attempt, status=status, headers=location)
 
 
-async def _wait(call: Call, attempt: Attempt, wait_s: float) -> Attempt:
+async def _wait_for_verdict(call: Call, attempt: Attempt, wait_s: float) -> Attempt:
     if attempt.state is State.FINISHED or wait_s <= 0:
         return attempt
     return await call.service.wait(attempt.id, wait_s)
@@ -310,8 +310,8 @@ def _read_label(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _listed(attempt: Attempt) -> Attempt:
-    """Return an attempt for a list, with the beginning of its intent."""
+def _shorten_intent(attempt: Attempt) -> Attempt:
+    """Return an attempt with a shortened intent, for a list."""
     intent = attempt.intent
     if intent is None or len(intent) <= LISTED_CHARS:
         return attempt

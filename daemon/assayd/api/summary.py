@@ -1,4 +1,4 @@
-"""What can be asked about many attempts at once: what they came to, counted."""
+"""Routes about many attempts at once: the counts of their outcomes."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ async def summarise_attempts(
     bucket_s: Annotated[int, Query(ge=1, le=10**9, description="Length of each time span.")] = 3600,
 ) -> Response:
     """Count finished attempts by verdict, cause, kind, rule and time, and name the slowest."""
-    query = AttemptQuery(kind=kind, batch_id=batch, since=since, uid=call.shown_uid)
+    query = AttemptQuery(kind=kind, batch_id=batch, since=since, uid=call.visible_uid)
     return json_response(summary_document(await call.service.summary(query, bucket_s), bucket_s))

@@ -7,12 +7,12 @@ import time
 import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from assayd.model.trace_context import TraceContext, from_headers
+from assayd.model.trace_context import TraceContext, parse_headers
 from assayd.ports.tracing import TraceOrigin, Tracing, continuing
 
 
 class TracedRequests:
-    """Middleware that remembers the caller's trace and the arrival of a request while it is answered."""
+    """Middleware that binds the caller's trace and the arrival time of a request while it is answered."""
 
     def __init__(self, app: ASGIApp, tracing: Tracing) -> None:
         self._app = app
@@ -23,7 +23,7 @@ class TracedRequests:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        context = self._tracing.of_caller(_context(scope))
+        context = self._tracing.of_caller(_read_context(scope))
         ids = {} if context is None else {"trace_id": context.trace_id}
         with (
             continuing(TraceOrigin(context=context, since_s=time.monotonic())),
@@ -32,9 +32,9 @@ class TracedRequests:
             await self._app(scope, receive, send)
 
 
-def _context(scope: Scope) -> TraceContext | None:
-    return from_headers(_values(scope, b"traceparent"), _values(scope, b"tracestate"))
+def _read_context(scope: Scope) -> TraceContext | None:
+    return parse_headers(_header_values(scope, b"traceparent"), _header_values(scope, b"tracestate"))
 
 
-def _values(scope: Scope, wanted: bytes) -> list[str]:
+def _header_values(scope: Scope, wanted: bytes) -> list[str]:
     return [value.decode("latin-1") for name, value in scope["headers"] if name == wanted]

@@ -15,7 +15,7 @@ import structlog
 
 from assayd.attempts.disk_quota import MIB, DiskQuota
 from assayd.errors import RequestError
-from assayd.model.health import Health, HealthRow
+from assayd.model.health import HealthRow, HealthStatus
 
 log = structlog.get_logger()
 
@@ -24,7 +24,7 @@ STOPPING = "the daemon is stopping"
 
 
 class Acceptance:
-    """Knows whether attempts are accepted.
+    """The decision whether new attempts are accepted.
 
     Args:
         runs: whether attempts can be run, and why not.
@@ -48,7 +48,7 @@ class Acceptance:
     def stop(self) -> None:
         """Accept nothing more."""
         self._stopping = True
-        self._tell()
+        self._log_change()
 
     def now(self) -> tuple[bool, str]:
         """Return whether attempts are accepted, and why not, by the last check of the disk."""
@@ -65,7 +65,7 @@ class Acceptance:
             self._disk_problem = refusal.message
         else:
             self._disk_problem = ""
-        self._tell()
+        self._log_change()
         return self.now()
 
     async def require(self) -> None:
@@ -79,14 +79,14 @@ class Acceptance:
         if problem := self._image_problem(name):
             raise RequestError("not_ready", problem, retryable=True)
 
-    async def keep_looking(self) -> NoReturn:
-        """Check the disk repeatedly, for callers that use the last result."""
+    async def check_periodically(self) -> NoReturn:
+        """Check the disk periodically, for callers that use the last result."""
         while True:
             await self.look()
             await asyncio.sleep(LOOKED_EVERY_S)
 
     async def rows(self) -> list[HealthRow]:
-        """Return what doctor says of it: a row for the disk, and one while the daemon stops."""
+        """Return the rows for doctor: one for the disk, and one while the daemon stops."""
         await self.look()
         free_mb, min_free_mb = self._quota.free_bytes // MIB, self._quota.min_free_bytes // MIB
         remedy = (
@@ -95,19 +95,19 @@ class Acceptance:
         )
         if self._disk_problem:
             detail = self._quota.trouble or self._disk_problem
-            disk = HealthRow(check="disk", status=Health.FAIL, detail=detail, remedy=remedy)
+            disk = HealthRow(check="disk", status=HealthStatus.FAIL, detail=detail, remedy=remedy)
         elif free_mb < 2 * min_free_mb:
             detail = (
                 f"{free_mb} MB free; below {min_free_mb} MB (limits.min_free_mb) all submissions are refused"
             )
-            disk = HealthRow(check="disk", status=Health.WARN, detail=detail, remedy=remedy)
+            disk = HealthRow(check="disk", status=HealthStatus.WARN, detail=detail, remedy=remedy)
         else:
-            disk = HealthRow(check="disk", status=Health.OK, detail=f"{free_mb} MB free for bundles")
-        stopping = HealthRow(check="stopping", status=Health.FAIL, detail=STOPPING)
+            disk = HealthRow(check="disk", status=HealthStatus.OK, detail=f"{free_mb} MB free for bundles")
+        stopping = HealthRow(check="stopping", status=HealthStatus.FAIL, detail=STOPPING)
         return [disk, stopping] if self._stopping else [disk]
 
-    def _tell(self) -> None:
-        """Log each change: a new reason, or none any more."""
+    def _log_change(self) -> None:
+        """Log each change of the reason why no attempts are accepted."""
         _, reason = self.now()
         if reason == self._told:
             return

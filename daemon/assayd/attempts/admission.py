@@ -53,7 +53,7 @@ class AttemptOrigin:
 
 
 class Admission:
-    """Turns submissions into attempts in the queue; nothing else does.
+    """The only way for submissions to become attempts in the queue.
 
     Args:
         jobs: records attempts.
@@ -110,9 +110,9 @@ class Admission:
         submission = await self.complete(submission, origin.peer.uid)
         span = self._begin_span(submission, origin)
         if await self._is_known(origin):
-            accepted = await self._accept(submission, origin, span)
+            accepted = await self._accept_submission(submission, origin, span)
             if not accepted.existing:  # it was removed just now, being old
-                order = self._order(accepted.attempt, submission, self.policy(submission), span)
+                order = self._build_order(accepted.attempt, submission, self.policy(submission), span)
                 self._scheduler.start(order, permitted=False)
             return accepted
         policy = self.policy(submission)
@@ -128,11 +128,11 @@ class Admission:
         self._scheduler.acquire(uid, size)
         started = False
         try:
-            accepted = await self._accept(submission, origin, span)
+            accepted = await self._accept_submission(submission, origin, span)
             if not accepted.existing:
                 await self._request_repair(accepted.attempt, submission)
                 span.past("accept")
-                self._scheduler.start(self._order(accepted.attempt, submission, policy, span))
+                self._scheduler.start(self._build_order(accepted.attempt, submission, policy, span))
                 started = True
         finally:
             if not started:
@@ -140,28 +140,28 @@ class Admission:
         return accepted
 
     async def check_webhook(self, url: str | None, uid: int) -> None:
-        """See that a user may have a URL told, if one is named. Raises: RequestError, as `WebhookGate`."""
+        """Check that the user can use the webhook URL, if any. Raises: RequestError, as `WebhookGate`."""
         if url is not None:
             await self._webhooks.check(url, uid)
 
     async def complete(self, submission: Submission, uid: int) -> Submission:
-        """Fill in what a submission means of its kind's records."""
+        """Replace references to records of the submission's kind by the full payload."""
         records = self._records.get(submission.kind)
         payload = await records.complete(submission, uid) if isinstance(records, Completing) else None
         return submission if payload is None else with_payload(submission, payload, self._kinds)
 
     async def submit_document(self, document: bytes, origin: AttemptOrigin) -> Accepted:
-        """Accept an internal or earlier accepted submission; a large one keeps its turn until recorded."""
+        """Accept a submission from the daemon or its records; a large one holds its turn until recorded."""
         async with self._scheduler.budget.reading(len(document)):
             return await self.submit(await self.read(document), origin)
 
     async def _request_repair(self, attempt: Attempt, submission: Submission) -> None:
-        """Have an attempt repaired if it fails, where its submission asks for that."""
+        """Request the repair of an attempt in case it fails, if its submission says so."""
         if submission.repair is not None:
             await self._repair_requests.record(attempt, submission.repair)
 
     async def _is_known(self, origin: AttemptOrigin) -> bool:
-        """Return whether the same sender has sent something under this id or key before."""
+        """Return whether the same sender has used this attempt id or idempotency key before."""
         jobs, uid = self._jobs, origin.peer.uid
         if origin.attempt_id is not None:
             known = await jobs.get(origin.attempt_id)
@@ -170,7 +170,7 @@ class Admission:
         return key is not None and await jobs.by_key(uid, key) is not None
 
     def _begin_span(self, submission: Submission, origin: AttemptOrigin) -> Span:
-        """Begin the span of an attempt; one that isn't accepted never ends.
+        """Begin the span of an attempt; the span never ends if the attempt isn't accepted.
 
         The items of a batch have a trace each: they may be thousands.
         """
@@ -181,7 +181,7 @@ class Admission:
             return self._tracing.begin("attempt", facts, linked=begun.context)
         return self._tracing.begin("attempt", facts, parent=begun.context, ago_s=begun.ago_s)
 
-    async def _accept(self, submission: Submission, origin: AttemptOrigin, span: Span) -> Accepted:
+    async def _accept_submission(self, submission: Submission, origin: AttemptOrigin, span: Span) -> Accepted:
         parent = await self._jobs.get(submission.parent_id) if submission.parent_id else None
         attempt = Attempt(
             id=origin.attempt_id or self._ids.new(),
@@ -213,8 +213,8 @@ class Admission:
         if not ready:
             raise RequestError("not_ready", reason, retryable=True)
 
-    async def require_share(self, uid: int, document_bytes: int) -> None:
-        """See that a user may add documents of so many bytes.
+    async def require_quota(self, uid: int, document_bytes: int) -> None:
+        """Require that a user may add `document_bytes` bytes of documents.
 
         Raises: RequestError ``not_ready``, ``quota.disk``.
         """
@@ -231,7 +231,9 @@ class Admission:
         require_enforceable(policy, egress=self._policies.egress)
         return policy
 
-    def _order(self, attempt: Attempt, submission: Submission, policy: ExecutionPolicy, span: Span) -> Order:
+    def _build_order(
+        self, attempt: Attempt, submission: Submission, policy: ExecutionPolicy, span: Span
+    ) -> Order:
         document = submission.document
         return Order(
             attempt=attempt,
@@ -260,15 +262,17 @@ class Admission:
             document = await self._jobs.document(attempt.id)
             # Nothing publishes an event in less than a microsecond.
             passed = (self._clock.now() - attempt.created_at) // timedelta(microseconds=1)
-            await self._recover(attempt, document, behind=max(0, passed) if renumbered else 0)
+            await self._recover_attempt(attempt, document, behind=max(0, passed) if renumbered else 0)
         if unfinished:
             log.warning("attempts.recovered", count=len(unfinished))
 
-    async def _recover(self, attempt: Attempt, document: bytes, *, behind: int) -> None:
+    async def _recover_attempt(self, attempt: Attempt, document: bytes, *, behind: int) -> None:
         try:
             async with self._scheduler.budget.reading(len(document)):
                 submission = await self.read(document)
-            order = self._order(attempt, submission, self.policy(submission), self._resume_span(attempt))
+            order = self._build_order(
+                attempt, submission, self.policy(submission), self._resume_span(attempt)
+            )
         except AssaydError as trouble:
             await self._give_up(attempt, document, trouble)
         else:
@@ -276,12 +280,12 @@ class Admission:
             self._scheduler.start(replace(order, events_behind=behind), permitted=False)
 
     def _resume_span(self, attempt: Attempt) -> Span:
-        """Continue the span of an attempt that a previous run has left."""
+        """Continue the span of an attempt from a previous run of the daemon."""
         facts: dict[str, Attribute] = {"kind": attempt.kind, "policy": attempt.policy, "recovered": True}
         return self._tracing.begin("attempt", facts, parent=from_text(attempt.trace))
 
     async def _give_up(self, attempt: Attempt, document: bytes, trouble: AssaydError) -> None:
-        """End an attempt that this daemon can no longer start, e.g. for a profile that is gone."""
+        """End an attempt that this daemon can't start any more, e.g. because its profile was removed."""
         failure = Failure(code=trouble.code, message=trouble.message)
         given_up = await self._conclusion.give_up(attempt, document, failure)
         await self._jobs.finish(ended(given_up, self._clock.now()))

@@ -13,7 +13,7 @@ from assayd.aio import Deadline
 from assayd.documents.events import output_body, stage_body, state_body, unit_body
 from assayd.errors import AssaydError
 from assayd.kind import Kind
-from assayd.log import trace_ids
+from assayd.log import trace_log_fields
 from assayd.model.attempt import TRANSITIONS, Attempt, State
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Case, StageReport
@@ -21,7 +21,7 @@ from assayd.model.run import Limits, RunSpec, UnitResult
 from assayd.model.submission import Submission
 from assayd.ports.clock import Clock
 from assayd.ports.tracing import NO_SPAN, Span
-from assayd.sandbox.session.conversation import Observer
+from assayd.sandbox.session.conversation import RunObserver
 
 Emit = Callable[[str, dict[str, object]], None]
 
@@ -44,7 +44,7 @@ class Abandoned(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Job:
-    """One attempt with everything that was decided before it starts, and its submission once it is read.
+    """An attempt while it runs, with all decisions from its acceptance, and its submission once it is read.
 
     `prepared` is the checked payload. `abandoned` once the daemon stops and does not wait
     for its verdict. `span` is the attempt in its trace.
@@ -69,7 +69,7 @@ class Job:
         self.deadline.cancel()
 
     def abandon(self) -> None:
-        """Break it off without a verdict, unless it has come to one or was cancelled."""
+        """Interrupt the attempt without a verdict, unless it already has one or was cancelled."""
         if not self.deadline.cancelled:
             self.abandoned = True
             self.deadline.cancel()
@@ -89,7 +89,7 @@ class Job:
         self.emit("state", state_body(state))
 
     def publish_stage(self, stage: StageReport) -> None:
-        """Publish how a stage ended."""
+        """Publish the result of a stage."""
         self.emit("stage", stage_body(stage))
 
     @contextmanager
@@ -104,10 +104,10 @@ class Job:
 
     @contextmanager
     def traced(self, step: str) -> Iterator[Span]:
-        """Make a step a span, which lines of the log name."""
+        """Trace a step as a span, and add the span's ids to log lines."""
         span, error = self.span.child(step), None
         try:
-            with structlog.contextvars.bound_contextvars(**trace_ids(span.context)):
+            with structlog.contextvars.bound_contextvars(**trace_log_fields(span.context)):
                 yield span
         except BaseException as problem:
             error = error_name(problem)
@@ -117,7 +117,7 @@ class Job:
 
 
 def error_name(problem: BaseException) -> str:
-    """Return the code of an internal error, or else its class: no text of users."""
+    """Return the code of an AssaydError, otherwise the name of its class; it contains no text of users."""
     return problem.code if isinstance(problem, AssaydError) else type(problem).__name__
 
 
@@ -151,7 +151,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """An attempt with its verdict, and its documents as the bundle has them: JSON, in bytes.
+    """An attempt with its verdict, and its documents as JSON bytes, as the bundle has them.
 
     Without a `report` they are those of the bundle that the attempt names. `static_misses` are the rules of
     runtime refusals in code that passed the static stages. `cases` of the run, and `refusals`, the errors
@@ -167,8 +167,8 @@ class Finished:
     facts: Facts = field(default_factory=Facts)
 
 
-class UnitPublisher(Observer):
-    """Publishes what the runner reports: as events, and as spans within `span`."""
+class UnitPublisher(RunObserver):
+    """A publisher of the runner's reports: as events, and as spans within `span`."""
 
     def __init__(self, job: Job, spec: RunSpec, span: Span = NO_SPAN) -> None:
         self._job = job

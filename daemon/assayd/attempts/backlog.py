@@ -21,7 +21,7 @@ COUNTED_EVERY_S = 30.0
 async def keep_counting(
     metrics: Metrics, jobs: DatabaseJobStore, batches: DatabaseBatchStore, outbox: Outbox
 ) -> NoReturn:
-    """Set the gauges of waiting items, waiting messages and bundles, again and again."""
+    """Update the gauges of waiting items, waiting messages and bundles periodically."""
     while True:
         try:
             await count(metrics, jobs, batches, outbox)

@@ -24,13 +24,13 @@ from assayd.findings.retry_context import PASSED
 from assayd.model.attempt import Attempt, Failure
 from assayd.model.bundle import Bundle, stamp
 from assayd.model.finding import Finding
-from assayd.model.levels import is_about_quality
-from assayd.model.merge import Ran, failed_by, merge_report, merge_stages, static_results
+from assayd.model.levels import is_quality_finding
+from assayd.model.merge import Ran, merge_report, merge_stages, static_results, with_failure
 from assayd.model.policy import NetworkMode
 from assayd.model.report import Report, StageReport, StageStatus, Verdict
 from assayd.model.run import PolicyEvent, RunResult
 from assayd.ports.artifacts import ArtifactStore, BundleAttachments, no_attachments
-from assayd.ports.attesting import ATTESTATION, Attester, Concluded
+from assayd.ports.attesting import ATTESTATION, Attester, ConcludedAttempt
 from assayd.ports.clock import Clock
 
 log = structlog.get_logger()
@@ -60,7 +60,7 @@ NOTHING = b"null"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SerializedResult:
-    """What an attempt came to as bytes: the two documents, and all files of the bundle by name."""
+    """The results of an attempt as bytes: the two documents, and all files of the bundle by name."""
 
     report: bytes
     execution: bytes
@@ -68,16 +68,16 @@ class SerializedResult:
     facts: Facts = field(default_factory=Facts)
 
 
-def is_large(result: RunResult) -> bool:
-    """Return whether a result takes long to work on."""
+def is_large_result(result: RunResult) -> bool:
+    """Return whether a result takes long to process."""
     records = [record for unit in result.units for record in unit.results]
     parts = sum(1 + len(unit.events) for unit in result.units) + sum(r.count(b"{") for r in records)
     size = sum(map(len, records)) + sum(len(output.content) for output in result.outputs)
     return size > LARGE_BYTES or parts > MANY_PARTS
 
 
-def _is_large(report: Report) -> bool:
-    """Return whether a report takes long to write: it has many cases, or long findings, three times each."""
+def _is_large_report(report: Report) -> bool:
+    """Return whether a report takes long to write: it has many cases or long findings."""
     if len(report.cases or ()) > MANY_CASES:
         return True
     texts = sum(len(f.message) + len(f.context or "") + len(f.snippet or "") for f in report.findings)
@@ -86,7 +86,7 @@ def _is_large(report: Report) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conclusion:
-    """Merges reports, and writes bundles, signed if there is an `attester`.
+    """A writer of reports and bundles, which are signed if there is an `attester`.
 
     `attachments` returns further files of an attempt of a chain.
     """
@@ -98,8 +98,8 @@ class Conclusion:
     turns: FairSemaphore = field(default_factory=lambda: FairSemaphore(1))
     """Of the thread for large results: several would compete with the event loop for the interpreter."""
 
-    async def in_thread(self, attempt: Attempt, function: Callable[[], T]) -> T:
-        """Call a function in a thread, one at a time, users in turn."""
+    async def call_in_thread(self, attempt: Attempt, function: Callable[[], T]) -> T:
+        """Call a function in a thread, one at a time; users take turns."""
         async with self.turns.hold(*attempt.flow, attempt.id):
             return await asyncio.to_thread(function)
 
@@ -110,8 +110,8 @@ class Conclusion:
         ran: Ran | None,
         failure: Failure | None,
     ) -> Finished:
-        """Merge everything into the report and write the bundle."""
-        report = _report(job, static, ran, failure, self.clock.now())
+        """Merge all results into the report and write the bundle."""
+        report = _build_report(job, static, ran, failure, self.clock.now())
         for stage in report.stages[len(static) :]:
             job.publish_stage(stage)
         attempt = replace(
@@ -123,13 +123,13 @@ class Conclusion:
             approvable=job.policy.approvable and not job.validator.withheld(job.submission.payload),
             error=failure,
         )
-        if _is_large(report) or (ran is not None and is_large(ran.result)):
-            result = await self.in_thread(job.attempt, partial(_serialized, job, report, ran))
+        if _is_large_report(report) or (ran is not None and is_large_result(ran.result)):
+            result = await self.call_in_thread(job.attempt, partial(_serialize_result, job, report, ran))
         else:
-            result = _serialized(job, report, ran)
-        await self._attach(attempt, result)
-        attempt = await self._write(attempt, result, ran, report, job)
-        misses = tuple(f.rule for f in report.findings if f.is_error and _is_miss(f, job))
+            result = _serialize_result(job, report, ran)
+        await self._attach_chain_files(attempt, result)
+        attempt = await self._write_bundle(attempt, result, ran, report, job)
+        misses = tuple(f.rule for f in report.findings if f.is_error and _is_static_miss(f, job))
         return Finished(
             attempt=attempt,
             report=result.report,
@@ -141,8 +141,8 @@ class Conclusion:
         )
 
     async def give_up(self, attempt: Attempt, document: bytes, failure: Failure) -> Attempt:
-        """End an attempt that cannot be started, its kind or its profile being gone."""
-        ended = replace(failed_by(failure, attempt), cause=None)
+        """End an attempt that can't be started because its kind or profile is gone."""
+        ended = replace(with_failure(failure, attempt), cause=None)
         report = Report(
             attempt_id=attempt.id,
             kind=attempt.kind,
@@ -153,12 +153,12 @@ class Conclusion:
             validated_at=self.clock.now(),
         )
         written = canonical(report_document(report))
-        files = _files(attempt, document, written, NOTHING)
+        files = _bundle_files(attempt, document, written, NOTHING)
         result = SerializedResult(report=written, execution=NOTHING, files=files)
-        return await self._write(ended, result, None, report)
+        return await self._write_bundle(ended, result, None, report)
 
-    async def _attach(self, attempt: Attempt, result: SerializedResult) -> None:
-        """Add a copy of the chain's files to the bundle of its attempt."""
+    async def _attach_chain_files(self, attempt: Attempt, result: SerializedResult) -> None:
+        """Add copies of the chain's files to the bundle of its attempt."""
         if attempt.verdict is None:
             return
         try:
@@ -166,7 +166,7 @@ class Conclusion:
         except AssaydError as trouble:
             log.error("bundle.not_attached", attempt_id=attempt.id, code=trouble.code)
 
-    async def _write(
+    async def _write_bundle(
         self,
         attempt: Attempt,
         result: SerializedResult,
@@ -176,23 +176,23 @@ class Conclusion:
     ) -> Attempt:
         try:
             if self.attester is not None:
-                concluded = _concluded(attempt, result, ran, report, job)
+                concluded = _build_concluded(attempt, result, ran, report, job)
                 result.files[ATTESTATION] = await self.attester.attest(concluded)
-            written = await self.artifacts.write(_bundle(attempt, result.files, ran))
+            written = await self.artifacts.write(_build_bundle(attempt, result.files, ran))
         except AssaydError as trouble:
             log.error(
                 "bundle.write_failed", attempt_id=attempt.id, code=trouble.code, message=trouble.message
             )
             # Without its record a pass is not a pass.
-            return failed_by(Failure(code=trouble.code, message=trouble.message), attempt)
+            return with_failure(Failure(code=trouble.code, message=trouble.message), attempt)
         return replace(attempt, bundle=written.location, artifacts=written.artifacts)
 
 
-def _concluded(
+def _build_concluded(
     attempt: Attempt, result: SerializedResult, ran: Ran | None, report: Report, job: Job | None
-) -> Concluded:
+) -> ConcludedAttempt:
     prepared = job.prepared if job is not None else None
-    return Concluded(
+    return ConcludedAttempt(
         attempt=attempt,
         policy_digest=report.policy_digest,
         enforcement=report.enforcement,
@@ -207,13 +207,13 @@ def _concluded(
     )
 
 
-def _is_miss(finding: Finding, job: Job) -> bool:
-    """Return whether the static stages could have found this; which host is wanted, they cannot."""
+def _is_static_miss(finding: Finding, job: Job) -> bool:
+    """Return whether the static stages could have found this; they can't know the host of a connection."""
     listed = job.policy.network.mode is NetworkMode.ALLOWLIST
     return finding.rule.startswith(POLICY_RULES) and not (listed and finding.rule == NETWORK_RULE)
 
 
-def _report(
+def _build_report(
     job: Job,
     static: tuple[StageReport, ...],
     ran: Ran | None,
@@ -221,7 +221,7 @@ def _report(
     now: datetime,
 ) -> Report:
     stages = merge_stages(
-        static or _unreached(job), job.validator.runtime_stages, ran, most_findings=job.limits.findings
+        static or _skipped_stages(job), job.validator.runtime_stages, ran, most_findings=job.limits.findings
     )
     blank = Report(
         attempt_id=job.attempt.id,
@@ -239,14 +239,14 @@ def _report(
     )
     report = replace(merge_report(blank, stages, ran, failure), refused_imports=_refused_imports(ran))
     if (context := _retry_context(job, report)) is not None:
-        report = replace(report, retry_context=_cut(context, job.limits.retry_context_bytes))
+        report = replace(report, retry_context=_truncate(context, job.limits.retry_context_bytes))
     if ran is not None and report.verdict in _RATED:
         report = replace(report, feedback=ran.judgement.facts)
-    return _scored(job, _rated(job, report), ran)
+    return _add_score(job, _add_rating(job, report), ran)
 
 
 def _retry_context(job: Job, report: Report) -> str | None:
-    """Return the text for the next try: about the failure, or about a pass of little use."""
+    """Return the text for a model's next try, about a failure or a pass that proves little."""
     if report.verdict not in _RATED:
         return None
     failed = {stage.name: stage for stage in report.stages if stage.status is StageStatus.FAILED}
@@ -254,7 +254,7 @@ def _retry_context(job: Job, report: Report) -> str | None:
         finding
         for stage in report.stages
         for finding in stage.findings
-        if stage.name in failed or is_about_quality(finding)
+        if stage.name in failed or is_quality_finding(finding)
     ]
     if not failed and not found:
         return None
@@ -262,13 +262,13 @@ def _retry_context(job: Job, report: Report) -> str | None:
 
 
 def _refused_imports(ran: Ran | None) -> tuple[PolicyEvent, ...]:
-    """Return the imports that were seen in the run and are not allowed, each once."""
+    """Return the distinct imports of a run that the policy doesn't allow."""
     events = [event for unit in ran.result.units for event in unit.events] if ran is not None else []
     return tuple(dict.fromkeys(event for event in events if event.kind == "import" and not event.allowed))
 
 
-def _rated(job: Job, report: Report) -> Report:
-    """Add the rating of a kind that rates; only validated submissions get a confidence."""
+def _add_rating(job: Job, report: Report) -> Report:
+    """Add the kind's rating, if it has one; only validated submissions get a confidence."""
     if report.verdict not in _RATED:
         return report
     rating = job.validator.rate(job.submission.payload, report.findings)
@@ -278,8 +278,8 @@ def _rated(job: Job, report: Report) -> Report:
     return replace(report, confidence=confidence, feedback=rating.feedback)
 
 
-def _scored(job: Job, report: Report, ran: Ran | None) -> Report:
-    """Add the score of a kind that has one; null for a run that says nothing of the code."""
+def _add_score(job: Job, report: Report, ran: Ran | None) -> Report:
+    """Add the kind's integrity score, if it has one; null if the run says nothing about the code."""
     integrity = job.validator.integrity(job.submission.payload)
     if integrity is None or report.verdict not in _RATED:
         return replace(report, integrity=integrity)
@@ -287,34 +287,34 @@ def _scored(job: Job, report: Report, ran: Ran | None) -> Report:
     return replace(report, integrity=integrity, score=0.0 if score is None else score)
 
 
-def _cut(text: str, most_bytes: int) -> str:
+def _truncate(text: str, most_bytes: int) -> str:
     encoded = text.encode("utf-8", "replace")
     return text if len(encoded) <= most_bytes else encoded[:most_bytes].decode("utf-8", "ignore")
 
 
-def _unreached(job: Job) -> tuple[StageReport, ...]:
+def _skipped_stages(job: Job) -> tuple[StageReport, ...]:
     return tuple(StageReport(name=s.name, status=StageStatus.SKIPPED) for s in job.validator.stages)
 
 
-def _serialized(job: Job, report: Report, ran: Ran | None) -> SerializedResult:
+def _serialize_result(job: Job, report: Report, ran: Ran | None) -> SerializedResult:
     result = ran.result if ran else None
     done = execution_document(result, limits=job.limits, network=job.policy.network) if result else None
     written, execution = canonical(report_document(report)), canonical(done)
-    files = _files(job.attempt, job.submission.document, written, execution, result)
+    files = _bundle_files(job.attempt, job.submission.document, written, execution, result)
     if report.cases is not None:
         files[f"junit_{stamp(job.attempt.created_at)}.xml"] = junit(report)
     facts = facts_of(report, result, job.limits)
     return SerializedResult(report=written, execution=execution, files=files, facts=facts)
 
 
-def _files(
+def _bundle_files(
     attempt: Attempt, document: bytes, report: bytes, execution: bytes, result: RunResult | None = None
 ) -> dict[str, bytes]:
     """Return the files of the bundle by name, as docs/result-contract.md lists them."""
     moment = stamp(attempt.created_at)
     files = {
-        f"stdout_{moment}.log": _joined(result, "stdout"),
-        f"stderr_{moment}.log": _joined(result, "stderr"),
+        f"stdout_{moment}.log": _join_output(result, "stdout"),
+        f"stderr_{moment}.log": _join_output(result, "stderr"),
         f"execution_{moment}.json": execution,
         f"validation_{moment}.json": report,
         f"submission_{moment}.json": document,
@@ -324,11 +324,11 @@ def _files(
     return files
 
 
-def _joined(result: RunResult | None, stream: str) -> bytes:
+def _join_output(result: RunResult | None, stream: str) -> bytes:
     return "".join(getattr(unit, stream).text() for unit in result.units).encode() if result else b""
 
 
-def _bundle(attempt: Attempt, files: dict[str, bytes], ran: Ran | None) -> Bundle:
+def _build_bundle(attempt: Attempt, files: dict[str, bytes], ran: Ran | None) -> Bundle:
     cut = {f"files/{o.name}" for o in ran.result.outputs if o.truncated} if ran else set()
     for stream in ("stdout", "stderr"):
         if ran and any(getattr(unit, stream).truncated for unit in ran.result.units):

@@ -28,7 +28,7 @@ MIB = 2**20
 
 
 class DiskQuota:
-    """The quota of each user on the disk.
+    """The quota of each user on the disk, and its enforcement.
 
     Args:
         jobs: has the size of each user's data.
@@ -68,11 +68,11 @@ class DiskQuota:
         self._added: Counter[int] = Counter()
 
     async def require_room(self) -> None:
-        """See that there is room for a bundle.
+        """Check that the disk has space for a bundle.
 
         Raises: RequestError ``not_ready``.
         """
-        if await self._room() < 0:
+        if await self._free_space() < 0:
             message = (
                 "the artifacts' disk has less free space than limits.min_free_mb "
                 f"({self.min_free_bytes // MIB}); remove bundles (`assay gc`) or lower the limit"
@@ -87,18 +87,18 @@ class DiskQuota:
         await self.require_room()
         if uid in self._operators:
             return
-        if refusal := await self._refusal(uid, document_bytes):
+        if refusal := await self._refusal_reason(uid, document_bytes):
             raise RequestError("quota.disk", refusal, retryable=True)
         self._added[uid] += document_bytes
         self._promised += 2 * document_bytes  # in the database, and in the bundle
 
     async def left_bytes(self) -> int:
         """Return the free space for documents above the reserve: on the disk, or in the database."""
-        room = await self._room()
-        return min(room, self._left(room)[0])
+        room = await self._free_space()
+        return min(room, self._document_space(room)[0])
 
-    async def _room(self) -> int:
-        """Return the free space above the reserve; measured once a second, more often if it is short.
+    async def _free_space(self) -> int:
+        """Return the free bytes above the reserve; measured once a second, more often if they are few.
 
         Raises: RequestError ``not_ready``, if the place of the bundles can't be used.
         """
@@ -114,17 +114,21 @@ class DiskQuota:
             self._free_until = now + ROOM_KNOWN_S
         return self.free_bytes - self.min_free_bytes
 
-    async def _refusal(self, uid: int, document_bytes: int) -> str | None:
+    async def _refusal_reason(self, uid: int, document_bytes: int) -> str | None:
         room = self.free_bytes - self.min_free_bytes
         added = self._added.total() + document_bytes
-        if room < self.min_free_bytes or added > self._left(room)[0] // LOOKED_UP_AT or not self._knows():
-            await self._look_again()
-        if document_bytes and self._documents(uid) + document_bytes > self._left(room)[0]:
-            await self._look_again()
-            left, place = self._left(room)
-            if self._documents(uid) + document_bytes > left:
+        if (
+            room < self.min_free_bytes
+            or added > self._document_space(room)[0] // LOOKED_UP_AT
+            or not self._is_usage_known()
+        ):
+            await self._refresh_usage()
+        if document_bytes and self._document_bytes(uid) + document_bytes > self._document_space(room)[0]:
+            await self._refresh_usage()
+            left, place = self._document_space(room)
+            if self._document_bytes(uid) + document_bytes > left:
                 return (
-                    f"submissions of this user take {self._documents(uid) / MIB:.0f} MB, and "
+                    f"submissions of this user take {self._document_bytes(uid) / MIB:.0f} MB, and "
                     f"{left / MIB:.0f} MB are left {place}; no user may hold more than "
                     "that: wait until some have run and were removed"
                 )
@@ -137,23 +141,23 @@ class DiskQuota:
             )
         return None
 
-    def _left(self, room: int) -> tuple[int, str]:
-        """Return the free space for documents, and the name of its limit."""
+    def _document_space(self, room: int) -> tuple[int, str]:
+        """Return the free bytes for documents, and the name of the limit that applies."""
         if self._database is not None:
             if (left := self._database - self._waiting - self._added.total()) < room:
                 return left, f"of cluster.database_mb ({self._database // MIB})"
         return room, "on the disk above limits.min_free_mb"
 
-    def _knows(self) -> bool:
-        """Return whether it is known what waits in a database that others fill as well."""
+    def _is_usage_known(self) -> bool:
+        """Return whether the usage of a shared database is known; always true without one."""
         return self._database is None or self._held_at is not None
 
-    def _documents(self, uid: int) -> int:
+    def _document_bytes(self, uid: int) -> int:
         usage = self._held.get(uid)
         return self._added[uid] + (usage.document_bytes if usage is not None else 0)
 
-    async def _look_again(self) -> None:
-        """See what each user holds, unless that was done just now; who comes meanwhile waits for the answer.
+    async def _refresh_usage(self) -> None:
+        """Update the usage of each user, unless it is recent; concurrent callers wait for the same result.
 
         Raises: StoreError; the next one looks again then.
         """
@@ -186,7 +190,7 @@ def excess(held: Mapping[int, int], limit: int) -> dict[int, int]:
 
 
 def excess_for_room(held: Mapping[int, int], needed: int, *, untouched: int) -> dict[int, int]:
-    """Return how much each user has to release so that so much more is free.
+    """Return how many bytes each user has to release so that `needed` bytes become free.
 
     Args:
         held: what each user holds.

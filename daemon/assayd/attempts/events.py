@@ -35,13 +35,13 @@ RECENT_KEPT = 1024
 
 
 class EventHub:
-    """The events of all attempts that are under way or have just ended."""
+    """The events of all attempts that are running or have just ended."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._logs: dict[str, _Log] = {}
         self._ended: OrderedDict[str, _Log] = OrderedDict()
-        self._recent: deque[_Shown] = deque(maxlen=RECENT_KEPT)
+        self._recent: deque[_StreamEvent] = deque(maxlen=RECENT_KEPT)
         self._published = 0
         self._generation = f"{clock.now():%Y%m%dT%H%M%S%f}"
         self._stopped = False
@@ -49,7 +49,7 @@ class EventHub:
 
     def open(self, attempt_id: str, owner: int, *, behind: int = 0) -> None:
         """Begin an attempt's log; its events are for its owner, and are numbered behind a number."""
-        log = self._log(attempt_id)
+        log = self._attempt_log(attempt_id)
         log.owner = owner
         if behind:
             log.behind, log.next_seq = behind, behind + 1
@@ -63,8 +63,8 @@ class EventHub:
     def prepare(
         self, attempt_id: str, run_number: int, *bodies: tuple[str, dict[str, object]]
     ) -> tuple[Event, ...]:
-        """Number the next events, to be shown when what they say has become true."""
-        at, seq = self._clock.now(), self._log(attempt_id).next_seq
+        """Number the next events, which are shown once their content is true."""
+        at, seq = self._clock.now(), self._attempt_log(attempt_id).next_seq
         return tuple(
             Event(attempt_id=attempt_id, run_number=run_number, seq=seq + place, kind=kind, at=at, body=body)
             for place, (kind, body) in enumerate(bodies)
@@ -72,24 +72,24 @@ class EventHub:
 
     def show(self, event: Event) -> None:
         """Show a numbered event to everybody who follows."""
-        log = self._log(event.attempt_id)
+        log = self._attempt_log(event.attempt_id)
         log.add(event)
         if event.kind not in OUTPUT:
             self._published += 1
-            self._recent.append(_Shown(number=self._published, owner=log.owner, event=event))
+            self._recent.append(_StreamEvent(number=self._published, owner=log.owner, event=event))
             self._any.give()
 
-    def _log(self, attempt_id: str) -> _Log:
+    def _attempt_log(self, attempt_id: str) -> _Log:
         return self._logs.get(attempt_id) or self._logs.setdefault(attempt_id, _Log())
 
     def durable(self, attempt_id: str) -> Sequence[Event]:
-        """Return the events of an attempt that belong into the store."""
+        """Return the events of an attempt that must be stored."""
         log = self._logs.get(attempt_id)
         return tuple(log.durable) if log else ()
 
     def newest(self, attempt_id: str) -> int:
-        """Return the number of the last event that was shown of an attempt."""
-        return self._log(attempt_id).next_seq - 1
+        """Return the number of the last published event of an attempt."""
+        return self._attempt_log(attempt_id).next_seq - 1
 
     def close(self, attempt_id: str) -> None:
         """End an attempt's log; followers get the remaining events, also late ones for a while."""
@@ -119,7 +119,7 @@ class EventHub:
     async def follow_all(
         self, owner: int | None = None, *, after: str | None = None
     ) -> AsyncGenerator[tuple[str, Event], None]:
-        """Return the durable events of all attempts from now on, each with its place in this stream.
+        """Yield the durable events of all attempts from now on, each with its position in this stream.
 
         Args:
             owner: only those of this user's attempts.
@@ -138,15 +138,15 @@ class EventHub:
             fresh = [shown for shown in self._recent if shown.number > seen]
             oldest = fresh[0].number if fresh else newest + 1
             if seen + 1 < oldest:
-                yield f"{self._generation}.{oldest - 1}", self._missed()
+                yield f"{self._generation}.{oldest - 1}", self._missed_event()
             for shown in fresh:
                 if owner in {None, shown.owner}:
                     yield f"{self._generation}.{shown.number}", shown.event
             seen = newest
             await changed.wait()
 
-    def _missed(self) -> Event:
-        """Stand for events that are gone; how many of them a follower would have seen is not known."""
+    def _missed_event(self) -> Event:
+        """Return an event for lost events; how many of them a follower would have seen is unknown."""
         return Event(
             attempt_id="", run_number=0, seq=0, kind=GAP, at=self._clock.now(), body={"missed": None}
         )
@@ -158,8 +158,8 @@ class EventHub:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Shown:
-    """An event among those of all attempts, with its number there."""
+class _StreamEvent:
+    """An event in the stream of all attempts, with its number there."""
 
     number: int
     owner: int | None
@@ -167,7 +167,7 @@ class _Shown:
 
 
 class _Log:
-    """The events of one attempt: the durable ones, and a ring of output."""
+    """The events of one attempt: the durable ones, and a ring buffer of output."""
 
     def __init__(self) -> None:
         self.owner: int | None = None
@@ -184,9 +184,9 @@ class _Log:
         self.next_seq = event.seq + 1
         if event.kind in OUTPUT:
             self._output.append(event)
-            self._output_bytes += _size(event)
+            self._output_bytes += _event_size(event)
             while self._output_bytes > RING_BYTES and len(self._output) > 1:
-                self._output_bytes -= _size(self._output.popleft())
+                self._output_bytes -= _event_size(self._output.popleft())
         else:
             self.durable.append(event)
         self.signal.give()
@@ -199,21 +199,21 @@ class _Log:
     def after(self, seq: int) -> Iterator[Event]:
         """Return the events in memory after an event, in order, with a gap event for missing ones."""
         kept = merge(tuple(self.durable), tuple(self._output), key=lambda event: event.seq)
-        return with_gaps(kept, max(seq, self.behind))
+        return insert_gaps(kept, max(seq, self.behind))
 
 
-def with_gaps(events: Iterable[Event], last_seq: int) -> Iterator[Event]:
-    """Return the events after one, with a gap event where their numbers leave some out."""
+def insert_gaps(events: Iterable[Event], last_seq: int) -> Iterator[Event]:
+    """Yield the events after `last_seq`, with a gap event for each range of missing numbers."""
     for event in events:
         if event.seq > last_seq:
             missed = event.seq - last_seq - 1
             if missed > 0:
-                yield _gap(event, missed)
+                yield _gap_event(event, missed)
             yield event
             last_seq = event.seq
 
 
-def _gap(following: Event, missed: int) -> Event:
+def _gap_event(following: Event, missed: int) -> Event:
     return Event(
         attempt_id=following.attempt_id,
         run_number=following.run_number,
@@ -224,5 +224,5 @@ def _gap(following: Event, missed: int) -> Event:
     )
 
 
-def _size(event: Event) -> int:
+def _event_size(event: Event) -> int:
     return EVENT_BYTES + sum(len(value) for value in event.body.values() if isinstance(value, str))

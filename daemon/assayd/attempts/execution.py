@@ -19,7 +19,7 @@ from assayd.ports.driving import ALONE, Driving
 
 
 class Execute(Protocol):
-    """Carries out one attempt, whose submission is read."""
+    """A function that carries out one attempt whose submission has been read."""
 
     async def __call__(self, job: Job) -> Finished:
         """Return the attempt with its verdict, which is on record then.
@@ -30,7 +30,7 @@ class Execute(Protocol):
 
 
 class Readiness(Protocol):
-    """Whether attempts can be run, and what keeps them from it."""
+    """The readiness to run attempts, and the reasons against it."""
 
     tried: asyncio.Event
     """Set once getting ready has succeeded or failed for the first time."""
@@ -64,7 +64,7 @@ class Readiness(Protocol):
         ...
 
     async def examine(self) -> Sequence[HealthRow]:
-        """Examine what can be without running anything."""
+        """Run the examinations that need no container."""
         ...
 
     async def examine_isolation(self) -> HealthRow:
@@ -73,7 +73,7 @@ class Readiness(Protocol):
 
 
 class Elsewhere(Protocol):
-    """What others carry out, asked here."""
+    """Access to attempts that are carried out by other processes."""
 
     async def attend(self, attempt: Attempt) -> None:
         """Have the events of an unfinished attempt shown here too, from its beginning."""
@@ -90,7 +90,7 @@ class Elsewhere(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """Where attempts run.
+    """The parts that run attempts: an executor, its readiness and a self-test.
 
     `selftest` runs samples of kinds there; None if each host does that itself. `elsewhere` has the attempts
     of other processes; None for a single process. `driving` decides which process continues long work.

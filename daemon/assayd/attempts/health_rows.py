@@ -6,13 +6,13 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping
 
-from assayd.model.health import Health, HealthRow
+from assayd.model.health import HealthRow, HealthStatus
 
 
 def identity_row(former: str | None, state_dir: str) -> HealthRow:
-    """Return whether a daemon was started on a copy of the state directory of another: of `former`."""
+    """Report whether the state directory is a copy of another daemon's directory, `former`."""
     if former is None:
-        return HealthRow(check="identity", status=Health.OK, detail="the state directory isn't a copy")
+        return HealthRow(check="identity", status=HealthStatus.OK, detail="the state directory isn't a copy")
     detail = (
         f"the state directory is a copy of that of daemon {former}, whose containers this "
         "daemon doesn't remove"
@@ -21,51 +21,55 @@ def identity_row(former: str | None, state_dir: str) -> HealthRow:
         f"to keep the copy, run `ASSAYD_STATE_DIR={shlex.quote(state_dir)} assayd --acknowledge-copy` as the "
         "daemon's user and restart; if the other daemon no longer exists, remove its containers manually"
     )
-    return HealthRow(check="identity", status=Health.WARN, detail=detail, remedy=remedy)
+    return HealthRow(check="identity", status=HealthStatus.WARN, detail=detail, remedy=remedy)
 
 
 def policies_row(problem: str) -> HealthRow:
-    """Return whether the policies in use are those in the files; `problem`: why not."""
+    """Report whether the policies in use match the files; `problem` says why not."""
     if not problem:
-        return HealthRow(check="policies", status=Health.OK, detail="the profiles in use match the files")
+        return HealthRow(
+            check="policies", status=HealthStatus.OK, detail="the profiles in use match the files"
+        )
     detail = f"the files can't be loaded; the earlier profiles stay in use: {problem}"
     remedy = "correct the files and reload; the daemon can't start with these files"
-    return HealthRow(check="policies", status=Health.WARN, detail=detail, remedy=remedy)
+    return HealthRow(check="policies", status=HealthStatus.WARN, detail=detail, remedy=remedy)
 
 
 def kinds_row(missing: Mapping[str, str], left_out: Mapping[str, str]) -> HealthRow:
-    """Return whether all kinds can be used.
+    """Report whether all kinds can be used.
 
     `missing`: packages that aren't installed, by purpose. `left_out`: policies that no file defines, by kind.
     """
     if left_out:
         detail = "; ".join(f"{kind} isn't served: no policy {policy}" for kind, policy in left_out.items())
         remedy = "put the policy's file into a folder of `policy_folders`, then restart the daemon"
-        return HealthRow(check="kinds", status=Health.FAIL, detail=detail, remedy=remedy)
+        return HealthRow(check="kinds", status=HealthStatus.FAIL, detail=detail, remedy=remedy)
     if not missing:
-        return HealthRow(check="kinds", status=Health.OK, detail="all are installed")
+        return HealthRow(check="kinds", status=HealthStatus.OK, detail="all are installed")
     detail = "not installed: " + ", ".join(f"{kind} ({package})" for kind, package in missing.items())
     remedy = "install the whole package if you need them"
-    return HealthRow(check="kinds", status=Health.WARN, detail=detail, remedy=remedy)
+    return HealthRow(check="kinds", status=HealthStatus.WARN, detail=detail, remedy=remedy)
 
 
 def helpers_row(missing: Mapping[str, str]) -> HealthRow:
-    """Return whether the optional programs are installed; `missing` says what each would do."""
+    """Report whether the optional programs are installed; `missing` says what each would do."""
     if not missing:
-        return HealthRow(check="helpers", status=Health.OK, detail="all optional programs are installed")
+        return HealthRow(
+            check="helpers", status=HealthStatus.OK, detail="all optional programs are installed"
+        )
     detail = "; ".join(f"{name} isn't installed: {without}" for name, without in missing.items())
     remedy = f"install {', '.join(missing)}, then restart the daemon"
-    return HealthRow(check="helpers", status=Health.WARN, detail=detail, remedy=remedy)
+    return HealthRow(check="helpers", status=HealthStatus.WARN, detail=detail, remedy=remedy)
 
 
 def static_misses_row(misses: Counter[tuple[str, str]]) -> HealthRow:
-    """Return what the runtime policy has caught that the static stages let through."""
+    """Report the findings of the runtime policy that the static stages missed."""
     if not misses:
-        return HealthRow(check="static misses", status=Health.OK, detail="none since the start")
+        return HealthRow(check="static misses", status=HealthStatus.OK, detail="none since the start")
     listed = ", ".join(f"{kind} {rule}: {count}" for (kind, rule), count in misses.most_common(10))
     [((kind, rule), _)] = misses.most_common(1)
     remedy = (
         f"report what these attempts do (`assay list --kind {kind} --rule {rule}`), because the static rules "
         "may lack a case; a restart of the daemon resets the count"
     )
-    return HealthRow(check="static misses", status=Health.WARN, detail=listed, remedy=remedy)
+    return HealthRow(check="static misses", status=HealthStatus.WARN, detail=listed, remedy=remedy)

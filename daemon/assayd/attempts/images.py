@@ -45,7 +45,7 @@ CheckImage = Callable[[Sandbox, str], Awaitable[Sequence[str]]]
 
 
 class ImageTrials:
-    """Facts about the images that policies name."""
+    """A tester of images for kinds, which remembers its results."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class ImageTrials:
         if name is None:
             return
         facts = await self._sandbox.images.get(name)
-        if not runs_python(facts) and not _runs_programs(spec):
+        if not runs_python(facts) and not _runs_only_programs(spec):
             offer = facts.labels.get(LABEL_OFFER, "other programs")
             message = (
                 f"image {name} has no Python from 3.11 to 3.13 for submitted code to run in; it has {offer}: "
@@ -84,18 +84,18 @@ class ImageTrials:
             )
             raise EngineError("image.no_python", message)
         digest = facts.digest
-        complaints = self._known(digest, validator)
+        complaints = self._known_complaints(digest, validator)
         if complaints is None:
             async with self._locks[digest]:
-                complaints = self._known(digest, validator)
+                complaints = self._known_complaints(digest, validator)
                 if complaints is None:
-                    complaints = await self._try(facts, validator)
+                    complaints = await self._test_image(facts, validator)
         if complaints:
             shown = "; ".join(complaints[:_SHOWN])
             raise EngineError("image.unfit", f"image {name} can't be used for kind {validator.name}: {shown}")
 
-    def _known(self, digest: str, validator: Kind) -> Sequence[str] | None:
-        """Return the complaints about an image; None if it must be tried, also some time after a failure."""
+    def _known_complaints(self, digest: str, validator: Kind) -> Sequence[str] | None:
+        """Return the complaints about an image; None if it must be tested, also some time after a failure."""
         failed_at = self._failed_at.get(digest)
         if failed_at is not None and self._clock.monotonic() - failed_at >= AGAIN_S:
             del self._failed_at[digest]
@@ -103,7 +103,7 @@ class ImageTrials:
                 del self._complaints[key]
         return self._complaints.get((digest, "")) or self._complaints.get((digest, validator.name))
 
-    async def _try(self, facts: ImageFacts, validator: Kind) -> Sequence[str]:
+    async def _test_image(self, facts: ImageFacts, validator: Kind) -> Sequence[str]:
         name, digest = facts.name.removeprefix(PREFIX), facts.digest
         if (digest, "") not in self._complaints:
             self._complaints[digest, ""] = await self._check(self._sandbox, name)
@@ -117,25 +117,29 @@ class ImageTrials:
         return complaints
 
     async def _run_samples(self, name: str, validator: Kind, *, python: bool) -> Sequence[str]:
-        """Run samples of a kind in an image, under the kind's policy; Python only if the image has it."""
+        """Run a kind's samples in an image under the kind's policy; Python only if the image has it."""
         policy = replace(self._policies.get(validator.default_policy), image=name)
         limits = limits_of(policy, self._caps)
         said = []
         fitting = (one for one in validator.samples if one.needs_container and not one.own_image)
-        tried = (one for one in fitting if python or _runs_programs(_plan_of(validator, one, policy, limits)))
+        tried = (
+            one
+            for one in fitting
+            if python or _runs_only_programs(_plan_sample(validator, one, policy, limits))
+        )
         for sample in islice(tried, SAMPLES_TRIED):
             found = await self._selftest.complaints(validator, sample, policy=policy, limits=limits)
             said += [f"sample {sample.name}: {sentence}" for sentence in found]
         return said
 
 
-def _plan_of(validator: Kind, sample: Sample, policy: ExecutionPolicy, limits: Limits) -> RunSpec | None:
+def _plan_sample(validator: Kind, sample: Sample, policy: ExecutionPolicy, limits: Limits) -> RunSpec | None:
     payload = validator.prepare(validator.payload.model_validate_json(canonical(sample.payload)))
     return validator.plan(payload, policy, limits)
 
 
-def _runs_programs(spec: RunSpec | None) -> bool:
-    """Return whether nothing but programs of the image is run, which needs no Python."""
+def _runs_only_programs(spec: RunSpec | None) -> bool:
+    """Return whether all units are programs of the image, which need no Python."""
     return spec is not None and all(unit.program is Program.EXEC for unit in spec.units)
 
 
@@ -143,7 +147,7 @@ _MISSING = "sandbox.module_missing"
 
 
 class ImageHints:
-    """The images that profiles name, as hints know them."""
+    """A source of hints in findings about the images of profiles."""
 
     def __init__(self, images: Images, named: Callable[[], Mapping[str, Sequence[str]]]) -> None:
         self._images = images
@@ -156,13 +160,13 @@ class ImageHints:
             return judgement
         known = await self._modules()
         stages = {
-            stage: tuple(_hinted(finding, known) for finding in findings)
+            stage: tuple(_add_hint(finding, known) for finding in findings)
             for stage, findings in judgement.stage_findings.items()
         }
         return replace(judgement, stage_findings=stages)
 
     async def _modules(self) -> Mapping[str, str]:
-        """Return a sentence for each module that an image has which is built; the first image's counts."""
+        """Return a hint for each module of a built image; the first image by name takes precedence."""
         known: dict[str, str] = {}
         for name, profiles in sorted(self._named().items()):
             try:
@@ -176,7 +180,7 @@ class ImageHints:
         return known
 
 
-def _hinted(finding: Finding, known: Mapping[str, str]) -> Finding:
+def _add_hint(finding: Finding, known: Mapping[str, str]) -> Finding:
     parts = finding.message.split("'")
     hint = known.get(parts[1]) if finding.rule == _MISSING and len(parts) > 1 else None
     if hint is None:

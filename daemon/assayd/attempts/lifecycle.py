@@ -21,16 +21,16 @@ from pydantic import BaseModel
 
 from assayd.analysis.analyst import Analyst, Checked
 from assayd.attempts.attempt_run import WAITING_S, Abandoned, Finished, Job, UnitPublisher
-from assayd.attempts.conclusion import Conclusion, is_large
+from assayd.attempts.conclusion import Conclusion, is_large_result
 from assayd.attempts.verdicts import Verdicts
 from assayd.errors import AssaydError, EngineError
 from assayd.fair_queue import FairSemaphore
-from assayd.findings.network_errors import with_network_words
+from assayd.findings.network_errors import add_network_facts
 from assayd.kind import Kind
 from assayd.model.attempt import MAX_RUNS, Failure, State
 from assayd.model.enforcement import settle
 from assayd.model.finding import has_errors
-from assayd.model.levels import with_levels
+from assayd.model.levels import apply_quality_levels
 from assayd.model.merge import CANCELLED, Ran
 from assayd.model.policy import ExecutionPolicy, NetworkMode
 from assayd.model.records import Run
@@ -68,7 +68,7 @@ async def no_hints(validator: Kind, judgement: Judgement) -> Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalExecution:
-    """Runs attempts in containers of this host. Implements `execution.Execute`.
+    """An executor of attempts in containers of this host. Implements `execution.Execute`.
 
     Attempts with a container hold one of the `slots`. `retry_window_s` is how long an attempt whose lease
     failed waits for the engine.
@@ -104,21 +104,21 @@ class LocalExecution:
         ran: Ran | None = None
         failure: Failure | None = None
         try:
-            self._refuse_a_further_run(job)
+            self._refuse_further_run(job)
             checked = await self._check(job)
             static = checked.stages
             job.prepared = checked.payload
             spec = _plan(job, checked)
             ran = await self._execute(job, spec, checked.payload) if spec is not None else None
-            failure = _lost(ran)
+            failure = _lost_run_failure(ran)
         except TimeoutError:
-            failure = _overdue(job)
+            failure = _overdue_failure(job)
         except AssaydError as trouble:
             failure = Failure(code=trouble.code, message=trouble.message)
         except Exception:
             log.exception("attempt.broken", attempt_id=job.attempt.id)
             failure = Failure(code="internal", message="The daemon failed on this attempt; see its log.")
-        _leave_abandoned(job, ran, failure)
+        _raise_if_abandoned(job, ran, failure)
         job.move(State.JUDGING)
         with job.measured(self.clock, "report"):
             return await self._conclude(job, static, ran, failure)
@@ -130,7 +130,7 @@ class LocalExecution:
         ran: Ran | None,
         failure: Failure | None,
     ) -> Finished:
-        """Put the end on record; without its result, as an internal error, if that fails."""
+        """Record the result; record an internal error if that fails."""
         try:
             return await self.conclusion.conclude(job, static, ran, failure)
         except Exception:
@@ -138,11 +138,11 @@ class LocalExecution:
             broken = Failure(code="internal", message="The daemon failed on this attempt; see its log.")
             return await self.conclusion.conclude(job, (), None, broken)
 
-    def _has_run_enough(self, job: Job) -> bool:
+    def _has_used_all_runs(self, job: Job) -> bool:
         return job.attempt.run_number >= min(self.max_runs, job.attempt.max_runs or self.max_runs)
 
-    def _refuse_a_further_run(self, job: Job) -> None:
-        if self._has_run_enough(job):
+    def _refuse_further_run(self, job: Job) -> None:
+        if self._has_used_all_runs(job):
             times = "twice" if job.attempt.run_number > 1 else "once"
             message = f"The attempt was interrupted {times} by internal failures."
             raise AssaydError("attempt.interrupted", message)
@@ -155,13 +155,13 @@ class LocalExecution:
                 checked = await self.analyst.check(
                     job.validator, job.submission.payload, job.policy, flow=job.attempt.flow
                 )
-            _add_stages(span, checked.stages)
+            _add_stage_spans(span, checked.stages)
         for stage in checked.stages:
             job.publish_stage(stage)
         return checked
 
     async def _execute(self, job: Job, spec: RunSpec, payload: BaseModel) -> Ran:
-        """Run the plan in a container, and once more when the first run was lost through an internal error.
+        """Run the plan in a container; once more if the first run was lost through an internal error.
 
         A failed lease isn't a run. It is retried while the engine may recover.
         """
@@ -172,19 +172,21 @@ class LocalExecution:
             except EngineError as problem:
                 failing_since = failing_since or self.clock.monotonic()
                 left_s = self.retry_window_s - (self.clock.monotonic() - failing_since)
-                if not problem.retryable or self._has_run_enough(job) or left_s <= 0:
+                if not problem.retryable or self._has_used_all_runs(job) or left_s <= 0:
                     raise
                 log.warning("lease.failed", code=problem.code)
                 await self._wait_for_engine(job, problem, left_s)
                 continue
-            if result.outcome.cause is not Cause.INFRASTRUCTURE or self._has_run_enough(job):
-                return await self._tried(job, payload, await self._judge(job, payload, result))
+            if result.outcome.cause is not Cause.INFRASTRUCTURE or self._has_used_all_runs(job):
+                return await self._add_trial_findings(
+                    job, payload, await self._judge_result(job, payload, result)
+                )
             log.warning("run.lost", evidence=dict(result.outcome.evidence))
             failing_since = None
             job.deadline.restart(WAITING_S)
 
     async def _wait_for_engine(self, job: Job, problem: EngineError, left_s: float) -> None:
-        """Wait until the sandbox can be used again. Raises: the problem, when that takes too long."""
+        """Wait until the sandbox can be used again. Raises: EngineError, if that takes too long."""
         async with job.deadline.scope():
             await asyncio.sleep(LEASE_AGAIN_S)
             try:
@@ -197,16 +199,16 @@ class LocalExecution:
         """Lease a container, record its holder, and run the units."""
         if job.attempt.state is not State.LEASING:
             job.move(State.LEASING)
-        async with self._leased(job, spec) as lease:
+        async with self._lease_container(job, spec) as lease:
             with job.measured(self.clock, "lease", span="journal"):
-                await self._journal(job, lease)
+                await self._record_run(job, lease)
             job.move(State.RUNNING)
             job.deadline.restart(spec.limits.timeout_s)
             with job.measured(self.clock, "run") as span:
                 return await self.sandbox.run(lease, job.deadline, UnitPublisher(job, spec, span))
 
     @asynccontextmanager
-    async def _leased(self, job: Job, spec: RunSpec) -> AsyncIterator[Lease]:
+    async def _lease_container(self, job: Job, spec: RunSpec) -> AsyncIterator[Lease]:
         """Hold a slot and a container while the body runs. Raises: EngineError, TimeoutError."""
         async with AsyncExitStack() as held:
             with job.measured(self.clock, "lease"):
@@ -216,31 +218,31 @@ class LocalExecution:
                     lease = await held.enter_async_context(self.sandbox.lease(spec, *job.attempt.flow))
             yield lease
 
-    async def _tried(self, job: Job, payload: BaseModel, ran: Ran) -> Ran:
-        """Add what a trial finds, if the kind and the profile want one of a submission that has passed."""
+    async def _add_trial_findings(self, job: Job, payload: BaseModel, ran: Ran) -> Ran:
+        """Add the findings of a trial, if the kind and the profile want one and the submission passed."""
         found = ran.judgement.stage_findings
         if not ran.result.outcome.completed or any(map(has_errors, found.values())):
             return ran
-        policy = job.policy.at_run_time()
+        policy = job.policy.for_run_time()
         plan = partial(job.validator.plan_trial, payload, policy, job.limits, ran.result)
-        spec = await self._decoded(job, plan, ran.result)
+        spec = await self._call_decoder(job, plan, ran.result)
         trial = await self._run_trial(job, spec) if spec is not None else None
         if spec is not None and trial is None:
             return ran
         judge = partial(job.validator.judge_trial, payload, policy, ran.result, trial)
-        further = await self._decoded(job, judge, ran.result)
-        added = {stage: with_levels(findings, policy.quality) for stage, findings in further.items()}
+        further = await self._call_decoder(job, judge, ran.result)
+        added = {stage: apply_quality_levels(findings, policy.quality) for stage, findings in further.items()}
         united = {stage: (*found.get(stage, ()), *added.get(stage, ())) for stage in {**found, **added}}
         return replace(ran, judgement=replace(ran.judgement, stage_findings=united))
 
     async def _run_trial(self, job: Job, spec: RunSpec) -> RunResult | None:
-        """Run a trial in a further container; None if none can be had, or the trial was broken off.
+        """Run a trial in another container; None if none is available or the trial was interrupted.
 
         It isn't journalled: a daemon that starts again runs the whole attempt, and removes the container.
         """
         job.deadline.restart(WAITING_S)
         try:
-            async with self._leased(job, spec) as lease:
+            async with self._lease_container(job, spec) as lease:
                 job.deadline.restart(spec.limits.timeout_s)
                 with job.measured(self.clock, "run"):
                     result = await self.sandbox.run(lease, job.deadline)
@@ -250,8 +252,8 @@ class LocalExecution:
         broken_off = result.outcome.cause in {Cause.INFRASTRUCTURE, Cause.CANCELLED}
         return None if broken_off else result
 
-    async def _journal(self, job: Job, lease: Lease) -> None:
-        """Record which container this run gets, before anything submitted is sent to it."""
+    async def _record_run(self, job: Job, lease: Lease) -> None:
+        """Record which container this run gets, before any submitted code is sent to it."""
         number = job.attempt.run_number + 1
         job.attempt = replace(job.attempt, run_number=number, warm=lease.warm)
         now = self.clock.now()
@@ -268,31 +270,35 @@ class LocalExecution:
             )
         )
 
-    async def _judge(self, job: Job, payload: BaseModel, result: RunResult) -> Ran:
+    async def _judge_result(self, job: Job, payload: BaseModel, result: RunResult) -> Ran:
         """Let the validator judge the raw record."""
         judge = partial(job.validator.judge, payload, job.policy, result)
-        judgement = await self._decoded(job, judge, result)
+        judgement = await self._call_decoder(job, judge, result)
         found = judgement.stage_findings.items()
-        leveled = {stage: with_levels(findings, job.policy.quality) for stage, findings in found}
-        judgement = _settled(job, replace(judgement, stage_findings=leveled))
+        leveled = {stage: apply_quality_levels(findings, job.policy.quality) for stage, findings in found}
+        judgement = _settle_findings(job, replace(judgement, stage_findings=leveled))
         if job.policy.network.mode is NetworkMode.ALLOWLIST:
-            judgement = with_network_words(judgement, result)
+            judgement = add_network_facts(judgement, result)
         return Ran(result=result, judgement=await self.add_hints(job.validator, judgement))
 
-    async def _decoded(self, job: Job, function: Callable[[], T], result: RunResult) -> T:
+    async def _call_decoder(self, job: Job, function: Callable[[], T], result: RunResult) -> T:
         """Call a function that decodes a result; in a thread if the result is large."""
-        return await self.conclusion.in_thread(job.attempt, function) if is_large(result) else function()
+        return (
+            await self.conclusion.call_in_thread(job.attempt, function)
+            if is_large_result(result)
+            else function()
+        )
 
 
-def _leave_abandoned(job: Job, ran: Ran | None, failure: Failure | None) -> None:
-    """Leave an interrupted attempt to the daemon's next start; a reached verdict is kept."""
+def _raise_if_abandoned(job: Job, ran: Ran | None, failure: Failure | None) -> None:
+    """Raise Abandoned for an interrupted attempt, unless it has reached a verdict."""
     broken_off = ran is not None and ran.result.outcome.cause is Cause.CANCELLED
     if job.abandoned and (broken_off or failure is not None):
         raise Abandoned(job.attempt.run_number if broken_off else None)
 
 
-def _add_stages(span: Span, stages: Sequence[StageReport]) -> None:
-    """Add the stages, which a worker ran one after the other and has just sent."""
+def _add_stage_spans(span: Span, stages: Sequence[StageReport]) -> None:
+    """Add spans for the stages, which a worker ran one after the other and has just sent."""
     left_s = sum(stage.duration_s for stage in stages)
     for stage in stages:
         left_s -= stage.duration_s
@@ -307,12 +313,12 @@ def _add_stages(span: Span, stages: Sequence[StageReport]) -> None:
 
 def _plan(job: Job, checked: Checked) -> RunSpec | None:
     """Return the run spec; None if a static stage failed."""
-    policy = job.policy.at_run_time()
+    policy = job.policy.for_run_time()
     return None if checked.failed else job.validator.plan(checked.payload, policy, job.limits)
 
 
-def _settled(job: Job, judgement: Judgement) -> Judgement:
-    """Return a judgement in which findings that the profile states are reported, if it only reports."""
+def _settle_findings(job: Job, judgement: Judgement) -> Judgement:
+    """Return a judgement in which the profile's reporting mode is applied to the findings."""
     found = {
         stage: settle(findings, job.validator.rules, job.policy)
         for stage, findings in judgement.stage_findings.items()
@@ -320,15 +326,15 @@ def _settled(job: Job, judgement: Judgement) -> Judgement:
     return replace(judgement, stage_findings=found)
 
 
-def _lost(ran: Ran | None) -> Failure | None:
-    """Name the internal error when the last run was lost through one."""
+def _lost_run_failure(ran: Ran | None) -> Failure | None:
+    """Return the internal error if the last run was lost through one, otherwise None."""
     if ran is None or ran.result.outcome.cause is not Cause.INFRASTRUCTURE:
         return None
     message = "The run was lost, and no retry is left; see the execution's evidence."
     return Failure(code="run.lost", message=message)
 
 
-def _overdue(job: Job) -> Failure:
+def _overdue_failure(job: Job) -> Failure:
     if job.deadline.cancelled:
         return Failure(code=CANCELLED, message="The attempt was cancelled before it ran.")
     return Failure(code="attempt.stalled", message="The attempt waited too long for its turn.")

@@ -10,7 +10,7 @@ from assayd.analysis.analyst import Analyst
 from assayd.errors import RequestError
 from assayd.kind import Kind
 from assayd.model.finding import Finding
-from assayd.model.levels import is_about_quality
+from assayd.model.levels import is_quality_finding
 from assayd.model.policy import ExecutionPolicy, ImportMode
 
 PYTHON = "python"
@@ -41,14 +41,14 @@ async def explain(
 
     Raises: RequestError ``kind.unknown``, ``invalid``, if the kind takes no such code.
     """
-    name = kind or _usual(snippet, policy, kinds)
+    name = kind or _choose_kind(snippet, policy, kinds)
     reader = kinds.get(name)
     if reader is None:
         raise RequestError("kind.unknown", f"unknown kind {name[:64]!r}", field="kind")
     before = _good_payload(reader)
-    after, first_line = _with(snippet, before, reader)
-    found = await _checked(reader, after, policy, analyst, uid)
-    known = {(each.rule, each.message) for each in await _checked(reader, before, policy, analyst, uid)}
+    after, first_line = _add_snippet(snippet, before, reader)
+    found = await _check_payload(reader, after, policy, analyst, uid)
+    known = {(each.rule, each.message) for each in await _check_payload(reader, before, policy, analyst, uid)}
     return name, [
         replace(
             each,
@@ -56,11 +56,11 @@ async def explain(
             line=each.line - first_line if each.line and each.line > first_line else None,
         )
         for each in found
-        if (each.rule, each.message) not in known and not is_about_quality(each)
+        if (each.rule, each.message) not in known and not is_quality_finding(each)
     ]
 
 
-def _usual(snippet: Snippet, policy: ExecutionPolicy, kinds: Mapping[str, Kind]) -> str:
+def _choose_kind(snippet: Snippet, policy: ExecutionPolicy, kinds: Mapping[str, Kind]) -> str:
     if snippet.language != PYTHON:
         of_steps = next((name for name, kind in kinds.items() if "steps" in kind.forms), None)
         if of_steps is None:
@@ -79,8 +79,8 @@ def _good_payload(kind: Kind) -> Mapping[str, Any]:
     return good
 
 
-def _with(snippet: Snippet, payload: Mapping[str, Any], kind: Kind) -> tuple[Mapping[str, Any], int]:
-    """Return a payload with a snippet at its end, and how many lines are before that."""
+def _add_snippet(snippet: Snippet, payload: Mapping[str, Any], kind: Kind) -> tuple[Mapping[str, Any], int]:
+    """Return a payload with the snippet at its end, and the number of lines before the snippet."""
     if snippet.language != PYTHON and "steps" in payload:
         step = {"name": "snippet", "type": snippet.language, "content": snippet.text}
         return {**payload, "steps": [step]}, 0
@@ -95,7 +95,7 @@ def _with(snippet: Snippet, payload: Mapping[str, Any], kind: Kind) -> tuple[Map
     raise RequestError("invalid", f"the kind {kind.name} takes no {snippet.language} code", field="kind")
 
 
-async def _checked(
+async def _check_payload(
     kind: Kind, payload: Mapping[str, Any], policy: ExecutionPolicy, analyst: Analyst, uid: int
 ) -> list[Finding]:
     read = kind.payload.model_validate(payload)

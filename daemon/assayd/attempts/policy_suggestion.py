@@ -14,8 +14,8 @@ from datetime import datetime
 from assayd.model.attempt import Attempt
 from assayd.model.finding import Finding
 from assayd.model.policy import SQL_RULES, ExecutionPolicy
-from assayd.policies.files import is_command, is_dotted, is_host
-from assayd.static.python.names import reason_for
+from assayd.policies.files import is_command, is_dotted_name, is_host
+from assayd.static.python.names import refusal_reason
 
 MOST_NAMES = 500
 """Distinct additions, and distinct names that are withheld, of one answer."""
@@ -31,7 +31,7 @@ _BUILTINS = frozenset({".", "alias", "enable", "eval", "exec", "kill", "source",
 
 @dataclass(slots=True, kw_only=True)
 class Addition:
-    """One name under one key: how many attempts needed it, and when; `enough` of them needed nothing else."""
+    """A name to add under a key: how many attempts needed it, and when; `enough` needed only this."""
 
     key: str
     name: str
@@ -50,7 +50,7 @@ class Addition:
 
 @dataclass(slots=True, kw_only=True)
 class Suggestion:
-    """What a profile lacks; `helped` attempts would have met no rule of the profile with all additions."""
+    """The additions that a profile lacks; `helped` attempts would have passed with all of them."""
 
     policy: str
     seen: int = 0
@@ -61,7 +61,9 @@ class Suggestion:
     def note(self, attempt: Attempt, findings: Iterable[Finding], policy: ExecutionPolicy) -> None:
         """Count an attempt under each name that it was refused for."""
         keyed = [finding for finding in findings if finding.profile_key is not None]
-        needed = {_wanted(finding, policy): None for finding in keyed if not _is_allowed(finding, policy)}
+        needed = {
+            _wanted_addition(finding, policy): None for finding in keyed if not _is_allowed(finding, policy)
+        }
         if not needed:
             return
         self.seen += 1
@@ -76,7 +78,7 @@ class Suggestion:
             into.setdefault((key, name), made).add(at, enough=len(needed) == 1)
 
     def toml(self) -> str:
-        """Return the additions as a profile that extends the one that they are for."""
+        """Return the additions as a profile that extends the reviewed profile."""
         tables: dict[str, dict[str, set[str]]] = {}
         for addition in self.additions.values():
             table, _, key = addition.key.rpartition(".")
@@ -86,11 +88,11 @@ class Suggestion:
                 key, _, name = addition.name.rpartition(".")
             tables.setdefault(table, {}).setdefault(key, set()).add(name)
         parts = [f"extends = {json.dumps(self.policy)}"]
-        parts += ["\n".join(_table(name, keys)) for name, keys in sorted(tables.items())]
+        parts += ["\n".join(_render_table(name, keys)) for name, keys in sorted(tables.items())]
         return "\n\n".join(parts) + "\n"
 
 
-def _table(name: str, keys: Mapping[str, set[str]]) -> list[str]:
+def _render_table(name: str, keys: Mapping[str, set[str]]) -> list[str]:
     """Return the lines of a table of a profile file."""
     if name == "sql":
         return ["[sql.rules]", *(f'{json.dumps(rule)} = "warning"' for rule in sorted(keys["rules"]))]
@@ -102,7 +104,7 @@ def _table(name: str, keys: Mapping[str, set[str]]) -> list[str]:
 
 
 def _is_allowed(finding: Finding, policy: ExecutionPolicy) -> bool:
-    """Return whether the profile allows already what another one refused."""
+    """Return whether the profile already allows what another profile refused."""
     name = finding.subject or ""
     match finding.profile_key:
         case "imports.allowed":
@@ -119,8 +121,8 @@ def _is_allowed(finding: Finding, policy: ExecutionPolicy) -> bool:
             return False
 
 
-def _wanted(finding: Finding, policy: ExecutionPolicy) -> tuple[str, str, str | None]:
-    """Return the key and the name that a finding asks for, and why the name isn't suggested."""
+def _wanted_addition(finding: Finding, policy: ExecutionPolicy) -> tuple[str, str, str | None]:
+    """Return the key and name that a finding needs, and the reason if the name isn't suggested."""
     key, name = finding.profile_key or "", finding.subject or finding.rule
     if key == "sql.rules":
         return key, finding.rule, None if finding.rule in SQL_RULES else "no profile may set the rule"
@@ -138,11 +140,11 @@ def _wanted(finding: Finding, policy: ExecutionPolicy) -> tuple[str, str, str | 
 
 def _reason_for_import(key: str, name: str, policy: ExecutionPolicy) -> str | None:
     module = name.rpartition(".")[0] if key == "imports.names" else name
-    if not is_dotted(name):
+    if not is_dotted_name(name):
         return "the name isn't one that a profile can list"
     if any(name == one or name.startswith(f"{one}.") for one in policy.imports.denied):
         return "the profile denies the name"
-    reason = reason_for(name) or (reason_for(module) if key == "imports.names" else None)
+    reason = refusal_reason(name) or (refusal_reason(module) if key == "imports.names" else None)
     return f"it guards isolation: {reason}" if reason else None
 
 
@@ -151,7 +153,7 @@ async def suggest(
     attempts: AsyncIterator[Attempt],
     findings: Callable[[Attempt], Awaitable[Iterable[Finding]]],
 ) -> Suggestion:
-    """Return what a profile lacks for the attempts that it refused, or would have refused."""
+    """Return the additions that a profile lacks for the attempts that it refused or would have refused."""
     suggestion = Suggestion(policy=policy.name)
     async for attempt in attempts:
         suggestion.note(attempt, await findings(attempt), policy)

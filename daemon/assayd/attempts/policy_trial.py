@@ -41,7 +41,7 @@ _JUDGED = frozenset({Verdict.VALIDATED, Verdict.FAILED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialExample:
-    """One attempt whose verdict would change, with the message."""
+    """An attempt whose verdict would change, with the message."""
 
     attempt_id: str
     kind: str
@@ -51,7 +51,7 @@ class TrialExample:
 
 @dataclass(slots=True, kw_only=True)
 class TrialChange:
-    """Verdicts that would change in one direction by one rule."""
+    """The verdicts that one rule would change in one direction."""
 
     would_fail: bool
     rule: str
@@ -68,7 +68,7 @@ class TrialChange:
 
 @dataclass(slots=True, kw_only=True)
 class PolicyTrial:
-    """Progress and findings of a trial: `undecided` attempts failed at run time, and only a run can tell."""
+    """The progress and results of a trial; `undecided` attempts failed at run time and need a run."""
 
     total: int
     tried: int = 0
@@ -121,8 +121,8 @@ class PolicyTrials:
 
         Raises: RequestError ``policy.busy``.
         """
-        with self.one_each(peer.uid):
-            attempts = await self._attempts(query)
+        with self.limit_to_one(peer.uid):
+            attempts = await self._select_attempts(query)
             trial = PolicyTrial(total=len(attempts))
             due = asyncio.get_running_loop().time() + MOST_S
             yield trial
@@ -130,18 +130,18 @@ class PolicyTrials:
             for some in (attempts[at : at + at_once] for at in range(0, len(attempts), at_once)):
                 if asyncio.get_running_loop().time() >= due:
                     break
-                if run and not await self._run(trial, some[0], policy, peer):
+                if run and not await self._run_attempt(trial, some[0], policy, peer):
                     break
                 if not run:
-                    await together(*(self._check(trial, one, policy, peer.uid) for one in some))
+                    await together(*(self._check_attempt(trial, one, policy, peer.uid) for one in some))
                 trial.tried += len(some)
                 yield trial
             trial.complete = trial.tried == trial.total
             yield trial
 
     @contextmanager
-    def one_each(self, uid: int) -> Iterator[None]:
-        """Hold a user's only place. Raises: RequestError ``policy.busy``."""
+    def limit_to_one(self, uid: int) -> Iterator[None]:
+        """Hold the user's only slot for a trial. Raises: RequestError ``policy.busy``."""
         if uid in self.busy:
             message = "your other trial or suggestion is still running; wait for it or cancel it"
             raise RequestError("policy.busy", message, retryable=True)
@@ -151,8 +151,8 @@ class PolicyTrials:
         finally:
             self.busy.discard(uid)
 
-    async def _attempts(self, query: Query) -> list[Attempt]:
-        """Return the newest finished attempts of a query that say something about their code."""
+    async def _select_attempts(self, query: Query) -> list[Attempt]:
+        """Return the newest finished attempts of a query whose verdicts depend on their code."""
         found: list[Attempt] = []
         query = replace(query, state=State.FINISHED, limit=PAGE)
         while len(found) < MOST_TRIED:
@@ -163,15 +163,17 @@ class PolicyTrials:
             query = replace(query, cursor=page.next_cursor)
         return found[:MOST_TRIED]
 
-    async def _check(self, trial: PolicyTrial, attempt: Attempt, policy: ExecutionPolicy, uid: int) -> None:
-        """Compare an attempt's verdict with its static stages under the profile, in the caller's turn."""
-        submission = await self._submission(attempt)
+    async def _check_attempt(
+        self, trial: PolicyTrial, attempt: Attempt, policy: ExecutionPolicy, uid: int
+    ) -> None:
+        """Compare an attempt's verdict with its static stages under the profile, at the caller's turn."""
+        submission = await self._read_submission(attempt)
         kind = self.kinds.get(attempt.kind)
         if submission is None or kind is None:
             trial.left_out += 1
             return
         try:
-            wanted = kind.narrow(submission.payload, _tightened(policy, submission))
+            wanted = kind.narrow(submission.payload, _tighten(policy, submission))
         except AssaydError:
             trial.left_out += 1
             return
@@ -181,11 +183,13 @@ class PolicyTrials:
         if passed and errors:
             trial.note(attempt, errors, would_fail=True)
         elif not passed and not ran and not errors:
-            trial.note(attempt, await self._refusals(attempt), would_fail=False)
+            trial.note(attempt, await self._report_errors(attempt), would_fail=False)
         elif not passed and ran and not errors:
             trial.undecided += 1
 
-    async def _run(self, trial: PolicyTrial, attempt: Attempt, policy: ExecutionPolicy, peer: Peer) -> bool:
+    async def _run_attempt(
+        self, trial: PolicyTrial, attempt: Attempt, policy: ExecutionPolicy, peer: Peer
+    ) -> bool:
         """Submit an attempt's code under the profile and compare verdicts; False if the quota is used up."""
         document = json.loads(await self.jobs.document(attempt.id))
         kept = {name: document[name] for name in ("kind", "payload", "labels") if name in document}
@@ -200,23 +204,23 @@ class PolicyTrials:
             trial.left_out += 1
         elif done.verdict is not attempt.verdict:
             failed = done.verdict is Verdict.FAILED
-            trial.note(attempt, await self._refusals(done if failed else attempt), would_fail=failed)
+            trial.note(attempt, await self._report_errors(done if failed else attempt), would_fail=failed)
         return True
 
-    async def _submission(self, attempt: Attempt) -> Submission | None:
-        """Return a submission; None if this daemon can no longer read it."""
+    async def _read_submission(self, attempt: Attempt) -> Submission | None:
+        """Return an attempt's submission; None if this daemon can no longer read it."""
         try:
             return await self.admission.read(await self.jobs.document(attempt.id))
         except AssaydError:
             return None
 
-    async def _refusals(self, attempt: Attempt) -> list[Finding]:
-        """Return the errors of an attempt's report, as findings."""
+    async def _report_errors(self, attempt: Attempt) -> list[Finding]:
+        """Return the errors of an attempt's report as findings."""
         return [finding for finding in findings_of((await self.documents(attempt))[0]) if finding.is_error]
 
 
-def _tightened(policy: ExecutionPolicy, submission: Submission) -> ExecutionPolicy:
-    """Return the profile with the request's overrides, if they tighten this profile too."""
+def _tighten(policy: ExecutionPolicy, submission: Submission) -> ExecutionPolicy:
+    """Return the profile with the request's overrides, unless they would loosen this profile."""
     try:
         return tighten(policy, submission.overrides)
     except RequestError:

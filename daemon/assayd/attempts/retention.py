@@ -21,10 +21,10 @@ from assayd.attempts.disk_quota import excess, excess_for_room
 from assayd.errors import StoreError
 from assayd.model.attempt import Attempt
 from assayd.model.bundle import SECOND_RUN, disk_bytes
-from assayd.model.records import Swept
+from assayd.model.records import SweepResult
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock
-from assayd.ports.driving import Leads, leads_alone
+from assayd.ports.driving import Leads, always_leads
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.expiry import Removable, StoredUsage
 from assayd.store.jobs import DatabaseJobStore
@@ -39,7 +39,7 @@ AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """Limits of retention. `min_free_bytes`: disk space to keep free."""
+    """The limits of retention. `min_free_bytes`: disk space to keep free."""
 
     days: int
     attempts: int
@@ -48,16 +48,16 @@ class Keep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Going:
-    """Attempts that are to go, or only their bundles."""
+class _Removal:
+    """Attempts to remove, or only their bundles."""
 
     attempts: Sequence[Attempt]
     bundles_only: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
-class _Over:
-    """What a user still has too much."""
+class _Excess:
+    """The number of attempts or bytes that a user still has to release."""
 
     attempts: int
     bytes: int
@@ -65,7 +65,7 @@ class _Over:
     def choose(
         self, page: Sequence[Attempt], sizes: Mapping[str, int], *, by_number: bool = False
     ) -> Sequence[Attempt]:
-        """Return the first attempts of a page, as many as have to go.
+        """Return the first attempts of a page, as many as must be removed.
 
         Args:
             page: attempts that may go.
@@ -82,12 +82,12 @@ class _Over:
         return chosen
 
     def is_nothing(self, *, by_number: bool) -> bool:
-        """Return whether enough went."""
+        """Return whether enough has been removed."""
         return (self.attempts if by_number else self.bytes) <= 0
 
 
 class Retention:
-    """Removes finished attempts with their bundles by age and by size.
+    """The removal of finished attempts and their bundles by age and size.
 
     Excess bundles are removed from the largest holder, the oldest first, so that no user loses bundles
     because of another's. Bundles are removed even if an unfinished batch needs their verdicts, and those of
@@ -103,7 +103,7 @@ class Retention:
         keep: Keep,
         uploads: Uploads,
         *,
-        leads: Leads = leads_alone,
+        leads: Leads = always_leads,
         removed: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._removed = removed
@@ -122,110 +122,110 @@ class Retention:
         due = 0.0
         while True:
             try:
-                if self.leads() and (self._clock.monotonic() >= due or await self._room_needed() > 0):
+                if self.leads() and (self._clock.monotonic() >= due or await self._missing_space() > 0):
                     due = self._clock.monotonic() + SWEEP_EVERY_S
                     _log_removed(await self.sweep())
             except StoreError as trouble:
                 log.error("attempts.removal_failed", code=trouble.code)
             await asyncio.sleep(ROOM_LOOKED_AT_EVERY_S)
 
-    async def sweep(self, *, dry_run: bool = False) -> Swept:
+    async def sweep(self, *, dry_run: bool = False) -> SweepResult:
         """Remove attempts by age and size, and replaced bundles; or only count them."""
         async with self._sweeping:
-            swept = Swept()
-            async with aclosing(self._superfluous(stays=dry_run)) as pages:
+            swept = SweepResult()
+            async with aclosing(self._select_removals(stays=dry_run)) as pages:
                 async for page in pages:
                     if not dry_run:
                         await self._remove(page)
-                    swept = _add(swept, page)
+                    swept = _add_removal(swept, page)
             if not dry_run:
-                await self._batches.expire(self._oldest(), unless=self._uploads.active)
-            doubles = await self._superseded()
+                await self._batches.expire(self._oldest_kept(), unless=self._uploads.active)
+            doubles = await self._superseded_bundles()
             if not dry_run:
                 for location in doubles:
                     await self._artifacts.remove(location)
             return replace(swept, bundles=swept.bundles + len(doubles))
 
-    async def _superfluous(self, *, stays: bool) -> AsyncGenerator[_Going, None]:
-        """Return the attempts to remove; `stays`: they still exist at the next query."""
+    async def _select_removals(self, *, stays: bool) -> AsyncGenerator[_Removal, None]:
+        """Yield the attempts to remove; `stays`: they still exist at the next query."""
         going: dict[str, Attempt] = {}
-        async for page in self._pages(Removable(before=self._oldest()), stays=stays):
+        async for page in self._pages(Removable(before=self._oldest_kept()), stays=stays):
             going |= {attempt.id: attempt for attempt in page}
-            yield _Going(attempts=page)
-        held = _without(await self._jobs.usage(), going.values() if stays else ())
+            yield _Removal(attempts=page)
+        held = _subtract_usage(await self._jobs.usage(), going.values() if stays else ())
         too_many = excess({uid: usage.attempts for uid, usage in held.items()}, self._keep.attempts)
-        too_much = await self._too_much(held)
+        too_much = await self._required_bytes(held)
         rows_gone = set(going)
         for uid in sorted(too_many.keys() | too_much.keys()):
-            over = _Over(attempts=too_many.get(uid, 0), bytes=too_much.get(uid, 0))
-            async for page in self._chosen(
+            over = _Excess(attempts=too_many.get(uid, 0), bytes=too_much.get(uid, 0))
+            async for page in self._select_excess(
                 Removable(uid=uid), over, stays=stays, unless=rows_gone, by_number=True
             ):
-                yield _Going(attempts=page)
+                yield _Removal(attempts=page)
             bundles_gone = set(rows_gone)
             for approved in (False, True):
                 wanted = Removable(uid=uid, bundled=True, approved=approved)
-                async for page in self._chosen(wanted, over, stays=stays, unless=bundles_gone):
-                    yield _Going(attempts=page, bundles_only=True)
-            async for page in self._chosen(
+                async for page in self._select_excess(wanted, over, stays=stays, unless=bundles_gone):
+                    yield _Removal(attempts=page, bundles_only=True)
+            async for page in self._select_excess(
                 Removable(uid=uid), over, stays=stays, unless=rows_gone, stripped=bundles_gone
             ):
-                yield _Going(attempts=page)
+                yield _Removal(attempts=page)
 
-    async def _chosen(
+    async def _select_excess(
         self,
         wanted: Removable,
-        over: _Over,
+        over: _Excess,
         *,
         stays: bool,
         unless: set[str],
         stripped: Container[str] = (),
         by_number: bool = False,
     ) -> AsyncGenerator[Sequence[Attempt], None]:
-        """Return the attempts to remove, page by page, and add them to `unless`.
+        """Yield the attempts to remove, page by page, and add them to `unless`.
 
         `stripped`: attempts whose bundles went before.
         """
         if over.is_nothing(by_number=by_number):
             return
         async for found in self._pages(wanted, stays=stays, unless=unless):
-            page = [_stripped(attempt) if attempt.id in stripped else attempt for attempt in found]
-            sizes = await self._sizes(page, bundles_only=wanted.bundled)
+            page = [_without_bundle(attempt) if attempt.id in stripped else attempt for attempt in found]
+            sizes = await self._release_sizes(page, bundles_only=wanted.bundled)
             if chosen := over.choose(page, sizes, by_number=by_number):
                 unless.update(attempt.id for attempt in chosen)
                 yield chosen
             if over.is_nothing(by_number=by_number):
                 return
 
-    async def _sizes(self, page: Sequence[Attempt], *, bundles_only: bool) -> Mapping[str, int]:
+    async def _release_sizes(self, page: Sequence[Attempt], *, bundles_only: bool) -> Mapping[str, int]:
         """Return what attempts release when they go, in bytes: with their rows, or their bundles only."""
         bundles = {attempt.id: disk_bytes(attempt.artifacts) for attempt in page}
         rows = {} if bundles_only else await self._jobs.row_bytes(list(bundles))
         return {attempt_id: size + rows.get(attempt_id, 0) for attempt_id, size in bundles.items()}
 
-    async def _too_much(self, held: Mapping[int, StoredUsage]) -> Mapping[int, int]:
-        """Return how many bytes each user has to release: of bundles, or for room also of rows."""
+    async def _required_bytes(self, held: Mapping[int, StoredUsage]) -> Mapping[int, int]:
+        """Return how many bytes each user has to release: of bundles, or also of rows if space is short."""
         bundles = {uid: usage.disk_bytes for uid, usage in held.items()}
         over = excess(bundles, self._keep.disk_bytes)
         freed = sum(over.values())
         for_room = excess_for_room(
             {uid: usage.held_bytes for uid, usage in held.items()},
-            await self._room_needed() - freed,
+            await self._missing_space() - freed,
             untouched=self._keep.min_free_bytes,
         )
         return {uid: max(over.get(uid, 0), for_room.get(uid, 0)) for uid in over.keys() | for_room.keys()}
 
-    async def _room_needed(self) -> int:
-        """Return the space missing to twice the reserve; below that, users are refused."""
+    async def _missing_space(self) -> int:
+        """Return how many bytes are missing to twice the reserve; below the reserve, users are refused."""
         return 2 * self._keep.min_free_bytes - await self._artifacts.free_bytes()
 
-    def _oldest(self) -> datetime:
+    def _oldest_kept(self) -> datetime:
         return self._clock.now() - timedelta(days=self._keep.days)
 
     async def _pages(
         self, wanted: Removable, *, stays: bool, unless: Container[str] = ()
     ) -> AsyncGenerator[Sequence[Attempt], None]:
-        """Return removable attempts, oldest first, page by page."""
+        """Yield removable attempts page by page, oldest first."""
         passed = 0
         while page := await self._jobs.removable(
             replace(wanted, uploads=self._uploads.active, limit=AT_ONCE, offset=passed)
@@ -233,7 +233,7 @@ class Retention:
             yield [attempt for attempt in page if not stays or attempt.id not in unless]
             passed += len(page) if stays else 0
 
-    async def _remove(self, going: _Going) -> None:
+    async def _remove(self, going: _Removal) -> None:
         for attempt in going.attempts:
             if attempt.bundle is not None:
                 first = attempt.bundle.removesuffix(SECOND_RUN)
@@ -246,8 +246,8 @@ class Retention:
             # Checked again: a client may have started sending to one of the batches meanwhile.
             await self._jobs.remove(ids, unless=self._uploads.active)
 
-    async def _superseded(self) -> Sequence[str]:
-        """Name the bundles other than the one in their attempt's verdict."""
+    async def _superseded_bundles(self) -> Sequence[str]:
+        """Return the bundles of attempts whose verdict refers to another bundle."""
         found = []
         for first in await self._artifacts.doubles():
             attempt = await self._jobs.get(first.rpartition("_")[2])
@@ -256,13 +256,13 @@ class Retention:
         return found
 
 
-def _stripped(attempt: Attempt) -> Attempt:
+def _without_bundle(attempt: Attempt) -> Attempt:
     """Return an attempt without its bundle."""
     return replace(attempt, bundle=None, artifacts=())
 
 
-def _without(held: Mapping[int, StoredUsage], gone: Iterable[Attempt]) -> dict[int, StoredUsage]:
-    """Return what users hold apart from some attempts."""
+def _subtract_usage(held: Mapping[int, StoredUsage], gone: Iterable[Attempt]) -> dict[int, StoredUsage]:
+    """Return the usage of each user without some attempts."""
     left = dict(held)
     for attempt in gone:
         usage = left[attempt.peer.uid]
@@ -271,7 +271,7 @@ def _without(held: Mapping[int, StoredUsage], gone: Iterable[Attempt]) -> dict[i
     return left
 
 
-def _add(swept: Swept, going: _Going) -> Swept:
+def _add_removal(swept: SweepResult, going: _Removal) -> SweepResult:
     size = swept.disk_bytes + sum(disk_bytes(attempt.artifacts) for attempt in going.attempts)
     count = len(going.attempts)
     if going.bundles_only:
@@ -279,13 +279,13 @@ def _add(swept: Swept, going: _Going) -> Swept:
     return replace(swept, attempts=swept.attempts + count, disk_bytes=size)
 
 
-def _log_removed(swept: Swept) -> None:
-    if swept != Swept():
+def _log_removed(swept: SweepResult) -> None:
+    if swept != SweepResult():
         log.info("attempts.removed", count=swept.attempts, bundles=swept.bundles, disk_bytes=swept.disk_bytes)
 
 
 class Uploads:
-    """The uploads of this run of the daemon, by the batch that they belong to."""
+    """The batch uploads to this daemon since it started, by batch."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -298,8 +298,8 @@ class Uploads:
         return frozenset(self._active)
 
     @contextmanager
-    def active_for(self, batch_id: str) -> Iterator[None]:
-        """Mark a batch as being sent while the body runs."""
+    def mark_active(self, batch_id: str) -> Iterator[None]:
+        """Mark a batch as being uploaded while the body runs."""
         self._active[batch_id] += 1
         try:
             yield
@@ -309,7 +309,7 @@ class Uploads:
                 del self._active[batch_id]
                 self._ended[batch_id] = self._clock.now()
 
-    def heard_since(self, moment: datetime) -> frozenset[str]:
-        """Return the batches with lines sent since then; forget the others."""
+    def received_since(self, moment: datetime) -> frozenset[str]:
+        """Return the batches with lines received since `moment`; forget the others."""
         self._ended = {batch: ended for batch, ended in self._ended.items() if ended >= moment}
         return self.active | self._ended.keys()

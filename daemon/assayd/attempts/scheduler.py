@@ -20,21 +20,21 @@ from assayd.aio import Deadline, pause, task_group
 from assayd.attempts.attempt_run import WAITING_S, Abandoned, Emit, Finished, Job
 from assayd.attempts.events import EventHub
 from assayd.attempts.execution import Execute
-from assayd.attempts.telemetry import count_attempt, summary_line, traced_facts
+from assayd.attempts.telemetry import count_attempt, span_facts, summary_line
 from assayd.byte_budget import ByteBudget
 from assayd.documents import read_accepted
 from assayd.documents.events import state_body
 from assayd.errors import RequestError, StoreError
 from assayd.fair_queue import FairQueue, FairSemaphore
 from assayd.kind import Kind
-from assayd.log import trace_ids
+from assayd.log import trace_log_fields
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.records import Query
 from assayd.model.run import Limits
 from assayd.model.submission import Submission
-from assayd.pace import Pace
+from assayd.pace import UserThrottle
 from assayd.ports.clock import Clock
 from assayd.ports.tracing import NO_SPAN, Span
 from assayd.store.jobs import DatabaseJobStore
@@ -42,7 +42,7 @@ from assayd.store.jobs import DatabaseJobStore
 log = structlog.get_logger()
 
 LARGE_BYTES = 2 * 2**20
-"""What takes more memory than this once it is read has one of a few slots while it is under way."""
+"""A submission that takes more memory than this once it is read gets one of a few slots while it runs."""
 REMOVED_S = 1.0
 """How long it takes to remove a container, about."""
 LARGE_AT_ONCE = 2
@@ -54,7 +54,7 @@ MOST_PER_FREE = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLimits:
-    """How much is accepted and how much is under way."""
+    """Limits of the queue and of the active attempts."""
 
     length: int = 10_000
     bytes: int = 128 * 2**20
@@ -64,7 +64,7 @@ class QueueLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """An attempt with everything that was decided when it was accepted.
+    """An accepted attempt with all decisions from its acceptance.
 
     `submission` is there for one that need not wait. `document` is read when the attempt starts; None: being
     large, or of a previous run, it waits in the store. `size` is what it counts in the budget; read, it takes
@@ -88,7 +88,7 @@ class Order:
 
 
 class Scheduler:
-    """The queue and everything that is under way.
+    """The queue, and all active attempts.
 
     Args:
         execute: runs one attempt.
@@ -110,7 +110,7 @@ class Scheduler:
         metrics: Metrics,
         stopping: asyncio.Event,
         limits: QueueLimits,
-        pace: Pace | None = None,
+        pace: UserThrottle | None = None,
     ) -> None:
         self._execute = execute
         self._jobs = jobs
@@ -149,7 +149,7 @@ class Scheduler:
     def resize(self, active: int) -> None:
         """Let so many attempts be under way from now on; those that are go on."""
         self._limits = replace(self._limits, active=active)
-        self._advance()
+        self._start_waiting()
 
     def states(self) -> Counter[State]:
         """Count attempts without a verdict, by state."""
@@ -212,18 +212,18 @@ class Scheduler:
         self._metrics.accepted.labels(attempt.kind).inc()
         queued = {**state_body(State.QUEUED), "request_id": order.request_id}
         self._hub.publish(attempt.id, 0, "state", queued)
-        self._advance()
+        self._start_waiting()
         if self._released:
             self.release_waiters()
 
-    def _advance(self) -> None:
-        """Start what waits, in turn, while there is room."""
-        while not self._stopping.is_set() and (order := self._next()) is not None:
+    def _start_waiting(self) -> None:
+        """Start waiting attempts in turn while there is capacity."""
+        while not self._stopping.is_set() and (order := self._pop_next()) is not None:
             self._begin(order)
         self._metrics.queue_depth.set(len(self._queue))
         self._metrics.queue_bytes.set(self.budget.held)
 
-    def _next(self) -> Order | None:
+    def _pop_next(self) -> Order | None:
         """Take the next attempt to start, users in turn.
 
         A user's first needs one free place. Each further one must leave a free place for every
@@ -234,16 +234,16 @@ class Scheduler:
             return None
         most = MOST_PER_FREE * (free - 1)
         full = {uid for uid, count in self._active_of.items() if count >= most}
-        return self._queue.pop_of_another(full)
+        return self._queue.pop_other_user(full)
 
     def _begin(self, order: Order) -> Job:
-        job = self._job(order)
+        job = self._build_job(order)
         self._active[order.attempt.id] = job
         self._active_of[order.attempt.peer.uid] += 1
         self._tasks.create_task(self._run(job, order), name=f"attempt-{order.attempt.id}")
         return job
 
-    def _job(self, order: Order) -> Job:
+    def _build_job(self, order: Order) -> Job:
         started = self._clock.now()
         attempt = replace(order.attempt, state=State.QUEUED, started_at=started)
         job = Job(
@@ -252,7 +252,7 @@ class Scheduler:
             limits=order.limits,
             validator=order.validator,
             deadline=Deadline(WAITING_S),
-            emit=self._emitter(attempt.id),
+            emit=self._build_emitter(attempt.id),
             request_id=order.request_id,
             span=order.span,
         )
@@ -260,7 +260,7 @@ class Scheduler:
         job.timings_s["queued"] = max(0.0, (started - attempt.created_at).total_seconds())
         return job
 
-    def _emitter(self, attempt_id: str) -> Emit:
+    def _build_emitter(self, attempt_id: str) -> Emit:
         def emit(kind: str, body: dict[str, object]) -> None:
             job = self._active.get(attempt_id)
             run_number = job.attempt.run_number if job else 0
@@ -269,7 +269,7 @@ class Scheduler:
         return emit
 
     async def _run(self, job: Job, order: Order) -> None:
-        """Run one attempt, put its verdict on record, and release its waiters."""
+        """Run one attempt, record its verdict, and wake up its waiters."""
         attempt_id = job.attempt.id
         waiting = self._finished[attempt_id]
         with structlog.contextvars.bound_contextvars(
@@ -277,12 +277,12 @@ class Scheduler:
             attempt_id=attempt_id,
             kind=job.attempt.kind,
             policy=job.attempt.policy,
-            **trace_ids(job.span.context),
+            **trace_log_fields(job.span.context),
         ):
             try:
                 finished = await self._finish(job, order)
             except Abandoned as left:
-                await self._withdraw(attempt_id, left.run_number)
+                await self._withdraw_run(attempt_id, left.run_number)
                 job.span.end(LEFT, attempt_id=attempt_id)
                 waiting.cancel()
             except Exception:
@@ -292,7 +292,7 @@ class Scheduler:
                 waiting.cancel()
             else:
                 error = finished.attempt.error
-                job.span.end(error.code if error else None, **traced_facts(finished))
+                job.span.end(error.code if error else None, **span_facts(finished))
                 waiting.set_result(finished)
         del self._active[attempt_id], self._finished[attempt_id]
         uid = job.attempt.peer.uid
@@ -301,17 +301,17 @@ class Scheduler:
             del self._active_of[uid]
         self.release(uid, order.size)
         self._hub.close(attempt_id)
-        self._advance()
+        self._start_waiting()
         if order.read_bytes > LARGE_BYTES:
-            self._tasks.create_task(self._give_back_later())
+            self._tasks.create_task(self._release_memory_later())
 
-    async def _give_back_later(self) -> None:
-        """Release memory again: the spec is kept until the container is gone."""
+    async def _release_memory_later(self) -> None:
+        """Release memory again later, as the spec is kept until the container is removed."""
         await pause(REMOVED_S, unless=self._stopping)
         await asyncio.to_thread(memory.give_back)
 
-    async def _withdraw(self, attempt_id: str, run_number: int | None) -> None:
-        """Take a run that was broken off by the daemon's stop off the record: it counts for nothing.
+    async def _withdraw_run(self, attempt_id: str, run_number: int | None) -> None:
+        """Remove the record of a run that the daemon's stop interrupted, so that it doesn't count.
 
         One that cannot be taken off counts, as after a crash.
         """
@@ -328,7 +328,7 @@ class Scheduler:
                 async with job.deadline.scope():
                     await held.enter_async_context(self._large_slot(order))
             try:
-                await self._read(job, order)
+                await self._read_submission(job, order)
                 finished = await self._execute(job)
             finally:
                 job.read = None  # before the slot is given to the next one
@@ -336,7 +336,7 @@ class Scheduler:
             return finished
 
     def _large_slot(self, order: Order) -> AbstractAsyncContextManager[None]:
-        """Return one of the few slots for what takes much memory, in turn; nothing for all else."""
+        """Return one of the few slots for large submissions, in turn; nothing for others."""
         return self._hold_large(order) if order.read_bytes > LARGE_BYTES else nullcontext()
 
     @asynccontextmanager
@@ -347,7 +347,7 @@ class Scheduler:
             finally:
                 await asyncio.to_thread(memory.give_back)
 
-    async def _read(self, job: Job, order: Order) -> None:
+    async def _read_submission(self, job: Job, order: Order) -> None:
         if order.submission is not None:
             job.read = order.submission
             return
@@ -359,7 +359,7 @@ class Scheduler:
             job.read = await read_accepted(document, kinds)
 
     def _summarise(self, finished: Finished) -> None:
-        """Count it, and write the one line that carries everything an operator asks."""
+        """Count the attempt, and log one line with everything that an operator needs."""
         for rule in finished.static_misses:
             self.static_misses[finished.attempt.kind, rule] += 1
         count_attempt(self._metrics, finished)
@@ -377,9 +377,9 @@ class Scheduler:
         return False
 
     async def wait(self, attempt_id: str, timeout_s: float | None) -> Finished | None:
-        """Wait for an attempt that is waiting or under way; None when the time is up or it is neither.
+        """Wait for a queued or running attempt; None at the timeout, or if it is neither.
 
-        An attempt that this run of the daemon can't bring to its end is neither, from then on.
+        An attempt that this run of the daemon can't finish is neither, from then on.
         """
         future = self._finished.get(attempt_id)
         if future is None:
@@ -388,7 +388,7 @@ class Scheduler:
         return future.result() if done and not future.cancelled() else None
 
     def carries(self, attempt_id: str) -> bool:
-        """Return whether an attempt waits or is under way here."""
+        """Return whether an attempt is queued or active here."""
         return attempt_id in self._finished
 
     def current(self, attempt_id: str) -> Attempt | None:
@@ -405,7 +405,7 @@ class Scheduler:
             await asyncio.wait(futures)
 
     def release_waiters(self) -> None:
-        """Release those who wait for an attempt that is not started any more; it stays on record."""
+        """Wake up the waiters of attempts that won't be started any more; the attempts stay recorded."""
         self._released = True
         for order in self._queue.clear():
             self._finished.pop(order.attempt.id).cancel()

@@ -26,7 +26,7 @@ UNIT_TIMEOUT_S = 1.0
 
 
 class SelfTest:
-    """Analysis workers and a sandbox, for running samples."""
+    """A runner of samples with the analysis workers and a sandbox."""
 
     def __init__(self, analyst: Analyst, sandbox: Sandbox) -> None:
         self._analyst = analyst
@@ -35,7 +35,7 @@ class SelfTest:
     async def complaints(
         self, validator: Kind, sample: Sample, *, policy: ExecutionPolicy, limits: Limits
     ) -> list[str]:
-        """Run one sample; return a sentence for each thing that is not as the sample states.
+        """Run one sample; return a sentence for each deviation from what the sample states.
 
         Raises: AssaydError when it can't be run.
         """
@@ -54,7 +54,7 @@ class SelfTest:
         return _compare(sample, merge_stages(checked.stages, validator.runtime_stages, ran), ran)
 
     async def _run(self, spec: RunSpec, limits: Limits, *, again: bool = True) -> RunResult:
-        """Run in a container; a lease with a retryable error is tried twice, as for attempts."""
+        """Run a container; repeat the lease once after a retryable error, as for attempts."""
         try:
             async with self._sandbox.lease(spec) as lease:
                 return await self._sandbox.run(lease, Deadline(limits.timeout_s))

@@ -32,12 +32,12 @@ from assayd.attempts.selftest import SelfTest
 from assayd.documents import read_event_id, replay_diff
 from assayd.errors import AssaydError, RequestError, StoreError
 from assayd.kind import Kind
-from assayd.kinds.registry import missing_wings
+from assayd.kinds.registry import missing_packages
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
 from assayd.model.bundle import stamp
-from assayd.model.health import DaemonFacts, Health, HealthRow
-from assayd.model.records import Accepted, Event, Page, Query, Summary, Swept
+from assayd.model.health import DaemonFacts, HealthRow, HealthStatus
+from assayd.model.records import Accepted, Event, Page, Query, Summary, SweepResult
 from assayd.model.run import Limits
 from assayd.model.submission import Peer, Sample, Submission
 from assayd.policies import PolicySet, describe
@@ -67,13 +67,13 @@ A container of an engine that is spoken to costs a third of a second of processo
 """
 SAMPLES_AT_ONCE = 4
 ENGINE_ANSWERS_S = 8.0
-"""How long an examination waits for what takes no container."""
+"""Timeout of an examination for the parts that need no container."""
 EXAMINED_S = 20.0
 """The same for each thing that takes some; both together are less than a client waits for its answer."""
 
 
 class DaemonService:
-    """Implements `ports.service.Service`.
+    """The service of a daemon behind its API. Implements `ports.service.Service`.
 
     Args:
         jobs: the recorded attempts.
@@ -190,39 +190,39 @@ class DaemonService:
             after = await self.read_documents(attempt)
         except StoreError:  # a bundle was removed, being old
             return None
-        return await asyncio.to_thread(_compare, first, attempt, before, after)
+        return await asyncio.to_thread(_compare_attempts, first, attempt, before, after)
 
     async def wait(self, attempt_id: str, timeout_s: float) -> Attempt:
         """Return the attempt once it is finished, or its current state when the time is up.
 
         Raises: RequestError ``not_found``.
         """
-        elsewhere = self._elsewhere(attempt_id)
+        elsewhere = self._remote_source(attempt_id)
         if elsewhere is not None:
             await elsewhere.ended(attempt_id, timeout_s)
         finished = await self._scheduler.wait(attempt_id, timeout_s)
         if finished is not None:
-            self._remember(finished)
+            self._remember_documents(finished)
             return finished.attempt
         attempt = await self.get(attempt_id)
         if attempt is None:
             raise RequestError("not_found", f"attempt {attempt_id} doesn't exist")
         return attempt
 
-    def _elsewhere(self, attempt_id: str) -> Elsewhere | None:
-        """Return whom to ask about an attempt that is not carried out here."""
+    def _remote_source(self, attempt_id: str) -> Elsewhere | None:
+        """Return the process to ask about an attempt that runs elsewhere."""
         return None if self._scheduler.carries(attempt_id) else self._others
 
-    def _remember(self, finished: Finished) -> None:
+    def _remember_documents(self, finished: Finished) -> None:
         if finished.report is None or finished.execution is None:
             return
-        self._forget(finished.attempt.id)
+        self._forget_documents(finished.attempt.id)
         self._recent[finished.attempt.id] = (finished.report, finished.execution)
         self._recent_bytes += len(finished.report) + len(finished.execution)
         while len(self._recent) > RECENT or self._recent_bytes > RECENT_BYTES:
-            self._forget(next(iter(self._recent)))
+            self._forget_documents(next(iter(self._recent)))
 
-    def _forget(self, attempt_id: str) -> Documents | None:
+    def _forget_documents(self, attempt_id: str) -> Documents | None:
         documents = self._recent.pop(attempt_id, None)
         if documents is not None:
             self._recent_bytes -= sum(map(len, documents))
@@ -246,7 +246,7 @@ class DaemonService:
 
     async def cancel(self, attempt_id: str) -> None:
         """Ask an attempt to end. Raises: RequestError ``attempt.finished``."""
-        elsewhere = self._elsewhere(attempt_id)
+        elsewhere = self._remote_source(attempt_id)
         here = self._scheduler.cancel(attempt_id)
         if not here and (elsewhere is None or not await elsewhere.cancel(attempt_id)):
             raise RequestError("attempt.finished", "the attempt has finished already")
@@ -254,7 +254,7 @@ class DaemonService:
     async def documents(self, attempt: Attempt) -> Documents:
         """Return report and execution of a finished attempt; null for both where its bundle is gone."""
         try:
-            return self._forget(attempt.id) or await self.read_documents(attempt)
+            return self._forget_documents(attempt.id) or await self.read_documents(attempt)
         except StoreError as problem:
             if problem.code != "artifact.missing":
                 raise
@@ -262,7 +262,7 @@ class DaemonService:
             return NOTHING, NOTHING
 
     async def read_documents(self, attempt: Attempt) -> Documents:
-        """Return them from the bundle, whatever is in memory."""
+        """Return the documents of an attempt from its bundle, even if they are in memory."""
         if attempt.bundle is None:
             return NOTHING, NOTHING
         moment = stamp(attempt.created_at)
@@ -272,7 +272,7 @@ class DaemonService:
 
     def artifact(self, attempt: Attempt, name: str) -> AsyncIterator[bytes]:
         """Return one file of the bundle in pieces."""
-        return self._artifacts.pieces(_bundle_of(attempt), name)
+        return self._artifacts.pieces(_require_bundle(attempt), name)
 
     def bundle_path(self, attempt: Attempt) -> str | None:
         """Return the folder of an attempt's bundle on this machine; None without a bundle."""
@@ -281,12 +281,12 @@ class DaemonService:
 
     def bundle(self, attempt: Attempt) -> AsyncIterator[bytes]:
         """Return the whole bundle as a tar stream."""
-        return self._artifacts.tar(_bundle_of(attempt))
+        return self._artifacts.tar(_require_bundle(attempt))
 
     async def events(self, attempt_id: str, *, after: str | None = None) -> AsyncGenerator[Event, None]:
         """Return the events of an attempt after the one with that id, up to ``finished``."""
         _, position = read_event_id(after) if after else (0, 0)
-        elsewhere = None if self._hub.knows(attempt_id) else self._elsewhere(attempt_id)
+        elsewhere = None if self._hub.knows(attempt_id) else self._remote_source(attempt_id)
         attempt = await self._jobs.get(attempt_id) if elsewhere is not None else None
         if elsewhere is not None and attempt is not None and attempt.state is not State.FINISHED:
             await elsewhere.attend(attempt)
@@ -304,7 +304,7 @@ class DaemonService:
         """Return the events of all attempts of a user (of everybody: None), each with its place."""
         return self._hub.follow_all(uid, after=after)
 
-    async def collect_garbage(self, *, dry_run: bool) -> Swept:
+    async def collect_garbage(self, *, dry_run: bool) -> SweepResult:
         """Remove attempts by age and size, or only report them."""
         return await self._retention.sweep(dry_run=dry_run)
 
@@ -322,7 +322,7 @@ class DaemonService:
         """Return a profile's effective values, or its errors; nothing is loaded."""
         policies = self._policies
         try:
-            policy = policies.try_file(Path(f"{name}.toml"), content)
+            policy = policies.resolve_file(Path(f"{name}.toml"), content)
         except FileError as error:
             return None, error.problems
         return describe(policy, egress=policies.egress), ()
@@ -345,21 +345,21 @@ class DaemonService:
 
     async def health(self) -> Sequence[HealthRow]:
         """Examine engine, images, isolation, limits and permissions."""
-        rows = [*await self._without_containers(), *await self._acceptance.rows()]
+        rows = [*await self._examine_engine(), *await self._acceptance.rows()]
         rows += [
             identity_row(self._copied_from, self._facts.state_dir),
             policies_row(self._policies.reload_problem),
-            kinds_row({**missing_wings(), **missing_chains()}, self._left_out),
+            kinds_row({**missing_packages(), **missing_chains()}, self._left_out),
             helpers_row(self._missing_helpers()),
             static_misses_row(self._scheduler.static_misses),
             *await self._examine_webhooks(),
         ]
         selftest = self._selftest
-        if selftest is not None and all(row.status is not Health.FAIL for row in rows):
+        if selftest is not None and all(row.status is not HealthStatus.FAIL for row in rows):
             places = asyncio.Semaphore(SAMPLES_AT_ONCE)
-            isolation = self._timed("isolation", self._readiness.examine_isolation())
+            isolation = self._time_check("isolation", self._readiness.examine_isolation())
             kinds = [
-                self._timed(f"kind {kind.name}", self._run_samples(selftest, kind, places))
+                self._time_check(f"kind {kind.name}", self._run_samples(selftest, kind, places))
                 for kind in self.kinds.values()
             ]
             rows.extend(await asyncio.gather(isolation, *kinds))
@@ -370,40 +370,42 @@ class DaemonService:
         helpers = {name: text for kind in self.kinds.values() for name, text in kind.helpers.items()}
         return {name: text for name, text in helpers.items() if shutil.which(name) is None}
 
-    async def _without_containers(self) -> Sequence[HealthRow]:
+    async def _examine_engine(self) -> Sequence[HealthRow]:
         try:
             async with asyncio.timeout(ENGINE_ANSWERS_S):
                 return await self._readiness.examine()
         except TimeoutError:
-            return (_overdue("engine", ENGINE_ANSWERS_S, Health.FAIL),)
+            return (_overdue_row("engine", ENGINE_ANSWERS_S, HealthStatus.FAIL),)
 
-    async def _timed(self, check: str, examining: Coroutine[object, object, HealthRow]) -> HealthRow:
-        """Return what an examination comes to and how long it took; no more than it may take."""
+    async def _time_check(self, check: str, examining: Coroutine[object, object, HealthRow]) -> HealthRow:
+        """Return the row of an examination with its duration; limit it to `EXAMINED_S` seconds."""
         began = self._clock.monotonic()
         try:
             async with asyncio.timeout(EXAMINED_S):
                 row = await examining
         except TimeoutError:
-            row = _overdue(check, EXAMINED_S, Health.WARN)  # a busy machine isn't a defect
+            row = _overdue_row(check, EXAMINED_S, HealthStatus.WARN)  # a busy machine isn't a defect
         return replace(row, took_s=self._clock.monotonic() - began)
 
     async def _run_samples(self, selftest: SelfTest, validator: Kind, places: asyncio.Semaphore) -> HealthRow:
-        """Run a validator's own samples: all that are only read, and some of those that take a container."""
+        """Run a validator's samples: all that are only read, and some of those that need a container."""
         read = [sample for sample in validator.samples if not sample.needs_container]
         run = [sample for sample in validator.samples if sample.needs_container][:SAMPLES_RUN]
         samples = (*read, *run)
-        said = await asyncio.gather(*(self._try(selftest, validator, sample, places) for sample in samples))
+        said = await asyncio.gather(
+            *(self._try_sample(selftest, validator, sample, places) for sample in samples)
+        )
         complaints = [sentence for sentences in said for sentence in sentences]
         check = f"kind {validator.name}"
         if complaints:
-            return HealthRow(check=check, status=Health.FAIL, detail="; ".join(complaints))
+            return HealthRow(check=check, status=HealthStatus.FAIL, detail="; ".join(complaints))
         detail = f"all {len(samples)} samples tried got the expected verdict"
-        return HealthRow(check=check, status=Health.OK, detail=detail)
+        return HealthRow(check=check, status=HealthStatus.OK, detail=detail)
 
-    async def _try(
+    async def _try_sample(
         self, selftest: SelfTest, validator: Kind, sample: Sample, places: asyncio.Semaphore
     ) -> Sequence[str]:
-        """Run one sample; return a sentence for each thing that is not as it must be."""
+        """Run one sample; return a sentence for each deviation from the expected result."""
         policy = self._policies.get(validator.default_policy)
         limits = limits_of(policy, self._caps)
         async with places:
@@ -414,18 +416,20 @@ class DaemonService:
         return [f"{sample.name}: {sentence}" for sentence in said]
 
 
-def _overdue(check: str, most_s: float, status: Health) -> HealthRow:
+def _overdue_row(check: str, most_s: float, status: HealthStatus) -> HealthRow:
     detail = f"no answer within {most_s:g} s"
     remedy = "the machine or the engine is slow: check the load, and run it again"
     return HealthRow(check=check, status=status, detail=detail, remedy=remedy)
 
 
-def _bundle_of(attempt: Attempt) -> str:
+def _require_bundle(attempt: Attempt) -> str:
     if attempt.bundle is None:
         raise RequestError("not_found", "the attempt has no bundle")
     return attempt.bundle
 
 
-def _compare(first: Attempt, again: Attempt, before: Documents, after: Documents) -> Mapping[str, object]:
+def _compare_attempts(
+    first: Attempt, again: Attempt, before: Documents, after: Documents
+) -> Mapping[str, object]:
     read = [{"report": json.loads(report), "execution": json.loads(run)} for report, run in (before, after)]
     return vars(replay_diff(first, again, *read))

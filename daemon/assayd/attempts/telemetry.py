@@ -45,10 +45,10 @@ def facts_of(report: Report, result: RunResult | None, limits: Limits) -> Facts:
             if stage.status is not StageStatus.SKIPPED
         ),
     )
-    return facts if result is None else _with_run(facts, result, limits)
+    return facts if result is None else _add_run_facts(facts, result, limits)
 
 
-def _with_run(facts: Facts, result: RunResult, limits: Limits) -> Facts:
+def _add_run_facts(facts: Facts, result: RunResult, limits: Limits) -> Facts:
     units = result.units
     exit_code, signal = result.exit
     return replace(
@@ -61,8 +61,8 @@ def _with_run(facts: Facts, result: RunResult, limits: Limits) -> Facts:
         stderr_bytes=sum(unit.stderr.total_bytes for unit in units),
         container=result.container.id,
         limit_shares=tuple(_limit_shares(result, limits)),
-        denied_imports=_denied(units, "import"),
-        denied_connections=_denied(units, "network"),
+        denied_imports=_count_denied(units, "import"),
+        denied_connections=_count_denied(units, "network"),
     )
 
 
@@ -85,13 +85,13 @@ def _limit_shares(result: RunResult, limits: Limits) -> Iterator[tuple[str, floa
         yield name, max(used(unit) for unit in result.units) / limit
 
 
-def _denied(units: Sequence[UnitResult], kind: str) -> int:
-    """Count what the policy refused, each thing once: the same code runs for every path."""
+def _count_denied(units: Sequence[UnitResult], kind: str) -> int:
+    """Count the distinct accesses that the policy refused, because the same code runs for every path."""
     return len({e for unit in units for e in unit.events if e.kind == kind and not e.allowed})
 
 
 def summary_line(finished: Finished) -> dict[str, object]:
-    """Return everything that an operator asks about one attempt, as the keys of one line of the log."""
+    """Return the facts about an attempt that operators need, as the keys of one log line."""
     attempt, facts = finished.attempt, finished.facts
     return {
         "verdict": attempt.verdict.value if attempt.verdict else None,
@@ -115,8 +115,8 @@ def summary_line(finished: Finished) -> dict[str, object]:
     }
 
 
-def traced_facts(finished: Finished) -> dict[str, Attribute]:
-    """Return what the span of an attempt has of its end: no text of users."""
+def span_facts(finished: Finished) -> dict[str, Attribute]:
+    """Return the attributes that an attempt's span gets at its end: no text of users."""
     attempt, facts = finished.attempt, finished.facts
     return {
         "attempt_id": attempt.id,
@@ -154,13 +154,13 @@ def count_attempt(metrics: Metrics, finished: Finished) -> None:
 
 
 def watch_disk(metrics: Metrics, state_dir: Path) -> None:
-    """Let the gauges of the disk show what it holds whenever they are read."""
+    """Make the gauges of the disk read its current state at each scrape."""
     metrics.disk_free.set_function(lambda: shutil.disk_usage(state_dir).free)
     metrics.disk_size.set_function(lambda: shutil.disk_usage(state_dir).total)
-    metrics.database_bytes.set_function(lambda: sum(map(_size, state_dir.glob("assayd.db*"))))
+    metrics.database_bytes.set_function(lambda: sum(map(_file_size, state_dir.glob("assayd.db*"))))
 
 
-def _size(path: Path) -> int:
+def _file_size(path: Path) -> int:
     try:
         return path.stat().st_size
     except FileNotFoundError:  # the write-ahead log comes and goes

@@ -18,8 +18,8 @@ from assayd.attempts.events import EventHub
 from assayd.documents.events import finished_body, state_body
 from assayd.errors import StoreError
 from assayd.model.attempt import Attempt, Failure, State
-from assayd.model.bundle import superseded_by
-from assayd.model.merge import failed_by
+from assayd.model.bundle import replaced_location
+from assayd.model.merge import with_failure
 from assayd.model.records import Event
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock
@@ -40,7 +40,7 @@ def ended(attempt: Attempt, at: datetime, timings_s: Mapping[str, float] | None 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdicts:
-    """The verdicts of attempts. Once `stopping` is set, a store in trouble is not tried again."""
+    """The recorder of attempts' verdicts. Once `stopping` is set, it doesn't retry a failing store."""
 
     jobs: DatabaseJobStore
     artifacts: ArtifactStore
@@ -52,7 +52,7 @@ class Verdicts:
         """Record a verdict durably, then publish it; return the recorded verdict."""
         attempt = ended(finished.attempt, self.clock.now(), timings_s)
         events = self._last_events(attempt)
-        recorded = await self._write(attempt, events, finished)
+        recorded = await self._write_verdict(attempt, events, finished)
         for event in events if recorded is attempt else self._last_events(recorded):
             self.hub.show(event)
         await self._remove_superseded(recorded)
@@ -71,8 +71,8 @@ class Verdicts:
             ("finished", finished_body(attempt)),
         )
 
-    async def _write(self, attempt: Attempt, last: tuple[Event, ...], finished: Finished) -> Attempt:
-        """Write the verdict, again and again while the store is in trouble that can pass.
+    async def _write_verdict(self, attempt: Attempt, last: tuple[Event, ...], finished: Finished) -> Attempt:
+        """Write the verdict; retry as long as the store's error is temporary.
 
         Until then the attempt is not finished. One whose verdict can't be written is an error, and is
         recovered by the next run of the daemon.
@@ -85,14 +85,14 @@ class Verdicts:
             except StoreError as trouble:
                 log.critical("verdict.not_recorded", code=trouble.code)
                 if self.stopping.is_set() or not trouble.retryable:
-                    return failed_by(Failure(code=trouble.code, message=trouble.message), attempt)
+                    return with_failure(Failure(code=trouble.code, message=trouble.message), attempt)
                 await pause(RECORD_AGAIN_S, unless=self.stopping)
             else:
                 return recorded or attempt
 
     async def _remove_superseded(self, attempt: Attempt) -> None:
-        """Remove the bundle of a run that was lost after it was written; what stays, the sweep finds."""
-        earlier = superseded_by(attempt.bundle) if attempt.bundle else None
+        """Remove the bundle of a run that was lost after writing it; a later sweep removes what remains."""
+        earlier = replaced_location(attempt.bundle) if attempt.bundle else None
         if earlier is not None:
             try:
                 await self.artifacts.remove(earlier)

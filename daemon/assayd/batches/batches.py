@@ -34,14 +34,14 @@ from assayd.model.batch import (
 from assayd.model.submission import Peer
 from assayd.ports.attesting import Attester
 from assayd.ports.clock import Clock, Ids
-from assayd.ports.driving import ALONE, Driven, Driving, Leads, leads_alone
+from assayd.ports.driving import ALONE, DrivenWork, Driving, Leads, always_leads
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import DatabaseJobStore
 
 log = structlog.get_logger()
 
 RETRY_S = 1.0
-"""How long to back off from what can't be accepted just now."""
+"""Pause before a retry of a line that can't be accepted now."""
 PUBLISHED_EVERY_S = 1.0
 """Progress is published no more often than this, except the end."""
 SILENT_LOOKED_FOR_EVERY_S = 60.0
@@ -49,7 +49,7 @@ SILENT_LOOKED_FOR_EVERY_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """What batches may be: how many of one user, how many attempts of each at once, how large.
+    """Limits of batches: the number per user, the attempts of each at once, the size.
 
     `silent_upload` is the pause after which an upload counts as ended.
     """
@@ -97,7 +97,7 @@ class DaemonBatches:
         uploads: Uploads,
         limits: BatchLimits,
         driving: Driving = ALONE,
-        leads: Leads = leads_alone,
+        leads: Leads = always_leads,
         attester: Attester | None = None,
     ) -> None:
         self._store = store
@@ -124,7 +124,7 @@ class DaemonBatches:
         async with task_group() as self._tasks:
             feeding: set[asyncio.Task[None]] = set()
             self._feeding = feeding
-            looking = self._tasks.create_task(self._end_silent_uploads(), name="silent-uploads")
+            looking = self._tasks.create_task(self._expire_uploads_periodically(), name="silent-uploads")
             try:
                 yield self
             finally:
@@ -157,9 +157,9 @@ class DaemonBatches:
         if batches:
             log.warning("batches.recovered", count=len(batches))
 
-    async def _drive(self, batch: Batch) -> None:
-        """Feed a batch, here or wherever it is fed."""
-        if await self._driving.take(Driven.BATCH, batch.id):
+    async def _ensure_fed(self, batch: Batch) -> None:
+        """Feed a batch in this process if it is this process's turn to drive it."""
+        if await self._driving.take(DrivenWork.BATCH, batch.id):
             self._feed(batch)
 
     async def look(self, batch_id: str) -> None:
@@ -186,11 +186,11 @@ class DaemonBatches:
                 clock=self._clock,
                 retry_s=self._limits.retry_s,
             )
-            task = self._tasks.create_task(self._run(feeder), name=f"batch-{batch.id}")
+            task = self._tasks.create_task(self._run_feeder(feeder), name=f"batch-{batch.id}")
             self._feeding.add(task)
             task.add_done_callback(self._feeding.discard)
 
-    async def _run(self, feeder: Feeder) -> None:
+    async def _run_feeder(self, feeder: Feeder) -> None:
         await feeder.run()
         if self._feeders.get(feeder.batch.id) is feeder:
             del self._feeders[feeder.batch.id]
@@ -204,12 +204,12 @@ class DaemonBatches:
         Raises: RequestError ``not_ready`` or ``quota.full`` (retryable), ``invalid``,
         ``webhook.not_allowed``.
         """
-        wanted = self._concurrency(request.concurrency)
+        wanted = self._check_concurrency(request.concurrency)
         await self._admission.check_webhook(request.webhook, peer.uid)
         known = await self._store.find(peer.uid, request.name) if request.name is not None else None
         if known is None:
             self._admission.require_ready()
-            known = self._new(request.name, peer)
+            known = self._new_batch(request.name, peer)
         batch = replace(
             known,
             concurrency=wanted or known.concurrency,
@@ -218,17 +218,17 @@ class DaemonBatches:
         )
         opened = await self._store.open(batch, most_unfinished=self._limits.per_uid)
         if opened.state is not BatchState.FINISHED:
-            await self._drive(opened)
+            await self._ensure_fed(opened)
         return opened
 
-    def _concurrency(self, wanted: int | None) -> int | None:
+    def _check_concurrency(self, wanted: int | None) -> int | None:
         most = self._limits.concurrency
         if wanted is not None and wanted > most:
             message = f"concurrency: this daemon allows up to {most}"
             raise RequestError("invalid", message, field="concurrency")
         return wanted
 
-    def _new(self, name: str | None, peer: Peer) -> Batch:
+    def _new_batch(self, name: str | None, peer: Peer) -> Batch:
         fresh = self._ids.new()
         return Batch(
             id=fresh,
@@ -246,7 +246,7 @@ class DaemonBatches:
         Args:
             batch: the batch that they belong to.
             body: the bytes of the lines, in any pieces.
-            sees: tells whether the sender may refer to an attempt.
+            sees: returns whether the sender can refer to an attempt.
 
         Raises: RequestError ``quota.full`` or ``not_ready`` (retryable).
         """
@@ -263,36 +263,36 @@ class DaemonBatches:
             caps=self._limits.lines,
             sees=sees,
         )
-        with self._uploads.active_for(batch.id):
+        with self._uploads.mark_active(batch.id):
             async for received in receiver.take(body):
                 total += received
                 if received.added:
-                    await self._drive(batch)
+                    await self._ensure_fed(batch)
             if not batch.complete:
-                await self._complete(batch)
+                await self._mark_complete(batch)
         return total
 
-    async def _complete(self, batch: Batch) -> None:
+    async def _mark_complete(self, batch: Batch) -> None:
         await self._store.complete(batch.id)
-        await self._drive(replace(batch, complete=True))
+        await self._ensure_fed(replace(batch, complete=True))
 
-    async def _end_silent_uploads(self) -> NoReturn:
-        """Look from time to time for uploads that broke off; a store in trouble is tried again."""
+    async def _expire_uploads_periodically(self) -> NoReturn:
+        """Mark interrupted uploads as complete periodically; retry after errors of the store."""
         while True:
             try:
                 if self.leads():
-                    await self.end_silent_uploads()
+                    await self.expire_uploads()
             except StoreError as trouble:
                 log.error("batches.not_looked_through", code=trouble.code)
             await asyncio.sleep(SILENT_LOOKED_FOR_EVERY_S)
 
-    async def end_silent_uploads(self) -> None:
-        """Mark batches without a sender for long as complete; further lines are still accepted."""
+    async def expire_uploads(self) -> None:
+        """Mark batches that received nothing for a long time as complete; they still accept lines."""
         moment = self._clock.now() - self._limits.silent_upload
-        heard = self._uploads.heard_since(moment)
+        heard = self._uploads.received_since(moment)
         for batch in await self._store.silent(moment):
             if batch.id not in heard:
-                await self._complete(batch)
+                await self._mark_complete(batch)
                 log.warning("batch.upload_expired", batch_id=batch.id, name=batch.name)
 
     async def find(self, name: str, *, uid: int) -> Batch | None:
@@ -368,7 +368,7 @@ class DaemonBatches:
         count = await self._store.run_errors_again(batch.id, self._ids.new)
         log.info("batch.errors_run_again", batch_id=batch.id, name=batch.name, attempts=count)
         if count:
-            await self._drive(replace(batch, finished_at=None))
+            await self._ensure_fed(replace(batch, finished_at=None))
 
     async def cancel(self, batch: Batch) -> None:
         """Cancel a batch: start no more attempts, and end the running ones.
@@ -382,7 +382,7 @@ class DaemonBatches:
         if feeder is not None:
             feeder.cancel()
         else:
-            await self._driving.take(Driven.BATCH, batch.id)
+            await self._driving.take(DrivenWork.BATCH, batch.id)
 
 
 AT_ONCE = 32
@@ -406,16 +406,18 @@ async def results(
     while items := await store.items(batch_id, after=after, limit=AT_ONCE):
         attempts = await jobs.many({item.attempt_id for item in items if item.attempt_id is not None})
         pairs = [(item, attempts.get(item.attempt_id or "")) for item in items]
-        yield b"".join(await asyncio.gather(*(_line(item, attempt, documents) for item, attempt in pairs)))
+        yield b"".join(
+            await asyncio.gather(*(_render_line(item, attempt, documents) for item, attempt in pairs))
+        )
         after = items[-1].line
 
 
-async def _line(item: Item, attempt: Attempt | None, documents: ReadDocuments) -> bytes:
+async def _render_line(item: Item, attempt: Attempt | None, documents: ReadDocuments) -> bytes:
     head = compact(item_document(item)).removesuffix(b"}")
-    return b'%b,"attempt":%b}\n' % (head, await _attempt(attempt, documents))
+    return b'%b,"attempt":%b}\n' % (head, await _render_attempt(attempt, documents))
 
 
-async def _attempt(attempt: Attempt | None, documents: ReadDocuments) -> bytes:
+async def _render_attempt(attempt: Attempt | None, documents: ReadDocuments) -> bytes:
     if attempt is None:
         return b"null"
     if attempt.state is not State.FINISHED:
@@ -462,7 +464,7 @@ class Feeder:
 
     @property
     def stopped(self) -> bool:
-        """Return whether it starts nothing more."""
+        """Return whether the feeder starts no more items."""
         return self._stop.is_set()
 
     @property
@@ -498,39 +500,39 @@ class Feeder:
                 self._more.clear()
                 if await self._feed(tasks):
                     continue
-                if await self._is_finished() and not self._more.is_set():
+                if await self._finish_if_done() and not self._more.is_set():
                     break
                 await self._more.wait()
 
     async def _feed(self, tasks: asyncio.TaskGroup) -> bool:
-        """Start items while there is room; False when there is none, or nothing to start."""
+        """Start items while there is capacity; False if there is none, or no item to start."""
         room = self.batch.concurrency - len(self._in_flight)
         if room <= 0:
             return False
         if not self._ahead:
-            self._ahead.extend(await self._waiting(max(room, READ_AHEAD)))
+            self._ahead.extend(await self._read_waiting(max(room, READ_AHEAD)))
         waiting = [self._ahead.popleft() for _ in range(min(room, len(self._ahead)))]
         for item in waiting:
             self._beyond = item.line
             if item.attempt_id not in self._in_flight | self._lost:
                 self._in_flight.add(item.attempt_id)
-                tasks.create_task(self._see_through(item), name=f"item-{item.attempt_id}")
+                tasks.create_task(self._process_item(item), name=f"item-{item.attempt_id}")
         return bool(waiting)
 
-    async def _waiting(self, limit: int) -> Sequence[Waiting]:
+    async def _read_waiting(self, limit: int) -> Sequence[Waiting]:
         try:
             return await self._store.waiting(self.batch.id, after=self._beyond, limit=limit)
         except StoreError as trouble:
-            await self._pause(trouble)
+            await self._pause_after_error(trouble)
             return ()
 
-    async def _is_finished(self) -> bool:
+    async def _finish_if_done(self) -> bool:
         if self._in_flight or self.stopped:
             return False
         try:
             finished = await self._store.finish(self.batch.id, self._clock.now())
         except StoreError as trouble:
-            await self._pause(trouble)
+            await self._pause_after_error(trouble)
             self._more.set()
             return False
         if not finished and self._beyond and not self._lost:
@@ -539,10 +541,10 @@ class Feeder:
             self._more.set()
         return finished
 
-    async def _see_through(self, item: Waiting) -> None:
-        """Get one item accepted and wait for its verdict."""
+    async def _process_item(self, item: Waiting) -> None:
+        """Submit one item until it is accepted, and wait for its verdict."""
         try:
-            while not self.stopped and not await self._tried(item):
+            while not self.stopped and not await self._try_item(item):
                 await pause(self._retry_s, unless=self._stop)
         except Exception:
             # An internal bug: this item stays without a verdict, for the daemon's next start.
@@ -553,10 +555,10 @@ class Feeder:
             self._more.set()
             self.changed.give()
 
-    async def _tried(self, item: Waiting) -> bool:
-        """Submit an item and see its attempt to its end; False when it should be tried again later."""
+    async def _try_item(self, item: Waiting) -> bool:
+        """Submit an item and wait for its verdict; False if it should be retried later."""
         try:
-            if not await self._is_accepted(item):
+            if not await self._submit_item(item):
                 return True
         except AssaydError as trouble:
             log.info("item.held_up", batch_id=self.batch.id, line=item.line, code=trouble.code)
@@ -567,8 +569,8 @@ class Feeder:
             self._lost.add(item.attempt_id)  # to this run of the daemon; the next one recovers it
         return True
 
-    async def _is_accepted(self, item: Waiting) -> bool:
-        """Submit an item; False when there is nothing to wait for: it is finished, or can't be submitted."""
+    async def _submit_item(self, item: Waiting) -> bool:
+        """Submit an item; False if there is nothing to wait for: it is finished, or can't be submitted."""
         try:
             document = item.document or await self._store.document(item.submission)
             origin = AttemptOrigin(peer=self.batch.peer, attempt_id=item.attempt_id, batch_id=self.batch.id)
@@ -581,6 +583,6 @@ class Feeder:
             return False
         return accepted.attempt.state is not State.FINISHED
 
-    async def _pause(self, trouble: StoreError) -> None:
+    async def _pause_after_error(self, trouble: StoreError) -> None:
         log.error("batch.held_up", batch_id=self.batch.id, code=trouble.code)
         await pause(self._retry_s, unless=self._stop)

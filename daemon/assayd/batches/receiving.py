@@ -30,7 +30,7 @@ AT_ONCE = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineCaps:
-    """How long a line may be and what it may hold, and how many lines a batch may have."""
+    """Limits of a line's length and content, and of the lines of a batch."""
 
     line_bytes: int = 16 * 2**20
     payload: PayloadCaps = PayloadCaps()
@@ -68,36 +68,36 @@ class Receiver:
 
     async def take(self, body: AsyncIterator[bytes]) -> AsyncIterator[ReceivedLines]:
         """Return the results of the lines, group by group; each group is recorded before it is returned."""
-        cutter = LineCutter(self._caps.line_bytes)
+        cutter = LineSplitter(self._caps.line_bytes)
         with self._budget.growing(self._batch.peer.uid) as held:
             async for data in body:
                 held.resize(cutter.held + len(data))
-                async for received in self._record(list(cutter.feed(data))):
+                async for received in self._record_lines(list(cutter.feed(data))):
                     yield received
                 held.resize(cutter.held)
-            async for received in self._record(list(cutter.end())):
+            async for received in self._record_lines(list(cutter.end())):
                 yield received
 
-    async def _record(self, raw: Sequence[RawLine]) -> AsyncIterator[ReceivedLines]:
+    async def _record_lines(self, raw: Sequence[RawLine]) -> AsyncIterator[ReceivedLines]:
         for first in range(0, len(raw), AT_ONCE):
             group = raw[first : first + AT_ONCE]
             if group[-1].number > self._caps.lines:
                 message = f"a batch has at most {self._caps.lines} lines; send the rest as another batch"
                 raise RequestError("too_large", message)
             size = sum(len(line.text or b"") for line in group)
-            await self._admission.require_share(self._batch.peer.uid, size)
-            yield await self._store.add(self._batch.id, await self._read(group))
+            await self._admission.require_quota(self._batch.peer.uid, size)
+            yield await self._store.add(self._batch.id, await self._read_lines(group))
 
-    async def _read(self, raw: Sequence[RawLine]) -> list[Line]:
-        """Read lines; in a thread, since reading takes as long for a group as for a large submission."""
+    async def _read_lines(self, raw: Sequence[RawLine]) -> list[Line]:
+        """Read lines in a thread, because a group takes as long as a large submission."""
         read = partial(read_submission, kinds=self._kinds, caps=self._caps.payload)
         most_bytes = self._caps.line_bytes
         size = sum(len(line.text or b"") for line in raw)
         async with self._budget.reading(size):
             found = await asyncio.to_thread(lambda: [read_line(line, read, most_bytes) for line in raw])
-        return [await self._line(line) for line in found]
+        return [await self._build_line(line) for line in found]
 
-    async def _line(self, line: ReadLine) -> Line:
+    async def _build_line(self, line: ReadLine) -> Line:
         number, submission = line.raw.number, line.submission
         try:
             if submission is None:
@@ -130,11 +130,11 @@ class Receiver:
         """Return the key of lines that share one attempt: input, policy and image."""
         image = self._kinds[submission.kind].image_of(policy)
         if image not in self._images:
-            self._images[image] = await self._image(image)
+            self._images[image] = await self._image_key(image)
         parts = (submission.input_digest, policy.digest, self._images[image])
         return digest(b"\n".join(part.encode() for part in parts))
 
-    async def _image(self, name: str) -> str:
+    async def _image_key(self, name: str) -> str:
         try:
             return await self._image_digest(name)
         except AssaydError:  # the engine is away: lines of this request are compared with each other
@@ -143,7 +143,7 @@ class Receiver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawLine:
-    """One line with its number, from 1. `text` is None for one that is too long; `digest` is of its bytes."""
+    """One line with its number, from 1. `text` is None if the line is too long; `digest` is of its bytes."""
 
     number: int
     text: bytes | None
@@ -151,8 +151,8 @@ class RawLine:
 
 
 @dataclass(slots=True)
-class _Rest:
-    """A line that has not ended yet."""
+class _IncompleteLine:
+    """A line that hasn't ended yet."""
 
     text: bytearray = field(default_factory=bytearray)
     length: int = 0
@@ -167,8 +167,8 @@ class _Rest:
             self.text.clear()
 
 
-class LineCutter:
-    """Splits bytes into lines. Empty lines are counted and skipped.
+class LineSplitter:
+    """A splitter of bytes into lines. Empty lines are counted and skipped.
 
     Args:
         most_bytes: the length of a line; of one that is longer nothing is kept.
@@ -176,7 +176,7 @@ class LineCutter:
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
-        self._rest = _Rest()
+        self._rest = _IncompleteLine()
         self._number = 0
 
     @property
@@ -194,7 +194,7 @@ class LineCutter:
 
     def end(self) -> Iterator[RawLine]:
         """Return the line that has come so far, if any: at the end of the bytes it needs no line break."""
-        rest, self._rest = self._rest, _Rest()
+        rest, self._rest = self._rest, _IncompleteLine()
         self._number += 1
         if rest.length > self._most_bytes:
             yield RawLine(number=self._number, text=None, digest=rest.seen.hexdigest())
@@ -204,7 +204,7 @@ class LineCutter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLine:
-    """A line with its submission, or with why there is none."""
+    """A line with its submission, or with the reason why it has none."""
 
     raw: RawLine
     submission: Submission | None = None
@@ -212,7 +212,7 @@ class ReadLine:
 
 
 def read_line(raw: RawLine, read: Callable[[bytes], Submission], most_bytes: int) -> ReadLine:
-    """Read one line; its fault affects only this line."""
+    """Parse one line; an error affects only this line."""
     if raw.text is None:
         refusal = RequestError("too_large", f"the line is longer than {most_bytes} bytes")
         return ReadLine(raw=raw, refusal=refusal)

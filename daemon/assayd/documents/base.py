@@ -31,7 +31,7 @@ class BaseDocument(BaseModel):
         members: dict[str, object] = {}
         for name in cls.__pydantic_fields__:
             member = others[name] if name in others else getattr(value, name)
-            members[name] = written_time(member) if isinstance(member, datetime) else member
+            members[name] = format_time(member) if isinstance(member, datetime) else member
         # As `model_construct`, without its lookup of aliases and defaults for each field.
         document = cls.__new__(cls)
         object.__setattr__(document, "__dict__", members)
@@ -43,10 +43,10 @@ class BaseDocument(BaseModel):
 
 def timestamp(moment: datetime | None) -> str | None:
     """Return a time as RFC 3339 in UTC, or None."""
-    return None if moment is None else written_time(moment)
+    return None if moment is None else format_time(moment)
 
 
-def written_time(moment: datetime) -> str:
+def format_time(moment: datetime) -> str:
     """Return a time as RFC 3339 in UTC."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from assayd.documents.attempts import AttemptDocument
-from assayd.documents.base import BaseDocument, Timestamp, written_time
+from assayd.documents.base import BaseDocument, Timestamp, format_time
 from assayd.model.attempt import Failure
 from assayd.model.batch import BatchState, Item, Progress, ReceivedLines, Tally
 from assayd.model.report import Verdict
@@ -108,7 +108,7 @@ def progress_document(progress: Progress) -> BatchEventDocument:
         id=str(int(progress.at.timestamp() * 1_000_000)),
         batch_id=progress.batch.id,
         kind="finished" if progress.is_over else "progress",
-        at=written_time(progress.at),
+        at=format_time(progress.at),
         body={"state": progress.batch.state, **vars(counts)},
     )
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from assayd.documents.base import BaseDocument, milliseconds
 from assayd.documents.reports import MAX_LISTED, ImportViolationDocument, limits_document, runtime_violations
 from assayd.model.policy import NetworkPolicy
-from assayd.model.run import Captured, Cause, Limits, PolicyEvent, RunResult, UnitResult, Via
+from assayd.model.run import AccessProtocol, CapturedOutput, Cause, Limits, PolicyEvent, RunResult, UnitResult
 
 
 class ImportDocument(BaseDocument):
@@ -39,7 +39,7 @@ class NetworkAttemptDocument(BaseDocument):
     unit: int = Field(description="Index of the requesting unit, from 0.")
     host: str = Field(description="The requested host; empty if unreadable.")
     port: int | None = Field(description="The port.")
-    via: Via = Field(description="CONNECT (for TLS) or plain HTTP.")
+    via: AccessProtocol = Field(description="CONNECT (for TLS) or plain HTTP.")
     method: str = Field(description="The request's method.")
     allowed: bool = Field(description="Whether the profile allows it.")
     rule: str = Field(description="Id of the rule that decided.")
@@ -92,7 +92,7 @@ class ExecutionDocument(BaseDocument):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joined:
+class JoinedOutput:
     """The concatenated output of all units. `total_bytes` is exact."""
 
     text: str
@@ -100,15 +100,15 @@ class Joined:
     truncated: bool
 
 
-def joined_output(streams: Sequence[Captured], *, kept_bytes: int) -> Joined:
+def joined_output(streams: Sequence[CapturedOutput], *, kept_bytes: int) -> JoinedOutput:
     """Concatenate the output of units; keep start and end if it exceeds `kept_bytes`."""
     whole = "".join(stream.text() for stream in streams).encode()
-    cut = Captured(
+    cut = CapturedOutput(
         head=whole[: kept_bytes // 2] if len(whole) > kept_bytes else whole,
         tail=whole[-(kept_bytes // 2) :] if len(whole) > kept_bytes else b"",
         total_bytes=len(whole),
     )
-    return Joined(
+    return JoinedOutput(
         text=cut.text(),
         total_bytes=sum(stream.total_bytes for stream in streams),
         truncated=cut.truncated or any(stream.truncated for stream in streams),
@@ -120,7 +120,7 @@ def execution_document(result: RunResult, *, limits: Limits, network: NetworkPol
     stdout = joined_output([unit.stdout for unit in result.units], kept_bytes=limits.output_kept_bytes)
     stderr = joined_output([unit.stderr for unit in result.units], kept_bytes=limits.output_kept_bytes)
     exit_code, signal_name = result.exit
-    imports = _distinct(result.units, kind="import")
+    imports = _distinct_events(result.units, kind="import")
     return ExecutionDocument.model_construct(
         cause=result.outcome.cause,
         cause_evidence=dict(result.outcome.evidence),
@@ -136,7 +136,7 @@ def execution_document(result: RunResult, *, limits: Limits, network: NetworkPol
         execution_time_ms=milliseconds(result.wall_s),
         cpu_ms=milliseconds(sum(unit.usage.cpu_s for unit in result.units)),
         peak_memory_bytes=result.peak_memory_bytes,
-        resource_usage={**limits_document(limits, network), **_usage(result.units)},
+        resource_usage={**limits_document(limits, network), **_total_usage(result.units)},
         imports=[ImportDocument.from_value(event, module=event.detail) for event in imports][:MAX_LISTED],
         import_violations=list(runtime_violations(imports))[:MAX_LISTED],
         network_violations=_network_violations(result.units),
@@ -145,7 +145,7 @@ def execution_document(result: RunResult, *, limits: Limits, network: NetworkPol
     )
 
 
-def _usage(units: Sequence[UnitResult]) -> dict[str, Any]:
+def _total_usage(units: Sequence[UnitResult]) -> dict[str, Any]:
     usages = [unit.usage for unit in units]
     return {
         "oom_kills": sum(usage.oom_kills for usage in usages),
@@ -160,13 +160,13 @@ def _usage(units: Sequence[UnitResult]) -> dict[str, Any]:
 def _network_violations(units: Sequence[UnitResult]) -> list[NetworkViolationDocument]:
     return [
         NetworkViolationDocument.model_construct(
-            **_address(event.detail),
+            **_split_address(event.detail),
             # The container has no network device, so connections fail even without the audit hook.
             blocked=True,
             reason=event.reason or "the profile blocks the network",
             rule=event.rule or "network.blocked",
         )
-        for event in _distinct(units, kind="network")
+        for event in _distinct_events(units, kind="network")
         if not event.allowed
     ][:MAX_LISTED]
 
@@ -180,13 +180,13 @@ def _network_attempts(units: Sequence[UnitResult]) -> list[NetworkAttemptDocumen
     ]
 
 
-def _address(detail: str) -> dict[str, Any]:
+def _split_address(detail: str) -> dict[str, Any]:
     host, colon, port = detail.rpartition(":")
     if not (colon and port.isascii() and port.isdigit() and len(port) <= 5):
         return {"host": detail, "port": None}
     return {"host": host.removeprefix("[").removesuffix("]"), "port": int(port)}
 
 
-def _distinct(units: Sequence[UnitResult], *, kind: str) -> list[PolicyEvent]:
+def _distinct_events(units: Sequence[UnitResult], *, kind: str) -> list[PolicyEvent]:
     """Return the distinct events of a kind, because the same code runs for every path."""
     return list(dict.fromkeys(event for unit in units for event in unit.events if event.kind == kind))

@@ -13,7 +13,7 @@ _ILLEGAL = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def junit(report: Report) -> bytes:
     """Return the JUnit XML of a report: a test case per case, or per stage if nothing ran."""
-    suite = ET.Element("testsuite", name=_legal(f"{report.kind} {report.attempt_id}"))
+    suite = ET.Element("testsuite", name=_replace_illegal(f"{report.kind} {report.attempt_id}"))
     if report.cases:
         for case in report.cases:
             _add_case(suite, report.kind, case)
@@ -46,12 +46,12 @@ def _add_case(suite: ET.Element, kind: str, case: Case) -> None:
             pass
     for name, text in (("system-out", case.stdout), ("system-err", case.stderr)):
         if text:
-            ET.SubElement(test, name).text = _legal(text)
+            ET.SubElement(test, name).text = _replace_illegal(text)
 
 
 def _add_stage(suite: ET.Element, kind: str, stage: StageReport) -> None:
     test = _add_test(suite, kind, stage.name, stage.duration_s)
-    lines = [f"line {finding.line}: {_indented(finding.message)}" for finding in stage.findings]
+    lines = [f"line {finding.line}: {_indent_lines(finding.message)}" for finding in stage.findings]
     if stage.status is StageStatus.SKIPPED:
         ET.SubElement(test, "skipped")
     elif stage.status in {StageStatus.FAILED, StageStatus.ERROR}:
@@ -62,18 +62,24 @@ def _add_stage(suite: ET.Element, kind: str, stage: StageReport) -> None:
 
 def _add_test(suite: ET.Element, kind: str, name: str, duration_s: float) -> ET.Element:
     return ET.SubElement(
-        suite, "testcase", classname=_legal(kind), name=_legal(name), time=f"{duration_s:.6f}"
+        suite,
+        "testcase",
+        classname=_replace_illegal(kind),
+        name=_replace_illegal(name),
+        time=f"{duration_s:.6f}",
     )
 
 
 def _add_outcome(test: ET.Element, tag: str, kind: str, message: str, detail: str) -> None:
-    ET.SubElement(test, tag, type=_legal(kind), message=_legal(message)).text = _legal(detail)
+    ET.SubElement(
+        test, tag, type=_replace_illegal(kind), message=_replace_illegal(message)
+    ).text = _replace_illegal(detail)
 
 
-def _indented(text: str) -> str:
+def _indent_lines(text: str) -> str:
     """Indent all lines but the first, so that guest text can't imitate lines of the report."""
     return text.replace("\n", "\n    ")
 
 
-def _legal(text: str) -> str:
+def _replace_illegal(text: str) -> str:
     return _ILLEGAL.sub("\N{REPLACEMENT CHARACTER}", text)

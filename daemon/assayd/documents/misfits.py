@@ -32,41 +32,41 @@ def message_of(fault: Mapping[str, Any]) -> str:
     return str(fault["msg"]).removeprefix("Value error, ")
 
 
-def refuse_misfits(model: type[BaseModel], value: object, within: str = "") -> None:
+def refuse_many_errors(model: type[BaseModel], value: object, within: str = "") -> None:
     """Ensure that a value has at most `MOST` errors against a model. pydantic reports the remaining ones.
 
     Raises: RequestError ``invalid``, naming the first.
     """
-    found = list(islice(_misfits(model, value), MOST + 1))
+    found = list(islice(_error_paths(model, value), MOST + 1))
     if len(found) > MOST:
         field = f"{within}{found[0]}"[:MOST_PLACE_CHARS]
         message = f"more than {MOST} fields are unknown or have the wrong type, e.g. {field}"
         raise RequestError("invalid", message, field=field)
 
 
-def _misfits(kind: Any, value: object) -> Iterator[str]:
+def _error_paths(kind: Any, value: object) -> Iterator[str]:
     """Yield the paths of unknown fields and of scalars of a wrong type, as far as annotations tell."""
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     parts = get_args(kind)
     if get_origin(kind) in (Union, UnionType):
-        yield from _misfits_of_union([part for part in parts if part is not NoneType], value)
+        yield from _union_error_paths([part for part in parts if part is not NoneType], value)
     elif isinstance(kind, type) and issubclass(kind, BaseModel):
-        yield from _misfits_of_model(kind, value)
+        yield from _model_error_paths(kind, value)
     elif kind in _PLAIN:
         if not isinstance(value, str if kind is str else _PLAIN):
             yield ""
     elif isinstance(value, dict):
-        inner = parts[1] if _is(kind, Mapping) and len(parts) == 2 else None
+        inner = parts[1] if _is_subclass(kind, Mapping) and len(parts) == 2 else None
         for name, member in value.items() if inner is not None else ():
-            yield from (f"{name}.{place}" for place in _misfits(inner, member))
+            yield from (f"{name}.{place}" for place in _error_paths(inner, member))
     elif isinstance(value, list):
-        inner = parts[0] if _is(kind, Sequence) and parts else None
+        inner = parts[0] if _is_subclass(kind, Sequence) and parts else None
         for number, member in enumerate(value) if inner is not None else ():
-            yield from (f"{number}.{place}" for place in _misfits(inner, member))
+            yield from (f"{number}.{place}" for place in _error_paths(inner, member))
 
 
-def _misfits_of_model(model: type[BaseModel], value: object) -> Iterator[str]:
+def _model_error_paths(model: type[BaseModel], value: object) -> Iterator[str]:
     if not isinstance(value, dict):
         yield ""
         return
@@ -75,10 +75,10 @@ def _misfits_of_model(model: type[BaseModel], value: object) -> Iterator[str]:
         if name not in fields:
             yield str(name)
         else:
-            yield from (f"{name}.{place}" for place in _misfits(fields[name], member))
+            yield from (f"{name}.{place}" for place in _error_paths(fields[name], member))
 
 
-def _misfits_of_union(kinds: Sequence[Any], value: object) -> Iterator[str]:
+def _union_error_paths(kinds: Sequence[Any], value: object) -> Iterator[str]:
     """Yield the errors of a value against a union, if it matches none of the types.
 
     pydantic would report the errors against each type.
@@ -86,13 +86,13 @@ def _misfits_of_union(kinds: Sequence[Any], value: object) -> Iterator[str]:
     if value is None:
         return
     if len(kinds) == 1:
-        yield from _misfits(kinds[0], value)
+        yield from _error_paths(kinds[0], value)
         return
-    fits = [list(islice(_misfits(kind, value), MOST + 1)) for kind in kinds]
+    fits = [list(islice(_error_paths(kind, value), MOST + 1)) for kind in kinds]
     if all(fits):
         yield from max(fits, key=len, default=[])
 
 
-def _is(kind: Any, wanted: type) -> bool:
+def _is_subclass(kind: Any, wanted: type) -> bool:
     origin = get_origin(kind)
     return isinstance(origin, type) and issubclass(origin, wanted) and not issubclass(origin, str)

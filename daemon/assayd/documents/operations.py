@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from assayd.documents.base import BaseDocument
-from assayd.model.health import Health, HealthRow
+from assayd.model.health import HealthRow, HealthStatus
 
 
 class CheckDocument(BaseDocument):
     """One check of the daemon's health."""
 
     check: str = Field(description="Name of the check.")
-    status: Health = Field(description="Result of the check.")
+    status: HealthStatus = Field(description="Result of the check.")
     detail: str = Field(description="Details of the result.")
     remedy: str = Field(description="What to do; empty if nothing.")
     took_ms: float = Field(description="Duration; 0 if negligible.")

@@ -85,10 +85,10 @@ def replay_diff(first: Attempt, again: Attempt, before: Json, after: Json) -> Re
         before: report and execution record of the original, as an object with these two keys.
         after: the same for the replay.
     """
-    whole_before = {**_summary(first), **before}
-    whole_after = {**_summary(again), **after}
+    whole_before = {**_attempt_summary(first), **before}
+    whole_after = {**_attempt_summary(again), **after}
     differences = [
-        ChangeDocument.model_construct(field=field, before=_shown(one), after=_shown(other))
+        ChangeDocument.model_construct(field=field, before=_abbreviate(one), after=_abbreviate(other))
         for field, one, other in _differences("", "", whole_before, whole_after)
     ]
     return ReplayDiffDocument.model_construct(
@@ -100,7 +100,7 @@ def replay_diff(first: Attempt, again: Attempt, before: Json, after: Json) -> Re
     )
 
 
-def _summary(attempt: Attempt) -> dict[str, Json]:
+def _attempt_summary(attempt: Attempt) -> dict[str, Json]:
     return {
         "verdict": attempt.verdict,
         "cause": attempt.cause,
@@ -125,7 +125,7 @@ def _differences(path: str, place: str, one: Json, other: Json) -> Iterator[tupl
         yield path, one, other
 
 
-def _shown(value: Json) -> Json:
+def _abbreviate(value: Json) -> Json:
     size = len(compact(value))
     return value if size <= MOST_BYTES else f"({size} bytes)"
 
@@ -140,27 +140,29 @@ Texts = Mapping[str, str]
 
 def submission_diff(before: object, after: object) -> str:
     """Return a diff of two payloads, truncated; empty if all strings are equal."""
-    old, new = dict(_texts("payload", before)), dict(_texts("payload", after))
-    lines = [line for name in sorted({*old, *new}) for line in _diff(name, old.get(name), new.get(name))]
+    old, new = dict(_iter_strings("payload", before)), dict(_iter_strings("payload", after))
+    lines = [
+        line for name in sorted({*old, *new}) for line in _diff_string(name, old.get(name), new.get(name))
+    ]
     whole = "".join(f"{line}\n" for line in lines)
     return whole if len(whole) <= MAX_CHARS else f"{whole[:MAX_CHARS]}\n… and more\n"
 
 
-def _texts(name: str, value: object) -> Iterator[tuple[str, str]]:
+def _iter_strings(name: str, value: object) -> Iterator[tuple[str, str]]:
     match value:
         case str():
             yield name, value
         case dict():
             for key, part in value.items():
-                yield from _texts(f"{name}.{key}", part)
+                yield from _iter_strings(f"{name}.{key}", part)
         case list():
             for number, part in enumerate(value):
-                yield from _texts(f"{name}.{number}", part)
+                yield from _iter_strings(f"{name}.{number}", part)
         case _:
             return
 
 
-def _diff(name: str, old: str | None, new: str | None) -> Iterator[str]:
+def _diff_string(name: str, old: str | None, new: str | None) -> Iterator[str]:
     """Yield a string's changes as a single hunk."""
     if old == new:
         return
@@ -172,17 +174,17 @@ def _diff(name: str, old: str | None, new: str | None) -> Iterator[str]:
     gone, come = before[head : len(before) - tail], after[head : len(after) - tail]
     yield f"--- {name}"
     yield f"+++ {name}"
-    yield f"@@ -{_span(start, len(before) - end)} +{_span(start, len(after) - end)} @@"
+    yield f"@@ -{_hunk_range(start, len(before) - end)} +{_hunk_range(start, len(after) - end)} @@"
     yield from (f" {line}" for line in before[start:head])
-    yield from _changed(gone, come)
+    yield from _changed_lines(gone, come)
     yield from (f" {line}" for line in before[len(before) - tail : len(before) - end])
 
 
-def _span(start: int, end: int) -> str:
+def _hunk_range(start: int, end: int) -> str:
     return f"{start + (end > start)},{end - start}"
 
 
-def _changed(gone: Sequence[str], come: Sequence[str]) -> Iterator[str]:
+def _changed_lines(gone: Sequence[str], come: Sequence[str]) -> Iterator[str]:
     if max(len(gone), len(come)) > COMPARED_LINES:
         yield from (f"-{line}" for line in gone)
         yield from (f"+{line}" for line in come)

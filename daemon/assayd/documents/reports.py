@@ -141,7 +141,7 @@ def report_document(report: Report) -> ReportDocument:
         stages=[stage_document(stage) for stage in report.stages],
         static_results=list(report.static_results),
         runtime_results=None if report.cases is None else _runtime_results(report.cases),
-        findings=_findings(report.findings),
+        findings=_finding_documents(report.findings),
         import_violations=list_violations(report.findings, report.refused_imports),
         fix_hints=list(report.fix_hints),
         effective_limits=dict(report.effective_limits),
@@ -170,11 +170,11 @@ def limits_document(limits: Limits, network: NetworkPolicy) -> dict[str, JsonVal
 def stage_document(stage: StageReport) -> StageDocument:
     """Return the document of a stage."""
     return StageDocument.from_value(
-        stage, duration_ms=milliseconds(stage.duration_s), findings=_findings(stage.findings)
+        stage, duration_ms=milliseconds(stage.duration_s), findings=_finding_documents(stage.findings)
     )
 
 
-def _findings(findings: Sequence[Finding]) -> list[FindingDocument]:
+def _finding_documents(findings: Sequence[Finding]) -> list[FindingDocument]:
     return [FindingDocument.from_value(finding) for finding in findings]
 
 
@@ -194,12 +194,12 @@ def _case(case: Case) -> CaseDocument:
     return CaseDocument.from_value(
         case,
         duration_ms=milliseconds(case.duration_s),
-        result_text=_in_order(case.result),
+        result_text=_ordered_json(case.result),
         preview=preview_of(case.result),
     )
 
 
-def _in_order(result: JsonValue) -> str | None:
+def _ordered_json(result: JsonValue) -> str | None:
     """Return a result as JSON text if the canonical form would reorder its fields."""
     if not isinstance(result, dict | list):
         return None
@@ -231,20 +231,22 @@ def list_violations(
     findings: Iterable[Finding], events: Iterable[PolicyEvent]
 ) -> list[ImportViolationDocument]:
     """Return the import violations, static ones first, up to `MAX_LISTED`."""
-    return [*_static(findings), *runtime_violations(events)][:MAX_LISTED]
+    return [*_static_violations(findings), *runtime_violations(events)][:MAX_LISTED]
 
 
 _NAMED = re.compile(r"""__import__\(\s*["']([\w.]{1,200})["']""")
 """A call of `__import__` with a literal module name."""
 
 
-def _static(findings: Iterable[Finding]) -> Iterator[ImportViolationDocument]:
+def _static_violations(findings: Iterable[Finding]) -> Iterator[ImportViolationDocument]:
     """Yield a violation for each finding of an import."""
     for finding in findings:
         if finding.layer is not Layer.STATIC or not finding.is_error:
             continue
         if finding.rule in _STATIC:
-            yield ImportViolationDocument.from_value(finding, module=_module(finding), location=Layer.STATIC)
+            yield ImportViolationDocument.from_value(
+                finding, module=_quoted_module(finding), location=Layer.STATIC
+            )
         elif finding.rule in _BY_CALL and "'__import__'" in finding.message:
             named = _NAMED.search(finding.snippet or "")
             module = named[1] if named is not None else None
@@ -260,7 +262,7 @@ def runtime_violations(events: Iterable[PolicyEvent]) -> Iterator[ImportViolatio
             )
 
 
-def _module(finding: Finding) -> str | None:
+def _quoted_module(finding: Finding) -> str | None:
     """Return the module that a finding's message quotes, or None if it is known only at run time."""
     _, quote, rest = finding.message.partition("'")
     return rest.partition("'")[0] if quote else None

@@ -20,8 +20,8 @@ from assayd.model.json_reader import (
     JsonLimits,
     JsonTooLargeError,
     count_containers,
-    read_strictly,
-    refuse_large,
+    parse_strictly,
+    reject_large,
 )
 from assayd.model.submission import JsonValue
 
@@ -45,7 +45,7 @@ _TEXT_CHARS = 2**18
 
 
 @cache
-def _reader(kind: Any) -> Callable[[object], dict[str, object]] | None:
+def _member_reader(kind: Any) -> Callable[[object], dict[str, object]] | None:
     """Return the function that reads the members of a document class, or None for other classes."""
     if issubclass(kind, BaseModel):
         return vars
@@ -58,11 +58,11 @@ def _reader(kind: Any) -> Callable[[object], dict[str, object]] | None:
 
 def members_of(value: Any) -> dict[str, object] | None:
     """Return the members of a document by name, or None for any other value."""
-    read = _reader(type(value))  # type: ignore[arg-type]  # every class is hashable
+    read = _member_reader(type(value))  # type: ignore[arg-type]  # every class is hashable
     return None if read is None else read(value)
 
 
-def _members(document: object) -> dict[str, object]:
+def _require_members(document: object) -> dict[str, object]:
     members = members_of(document)
     if members is None:
         raise TypeError(f"{type(document).__name__} isn't JSON")
@@ -70,9 +70,11 @@ def _members(document: object) -> dict[str, object]:
 
 
 _CANONICAL = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_members
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_require_members
 )
-_COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_members)
+_COMPACT = json.JSONEncoder(
+    separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_require_members
+)
 
 
 def read_json(text: bytes, *, most_values: int = MAX_VALUES) -> JsonValue:
@@ -83,7 +85,7 @@ def read_json(text: bytes, *, most_values: int = MAX_VALUES) -> JsonValue:
             more than `MAX_CONTAINERS` or `most_values`.
     """
     try:
-        return read_strictly(text, replace(_LIMITS, values=most_values))
+        return parse_strictly(text, replace(_LIMITS, values=most_values))
     except JsonError as error:
         raise _refused(error) from error
 
@@ -105,7 +107,7 @@ def canonical(value: object) -> bytes:
 
 
 def compact(value: object) -> bytes:
-    """Serialize JSON in its present order (the contract's), for responses that people read."""
+    """Serialize JSON without sorting its keys, for responses that people read."""
     return _COMPACT.encode(value).encode("utf-8", "replace")
 
 
@@ -129,32 +131,30 @@ def _write(value: object, to: BytesIO) -> None:
     """Serialize JSON canonically; write large parts piece by piece."""
     if (members := members_of(value)) is not None:
         value = members
-    if _weight(value) < _PIECE:
-        to.write(_encoded(value))
+    if _estimate_size(value) < _PIECE:
+        to.write(_encode(value))
     elif isinstance(value, str):
         to.write(b'"')
-        to.writelines(
-            _encoded(value[at : at + _TEXT_CHARS])[1:-1] for at in range(0, len(value), _TEXT_CHARS)
-        )
+        to.writelines(_encode(value[at : at + _TEXT_CHARS])[1:-1] for at in range(0, len(value), _TEXT_CHARS))
         to.write(b'"')
     elif isinstance(value, dict) and all(isinstance(name, str) for name in value):
         _write_object(value, to)
     elif isinstance(value, list | tuple):
         _write_array(value, to)
     else:
-        to.write(_encoded(value))
+        to.write(_encode(value))
 
 
 def _write_object(members: dict[str, object], to: BytesIO) -> None:
     between, names = b"{", sorted(members)
     for at in range(0, len(names), _AT_ONCE):
         group = {name: members[name] for name in names[at : at + _AT_ONCE]}
-        if _weight(group) < _PIECE:
-            to.write(between + _encoded(group)[1:-1])
+        if _estimate_size(group) < _PIECE:
+            to.write(between + _encode(group)[1:-1])
             between = b","
             continue
         for name, member in group.items():
-            to.write(between + _encoded(name) + b":")
+            to.write(between + _encode(name) + b":")
             between = b","
             _write(member, to)
     to.write(b"}")
@@ -164,8 +164,8 @@ def _write_array(members: Sequence[object], to: BytesIO) -> None:
     between = b"["
     for at in range(0, len(members), _AT_ONCE):
         group = members[at : at + _AT_ONCE]
-        if _weight(group) < _PIECE:
-            to.write(between + _encoded(group)[1:-1])
+        if _estimate_size(group) < _PIECE:
+            to.write(between + _encode(group)[1:-1])
             between = b","
             continue
         for member in group:
@@ -175,11 +175,11 @@ def _write_array(members: Sequence[object], to: BytesIO) -> None:
     to.write(b"]")
 
 
-def _encoded(value: object) -> bytes:
+def _encode(value: object) -> bytes:
     return _CANONICAL.encode(value).encode("utf-8", "replace")
 
 
-def _weight(value: object) -> int:
+def _estimate_size(value: object) -> int:
     """Estimate how much there is to write, up to one piece."""
     weight, waiting = 1, [value]
     for each in waiting:  # The list grows during the loop.
@@ -212,7 +212,7 @@ def digest(text: bytes) -> str:
 def refuse_many(text: bytes, *, most_values: int = MAX_VALUES) -> None:
     """Reject JSON with too many values before memory is allocated. Raises: RequestError ``too_large``."""
     try:
-        refuse_large(text, replace(_LIMITS, values=most_values))
+        reject_large(text, replace(_LIMITS, values=most_values))
     except JsonTooLargeError as error:
         raise _refused(error) from error
 

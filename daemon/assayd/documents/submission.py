@@ -24,10 +24,10 @@ from pydantic import (
 )
 
 from assayd import did_you_mean
-from assayd.documents.misfits import MOST_PLACE_CHARS, message_of, place_of, refuse_misfits
+from assayd.documents.misfits import MOST_PLACE_CHARS, message_of, place_of, refuse_many_errors
 from assayd.documents.strict_json import canonical, digest, read_json
 from assayd.errors import RequestError
-from assayd.model.submission import JsonValue, RepairWish, Submission
+from assayd.model.submission import JsonValue, RepairOptions, Submission
 from assayd.model.webhook import MOST_CHARS
 
 if TYPE_CHECKING:  # The client reads documents but doesn't have these modules.
@@ -47,7 +47,7 @@ LabelText = Annotated[str, StringConstraints(pattern=_LABEL)]
 FreeLabelText = Annotated[str, StringConstraints(pattern=_FREE_LABEL)]
 
 
-def _few_words(text: str) -> str:
+def _check_intent(text: str) -> str:
     if len(text.encode()) > INTENT_BYTES:
         raise ValueError(f"is larger than {INTENT_BYTES} bytes; shorten it")
     if not text.strip():
@@ -55,7 +55,7 @@ def _few_words(text: str) -> str:
     return text
 
 
-IntentText = Annotated[str, Field(max_length=INTENT_BYTES), AfterValidator(_few_words)]
+IntentText = Annotated[str, Field(max_length=INTENT_BYTES), AfterValidator(_check_intent)]
 WebhookText = Annotated[str, Field(max_length=MOST_CHARS)]
 Ulid = Annotated[str, StringConstraints(pattern=r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$")]
 
@@ -122,7 +122,7 @@ class SubmissionBody(BaseModel):
 
     @field_validator("labels")
     @classmethod
-    def _name_folders_plainly(cls, labels: dict[str, str]) -> dict[str, str]:
+    def _check_folder_labels(cls, labels: dict[str, str]) -> dict[str, str]:
         for name in sorted(_NAMING & labels.keys()):
             if re.fullmatch(_LABEL, labels[name]) is None:
                 raise ValueError(f"{name} names a folder, so it must match {_LABEL}")
@@ -164,7 +164,7 @@ def refuse_large_parts(
     for (field, value), cap in _capped_parts(validator, payload):
         if cap is Cap.INPUTS and body_bytes * MOST_GROWTH <= caps.inputs_bytes:
             continue
-        excess = _excess(value, cap, getattr(caps, cap.value))
+        excess = _describe_excess(value, cap, getattr(caps, cap.value))
         if excess:
             raise RequestError("too_large", f"{field} {excess}", field=field)
 
@@ -174,12 +174,12 @@ def texts_at(payload: Mapping[str, object], paths: Sequence[str]) -> list[tuple[
 
     ``files.adapter.py``.
     """
-    parts = [part for path in paths for part in _parts(("", payload), path)]
+    parts = [part for path in paths for part in _parts_at(("", payload), path)]
     return [(field.removeprefix("."), text) for field, text in parts if isinstance(text, str)]
 
 
 def checked_texts(validator: Kind, prepared: BaseModel) -> list[tuple[str, str]]:
-    """Return the texts that are checked and run, with their places: not data, and no prose around code.
+    """Return the texts that are checked and run, with their places; omit data and prose around code.
 
     Args: `prepared` is the payload that `Kind.prepare` has returned.
     """
@@ -193,40 +193,40 @@ def _capped_parts(validator: Kind, payload: Mapping[str, object]) -> list[tuple[
     from assayd.kind import Cap
 
     if validator.bounded is None:
-        return [(part, Cap.SOURCE) for part in _leaves(("payload", payload))]
+        return [(part, Cap.SOURCE) for part in _iter_strings(("payload", payload))]
     bounded = validator.bounded.items()
-    return [(part, cap) for path, cap in bounded for part in _parts(("payload", payload), path)]
+    return [(part, cap) for path, cap in bounded for part in _parts_at(("payload", payload), path)]
 
 
-def _excess(value: object, cap: Cap, most: int) -> str:
+def _describe_excess(value: object, cap: Cap, most: int) -> str:
     """Return a description of the excess; empty if there is none, or if pydantic will reject the part."""
     from assayd.kind import Cap
 
     match cap:
         case Cap.SOURCE:
             large = isinstance(value, str) and (len(value) > most or len(value.encode()) > most)
-            return f"is larger than {_size(most)}" if large else ""
+            return f"is larger than {_format_size(most)}" if large else ""
         case Cap.INPUTS:
-            return f"is larger than {_size(most)}" if len(canonical(value)) > most else ""
+            return f"is larger than {_format_size(most)}" if len(canonical(value)) > most else ""
         case Cap.SAMPLE_PATHS | Cap.STEPS:
             return f"has more than {most} entries" if isinstance(value, list) and len(value) > most else ""
     assert_never(cap)
 
 
-def _size(count: int) -> str:
+def _format_size(count: int) -> str:
     """Return a size as text, in MiB if that is an integer."""
     return f"{count >> 20} MiB" if count and count % 2**20 == 0 else f"{count} bytes"
 
 
-def _parts(whole: Part, path: str) -> list[Part]:
+def _parts_at(whole: Part, path: str) -> list[Part]:
     """Return the parts of a payload at a path; empty if the payload has another shape."""
     parts = [whole]
     for name in path.split("."):
-        parts = [inner for part in parts for key, inner in _inner(part) if name in {"*", key}]
+        parts = [inner for part in parts for key, inner in _child_parts(part) if name in {"*", key}]
     return parts
 
 
-def _leaves(whole: Part) -> Iterator[Part]:
+def _iter_strings(whole: Part) -> Iterator[Part]:
     """Yield every string at any depth, including the keys."""
     waiting = [whole]
     while waiting:
@@ -235,10 +235,10 @@ def _leaves(whole: Part) -> Iterator[Part]:
             yield part
         if isinstance(part[1], dict):
             yield from ((part[0], key) for key in part[1])
-        waiting.extend(inner for _, inner in _inner(part))
+        waiting.extend(inner for _, inner in _child_parts(part))
 
 
-def _inner(part: Part) -> list[tuple[str, Part]]:
+def _child_parts(part: Part) -> list[tuple[str, Part]]:
     """Return the direct entries of a part, by key."""
     field, value = part
     if isinstance(value, dict):
@@ -268,11 +268,11 @@ def read_submission(body: bytes, kinds: Mapping[str, Kind], *, caps: PayloadCaps
     envelope = _read_envelope(raw)
     validator = _find_kind(envelope.kind, kinds)
     refuse_large_parts(validator, envelope.payload, caps, body_bytes=len(body))
-    refuse_misfits(validator.payload, envelope.payload, "payload.")
+    refuse_many_errors(validator.payload, envelope.payload, "payload.")
     payload_text = canonical(envelope.payload)
     policy = envelope.policy or validator.default_policy
     overrides = envelope.overrides.model_dump(exclude_none=True)
-    document = _document(envelope, policy, overrides, payload_text)
+    document = _canonical_document(envelope, policy, overrides, payload_text)
     # Release the parsed body, which would otherwise be in memory twice.
     for read_before in (envelope.payload, raw):
         read_before.clear()
@@ -287,15 +287,15 @@ def read_submission(body: bytes, kinds: Mapping[str, Kind], *, caps: PayloadCaps
         labels={**_implied_labels(validator, payload), **envelope.labels},
         parent_id=envelope.parent_id,
         intent=envelope.intent,
-        repair=RepairWish(**envelope.repair.model_dump()) if envelope.repair is not None else None,
+        repair=RepairOptions(**envelope.repair.model_dump()) if envelope.repair is not None else None,
         webhook=envelope.webhook,
     )
 
 
-def _document(
+def _canonical_document(
     envelope: SubmissionBody, policy: str, overrides: Mapping[str, object], payload_text: bytes
 ) -> bytes:
-    """Return the whole submission in canonical form. The payload, which may be large, already is."""
+    """Return the submission in canonical form; the payload, which may be large, is canonical already."""
     before: dict[str, object] = {
         "kind": envelope.kind,
         "labels": envelope.labels,
@@ -326,11 +326,11 @@ async def read_accepted(document: bytes, kinds: Mapping[str, Kind]) -> Submissio
 
 
 def _read_envelope(raw: dict[str, JsonValue]) -> SubmissionBody:
-    refuse_misfits(SubmissionBody, raw)
+    refuse_many_errors(SubmissionBody, raw)
     try:
         return SubmissionBody.model_validate(raw)
     except ValidationError as error:
-        _refuse(error, SubmissionBody, prefix=())
+        _raise_request_error(error, SubmissionBody, prefix=())
 
 
 def _read_payload(validator: Kind, text: bytes) -> BaseModel:
@@ -338,7 +338,7 @@ def _read_payload(validator: Kind, text: bytes) -> BaseModel:
         # From text rather than objects, so that strict models accept arrays for tuples, and nothing else.
         payload: BaseModel = validator.payload.model_validate_json(text)
     except ValidationError as error:
-        _refuse(error, validator.payload, prefix=("payload",))
+        _raise_request_error(error, validator.payload, prefix=("payload",))
     return payload
 
 
@@ -355,19 +355,21 @@ def _find_kind(kind: str, kinds: Mapping[str, Kind]) -> Kind:
     return kinds[kind]
 
 
-def _refuse(error: ValidationError, model: type[BaseModel], *, prefix: tuple[str, ...]) -> NoReturn:
+def _raise_request_error(
+    error: ValidationError, model: type[BaseModel], *, prefix: tuple[str, ...]
+) -> NoReturn:
     first, *others = error.errors(include_url=False, include_context=False, include_input=False)
     field = place_of((*prefix, *first["loc"])) or None
     more = f" (and {len(others)} more)" if others else ""
     fault = message_of(first)
     if first["type"] == "extra_forbidden":
         *within, name = first["loc"]
-        close = did_you_mean.hint(str(name)[:MOST_PLACE_CHARS], _fields(model, within))
+        close = did_you_mean.hint(str(name)[:MOST_PLACE_CHARS], _field_names(model, within))
         fault = f"unknown field{close}"
     raise RequestError("invalid", f"{field or 'the submission'}: {fault}{more}", field=field) from error
 
 
-def _fields(model: type[BaseModel], within: Sequence[object]) -> list[str]:
+def _field_names(model: type[BaseModel], within: Sequence[object]) -> list[str]:
     """Return the field names of a model, or of the model nested at `within`; empty if there is none."""
     for part in within:
         field = model.model_fields.get(str(part))

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 
 from pydantic import Field
 
-from assayd.documents.base import BaseDocument, Timestamp, milliseconds, written_time
+from assayd.documents.base import BaseDocument, Timestamp, format_time, milliseconds
 from assayd.model.records import Summary
 
 
@@ -48,7 +48,7 @@ def summary_document(summary: Summary, bucket_s: int) -> SummaryDocument:
     totals: dict[str, Counter[str]] = {name: Counter() for name in ("verdict", "cause", "kind")}
     spans: dict[str, Counter[str]] = defaultdict(Counter)
     for count in summary.counts:
-        spans[written_time(count.at)][count.verdict] += count.number
+        spans[format_time(count.at)][count.verdict] += count.number
         for name, counter in totals.items():
             if (value := getattr(count, name)) is not None:
                 counter[value] += count.number

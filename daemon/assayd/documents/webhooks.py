@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from assayd.documents.base import BaseDocument, Timestamp, written_time
+from assayd.documents.base import BaseDocument, Timestamp, format_time
 from assayd.documents.batches import CountsDocument, counts_document
 from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch, BatchState, Tally
@@ -86,4 +86,4 @@ def webhook_message(
     kind: Ended, at: datetime, data: EndedAttemptDocument | EndedBatchDocument | EndedGenerationDocument
 ) -> WebhookDocument:
     """Return the body of a message."""
-    return WebhookDocument.model_construct(type=kind, timestamp=written_time(at), data=data)
+    return WebhookDocument.model_construct(type=kind, timestamp=format_time(at), data=data)

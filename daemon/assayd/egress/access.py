@@ -13,7 +13,7 @@ from assayd.egress.decision import AccessRequest, Decision, decide
 from assayd.egress.ledger import Entry, Ledger
 from assayd.egress.places import ThresholdSemaphore
 from assayd.egress.refusal import NotServed, failed, refused
-from assayd.egress.resolver import Looking, Resolver
+from assayd.egress.resolver import Lookup, Resolver
 from assayd.egress.target import NoTarget, Target
 from assayd.egress.turns import Turn
 from assayd.egress.upstream import Upstream, connected
@@ -27,8 +27,8 @@ LOOK_UPS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """The egress of one attempt: its policy, its resolver, the public addresses, its record.
+class EgressContext:
+    """The policy, resolver, address check and ledger for the accesses of one attempt.
 
     `places` limits the connections of all attempts; a connection waits at most `wait_s` for a free one.
     `turn` waits for the connection's next turn in the event loop.
@@ -48,7 +48,7 @@ class Way:
 class Access:
     """The facts of one access, and its outcome."""
 
-    def __init__(self, way: Way, target: Target | NoTarget, entry: Entry) -> None:
+    def __init__(self, way: EgressContext, target: Target | NoTarget, entry: Entry) -> None:
         self._way = way
         self._ask = AccessRequest(target=target)
         self._target = target
@@ -89,7 +89,7 @@ class Access:
         Raises: NotServed.
         """
         target, way = self.target(), self._way
-        found, left_s = await self._resolved(target)
+        found, left_s = await self._resolve_target(target)
         if not found:
             raise failed(NetworkTrouble.NOT_RESOLVED)
         addresses = self.learn(addresses=found).addresses
@@ -102,13 +102,13 @@ class Access:
         finally:
             way.places.release(way.owner)
 
-    async def _resolved(self, target: Target) -> tuple[tuple[str, ...], float]:
+    async def _resolve_target(self, target: Target) -> tuple[tuple[str, ...], float]:
         """Return the target's addresses, and the remaining seconds to connect.
 
         The wait for a free slot doesn't count. Raises: NotServed.
         """
         way = self._way
-        looking = Looking(host=target.host, port=target.port, owner=way.owner, own=way.look_ups)
+        looking = Lookup(host=target.host, port=target.port, owner=way.owner, own=way.look_ups)
         _, left_s = await timed(looking.own.acquire(), way.policy.connect_timeout_s)
         await granted(way.resolver.acquire(looking), way.wait_s)
         return await timed(way.resolver.resolve(looking), left_s)
@@ -135,7 +135,7 @@ async def granted(waiting: Coroutine[object, object, None], wait_s: float) -> No
 
 
 @contextmanager
-def access(way: Way, unit: int, target: Target | NoTarget) -> Iterator[Access]:
+def access(way: EgressContext, unit: int, target: Target | NoTarget) -> Iterator[Access]:
     """Record an access, and its outcome, while the body serves it.
 
     Raises: NotServed, if the attempt has reached its limit.
@@ -144,10 +144,10 @@ def access(way: Way, unit: int, target: Target | NoTarget) -> Iterator[Access]:
     try:
         yield Access(way, target, entry)
     except NotServed as end:
-        entry.ended_by(end)
+        entry.record_failure(end)
         raise
     except asyncio.CancelledError:
-        entry.cut_short()
+        entry.mark_unfinished()
         raise
     finally:
         entry.close()

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from assayd.egress.addresses import Public, is_public
-from assayd.egress.target import NoTarget, Target, same_place
+from assayd.egress.target import NoTarget, Target, names_target
 from assayd.findings.network_rules import WORDINGS, NetworkRule
 from assayd.model.hosts import fold
 from assayd.model.policy import HttpRule, NetworkMode, NetworkPolicy
-from assayd.model.run import Via
+from assayd.model.run import AccessProtocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,13 +62,13 @@ def decide(policy: NetworkPolicy, ask: AccessRequest, public: Public = is_public
         ask: the known facts.
         public: returns whether an address counts as public.
     """
-    refusals = (*_by_target(policy, ask), *_by_address(ask, public), *_by_server_name(ask))
+    refusals = (*_target_denials(policy, ask), *_address_denials(ask, public), *_server_name_denials(ask))
     rule = next(iter(refusals), NetworkRule.LISTED)
     allowed = tuple(address for address in ask.addresses or () if public(address))
     return Decision(rule=rule, reason=WORDINGS[rule].reason, addresses=allowed)
 
 
-def _by_target(policy: NetworkPolicy, ask: AccessRequest) -> Iterator[NetworkRule]:
+def _target_denials(policy: NetworkPolicy, ask: AccessRequest) -> Iterator[NetworkRule]:
     target = ask.target
     if policy.mode is not NetworkMode.ALLOWLIST:
         yield NetworkRule.BLOCKED
@@ -81,17 +81,17 @@ def _by_target(policy: NetworkPolicy, ask: AccessRequest) -> Iterator[NetworkRul
     elif target.port not in policy.ports:
         yield NetworkRule.PORT_NOT_LISTED
     else:
-        yield from _by_http(target, rules)
-    if target.via is Via.HTTP and ask.named is not None and not same_place(ask.named, target):
+        yield from _http_denials(target, rules)
+    if target.via is AccessProtocol.HTTP and ask.named is not None and not names_target(ask.named, target):
         yield NetworkRule.HOST_MISMATCH
 
 
-def _by_http(target: Target, rules: tuple[HttpRule | None, ...]) -> Iterator[NetworkRule]:
+def _http_denials(target: Target, rules: tuple[HttpRule | None, ...]) -> Iterator[NetworkRule]:
     """Yield the denials by the entries' HTTP rules; one entry that allows the request is enough."""
     held = [rule for rule in rules if rule is not None]
     if len(held) < len(rules):
         return
-    if target.via is Via.TLS:
+    if target.via is AccessProtocol.TLS:
         yield NetworkRule.HTTP_ONLY
         return
     usable = [rule for rule in held if rule.allows_method(target.method)]
@@ -101,20 +101,20 @@ def _by_http(target: Target, rules: tuple[HttpRule | None, ...]) -> Iterator[Net
         yield NetworkRule.PATH_NOT_LISTED
 
 
-def _by_address(ask: AccessRequest, public: Public) -> Iterator[NetworkRule]:
+def _address_denials(ask: AccessRequest, public: Public) -> Iterator[NetworkRule]:
     if ask.addresses and not any(public(address) for address in ask.addresses):
         yield NetworkRule.ADDRESS_NOT_PUBLIC
 
 
-def _by_server_name(ask: AccessRequest) -> Iterator[NetworkRule]:
+def _server_name_denials(ask: AccessRequest) -> Iterator[NetworkRule]:
     if isinstance(ask.server_name, NetworkRule):
         yield ask.server_name
     elif ask.server_name is not None and isinstance(ask.target, Target):
-        if _folded(ask.server_name) != ask.target.host:
+        if _fold_or_none(ask.server_name) != ask.target.host:
             yield NetworkRule.SNI_MISMATCH
 
 
-def _folded(name: str) -> str | None:
+def _fold_or_none(name: str) -> str | None:
     try:
         return fold(name)
     except ValueError:

@@ -29,7 +29,7 @@ _BODY_BYTES = 8192
 
 
 class HttpReader:
-    """Reads the events of one side of a connection."""
+    """A reader of the HTTP events of one side of a connection."""
 
     def __init__(self, http: h11.Connection) -> None:
         self._http = http
@@ -71,7 +71,7 @@ class HttpReader:
                 self._lines = 0
                 self._read += 1
                 return event
-            if event is h11.PAUSED or not self._give_more():
+            if event is h11.PAUSED or not self._feed_more():
                 return None
 
     def step(self) -> list[h11.Event]:
@@ -92,16 +92,16 @@ class HttpReader:
                 break
             events.append(event)
         self.busy = len(events) == MOST_EVENTS or self._problem is not None
-        return list(_joined(events))
+        return list(_join_content(events))
 
-    def owed(self) -> int:
+    def unpaid_cost(self) -> int:
         """Return the cost of the events since the last call, beyond what their bytes have paid for."""
         price, self._read = self._read * LEAST_COST, 0
         extra = max(price - self._paid, 0)
         self._paid = max(self._paid - price, 0)
         return extra
 
-    def _give_more(self) -> bool:
+    def _feed_more(self) -> bool:
         """Feed h11 more of the received bytes. Return False if none are left."""
         if not self._rest:
             if self._ended and not self._http.trailing_data[1]:
@@ -119,7 +119,7 @@ class HttpReader:
         return True
 
 
-def _joined(events: list[h11.Event]) -> Iterator[h11.Event]:
+def _join_content(events: list[h11.Event]) -> Iterator[h11.Event]:
     """Join adjacent content events."""
     for is_content, run in groupby(events, lambda event: isinstance(event, h11.Data)):
         if is_content:

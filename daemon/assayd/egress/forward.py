@@ -39,15 +39,15 @@ async def serve_request(guest: Guest, access: Access, request: h11.Request) -> b
 
     Raises: NotServed.
     """
-    _refuse_two_lengths(request)
+    _refuse_ambiguous_length(request)
     hosts = [value for name, value in request.headers if name == b"host"]
     access.learn(named=hosts[0].decode("latin-1") if len(hosts) == 1 else "")
     async with access.connected() as upstream:
         host = h11.Connection(h11.CLIENT)
-        await upstream.send(_sent(host, _head(request, access.target())))
+        await upstream.send(_encode_event(host, _host_request(request, access.target())))
         async with idle_after(guest.limits.idle_s) as moved:
             await _exchange(_Exchange(guest=guest, upstream=upstream, host=host, moved=moved))
-    return guest.may_ask_again()
+    return guest.prepare_next_request()
 
 
 class _Exchange:
@@ -69,7 +69,7 @@ class _Exchange:
                 events = self._answer.step()
             except h11.RemoteProtocolError as problem:
                 raise failed(NetworkTrouble.BROKEN_OFF) from problem
-            self.upstream.entry.charged(self._answer.owed())
+            self.upstream.entry.charged(self._answer.unpaid_cost())
             if events:
                 self.moved()
                 yield events
@@ -81,8 +81,8 @@ class _Exchange:
                 self._answer.feed(await self.upstream.read())
 
 
-class _Answered(Exception):
-    """The response is complete, even if the request isn't."""
+class _ResponseComplete(Exception):
+    """An exception raised when the response is complete, even if the request isn't."""
 
 
 async def _exchange(exchange: _Exchange) -> None:
@@ -90,19 +90,19 @@ async def _exchange(exchange: _Exchange) -> None:
 
     A response that completes first ends both.
     """
-    with suppress(_Answered):
-        await together(_pass_answer(exchange), _send_body(exchange))
+    with suppress(_ResponseComplete):
+        await together(_forward_response(exchange), _send_body(exchange))
 
 
 async def _send_body(exchange: _Exchange) -> None:
     async for piece in exchange.guest.body():
-        await _send_up(exchange, h11.Data(data=piece))
-    await _send_up(exchange, h11.EndOfMessage())
+        await _send_upstream(exchange, h11.Data(data=piece))
+    await _send_upstream(exchange, h11.EndOfMessage())
 
 
-async def _send_up(exchange: _Exchange, event: h11.Data | h11.EndOfMessage) -> None:
+async def _send_upstream(exchange: _Exchange, event: h11.Data | h11.EndOfMessage) -> None:
     try:
-        await exchange.upstream.send(_sent(exchange.host, event))
+        await exchange.upstream.send(_encode_event(exchange.host, event))
     except NotServed as end:
         # A host can respond and close before it has read the whole body; its response counts.
         if end.why is not NetworkTrouble.BROKEN_OFF:
@@ -110,18 +110,18 @@ async def _send_up(exchange: _Exchange, event: h11.Data | h11.EndOfMessage) -> N
     exchange.moved()
 
 
-async def _pass_answer(exchange: _Exchange) -> None:
+async def _forward_response(exchange: _Exchange) -> None:
     async for events in exchange.answer():
-        if passed := [part for event in events if (part := _passed(event)) is not None]:
+        if passed := [part for event in events if (part := _event_for_guest(event)) is not None]:
             await exchange.guest.send(*passed)
-    raise _Answered
+    raise _ResponseComplete
 
 
-def _passed(event: h11.Event) -> h11.Event | None:
+def _event_for_guest(event: h11.Event) -> h11.Event | None:
     """Return the event to forward to the guest; None for an event that concerns only host and relay."""
     match event:
         case h11.Response():
-            headers = _kept(event.headers, _NOT_DOWN)
+            headers = _forwarded_headers(event.headers, _NOT_DOWN)
             return h11.Response(status_code=event.status_code, headers=headers, reason=event.reason)
         case h11.Data():
             return event
@@ -133,14 +133,18 @@ def _passed(event: h11.Event) -> h11.Event | None:
             raise failed(NetworkTrouble.BROKEN_OFF)
 
 
-def _head(request: h11.Request, target: Target) -> h11.Request:
+def _host_request(request: h11.Request, target: Target) -> h11.Request:
     """Return the request for the host, addressed by its target alone."""
     place = target.host if target.port == HTTP_PORT else f"{target.host}:{target.port}"
-    headers = [(b"Host", place.encode()), *_kept(request.headers, _NOT_UP), (b"Connection", b"close")]
+    headers = [
+        (b"Host", place.encode()),
+        *_forwarded_headers(request.headers, _NOT_UP),
+        (b"Connection", b"close"),
+    ]
     return h11.Request(method=request.method, target=target.origin, headers=headers)
 
 
-def _kept(headers: Iterable[tuple[bytes, bytes]], dropped: frozenset[bytes]) -> Pairs:
+def _forwarded_headers(headers: Iterable[tuple[bytes, bytes]], dropped: frozenset[bytes]) -> Pairs:
     """Return the headers to forward: without `dropped`, and without those that Connection names."""
     pairs = list(headers)
     named = b",".join(value for name, value in pairs if name == b"connection").lower().split(b",")
@@ -148,14 +152,14 @@ def _kept(headers: Iterable[tuple[bytes, bytes]], dropped: frozenset[bytes]) -> 
     return [(name, value) for name, value in pairs if name not in gone]
 
 
-def _sent(host: h11.Connection, event: h11.Event) -> bytes:
+def _encode_event(host: h11.Connection, event: h11.Event) -> bytes:
     try:
         return host.send(event) or b""
     except h11.LocalProtocolError as problem:
         raise refused_by(NetworkRule.HTTP_MALFORMED) from problem
 
 
-def _refuse_two_lengths(request: h11.Request) -> None:
+def _refuse_ambiguous_length(request: h11.Request) -> None:
     """Reject a request with an ambiguous end; h11 itself rejects two different lengths."""
     names = [name for name, _ in request.headers]
     by_chunks = b"transfer-encoding" in names

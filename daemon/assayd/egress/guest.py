@@ -83,7 +83,7 @@ class Guest:
                 return None
         try:
             async with asyncio.timeout(self.limits.head_s):
-                event = event or await self._event()
+                event = event or await self._read_event()
         except TimeoutError:
             raise refused_by(NetworkRule.TOO_SLOW) from None
         if not isinstance(event, h11.Request):
@@ -100,7 +100,7 @@ class Guest:
 
         Raises: NotServed, if the request has a body.
         """
-        event = await self._event()
+        event = await self._read_event()
         if not isinstance(event, h11.EndOfMessage):
             raise refused_by(NetworkRule.HTTP_MALFORMED)
         return self._events.unread
@@ -113,7 +113,7 @@ class Guest:
         if self._http.they_are_waiting_for_100_continue:
             await self.send(h11.InformationalResponse(status_code=100, headers=[]))
         while True:
-            for event in await self._step():
+            for event in await self._read_body_events():
                 if not isinstance(event, h11.Data):
                     return
                 yield bytes(event.data)
@@ -129,16 +129,16 @@ class Guest:
         if data:
             await self.stream.write(data)
 
-    async def establish(self) -> None:
+    async def accept_connect(self) -> None:
         """Accept a CONNECT request; afterwards, the connection carries no more HTTP."""
         await self.stream.write(ESTABLISHED)
         self._phase = Phase.GREETING
 
-    def greeted(self) -> None:
+    def mark_greeted(self) -> None:
         """Record that the guest now communicates with the host itself."""
         self._phase = Phase.CONTENT
 
-    def may_ask_again(self) -> bool:
+    def prepare_next_request(self) -> bool:
         """Return whether another request can follow on this connection, and prepare for it."""
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             return False
@@ -146,7 +146,7 @@ class Guest:
         return True
 
     async def refuse(self, end: NotServed) -> None:
-        """Tell the guest why its request failed or was cut short."""
+        """Send the guest the reason why its request failed or was cut short."""
         if self._phase is Phase.CONTENT:
             await self.stream.reset()
             return
@@ -164,32 +164,32 @@ class Guest:
         except (TimeoutError, NotServed):
             await self.stream.reset()
 
-    async def _event(self) -> h11.Event:
+    async def _read_event(self) -> h11.Event:
         while (event := self._next_event()) is None:
             self._events.feed(await self.read())
         return event
 
     def _next_event(self) -> h11.Event | None:
         """Return an event that is already complete, or None if more bytes are needed."""
-        with self._judged():
+        with self._translate_errors():
             event = self._events.next()
         if event is None and self._http.their_state in {h11.DONE, h11.CLOSED}:
             raise refused_by(NetworkRule.HTTP_MALFORMED)
         return event
 
-    async def _step(self) -> list[h11.Event]:
+    async def _read_body_events(self) -> list[h11.Event]:
         """Return the next events of a body."""
         if self._events.busy:
             await self._turn()
         while True:
-            with self._judged():
+            with self._translate_errors():
                 events = self._events.step()
             if events:
                 return events
             self._events.feed(await self.read())
 
     @contextmanager
-    def _judged(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Translate protocol errors into NotServed, and charge for events.
 
         A client that hangs up violates no rule.
@@ -199,8 +199,8 @@ class Guest:
         except h11.RemoteProtocolError as problem:
             if self._events.cut_off:
                 raise failed(NetworkTrouble.BROKEN_OFF) from problem
-            raise refused_by(NetworkRule.HTTP_MALFORMED, _words(problem)) from problem
-        self._ledger.charge_up(self._events.owed())
+            raise refused_by(NetworkRule.HTTP_MALFORMED, _safe_message(problem)) from problem
+        self._ledger.charge_up(self._events.unpaid_cost())
 
 
 _KNOWN = (
@@ -220,7 +220,7 @@ _KNOWN = (
 )
 
 
-def _words(problem: h11.RemoteProtocolError) -> str:
+def _safe_message(problem: h11.RemoteProtocolError) -> str:
     """Return h11's error message without the quoted input, which may contain a password."""
     text = str(problem)
     return next((known.lower() for known in _KNOWN if text.startswith(known)), "")

@@ -11,7 +11,7 @@ from assayd.egress.target import NoTarget, Target
 from assayd.findings.network_rules import NetworkRule
 from assayd.guest.frames import LEAST_COST
 from assayd.metrics import Metrics
-from assayd.model.run import NetworkEvent, Via
+from assayd.model.run import AccessProtocol, NetworkEvent
 from assayd.ports.clock import Clock
 from assayd.ports.egress import EgressLimits
 
@@ -53,14 +53,14 @@ class Entry:
         """Charge the cost of the host's events beyond their bytes. Raises: NotServed."""
         self._ledger.charge_down(extra)
 
-    def ended_by(self, end: NotServed) -> None:
+    def record_failure(self, end: NotServed) -> None:
         """Record the reason why the access wasn't served, or not completely."""
         if isinstance(end.why, NetworkRule):
             self.event = replace(self.event, allowed=False, rule=end.why.value, reason=end.reason)
         else:
             self.event = replace(self.event, trouble=end.why.value)
 
-    def cut_short(self) -> None:
+    def mark_unfinished(self) -> None:
         """Record that the unit ended before the access did."""
         self.event = replace(self.event, finished=False)
 
@@ -99,17 +99,19 @@ class Ledger:
 
     def unread(self, unit: int, end: NotServed) -> None:
         """Record an unreadable request. Raises: NotServed, as `open`."""
-        entry = self.open(unit, NoTarget(via=Via.HTTP, rule=NetworkRule.HTTP_MALFORMED))
-        entry.ended_by(end)
+        entry = self.open(unit, NoTarget(via=AccessProtocol.HTTP, rule=NetworkRule.HTTP_MALFORMED))
+        entry.record_failure(end)
         entry.close()
 
     def used_up(self, unit: int, target: Target | NoTarget | None = None) -> None:
         """Record, once per unit, that a unit exceeded the limit of connections."""
         if unit not in self._used_up:
             self._used_up.add(unit)
-            entry = Entry(self, unit, target or NoTarget(via=Via.TLS, rule=NetworkRule.TOO_MANY_CONNECTIONS))
+            entry = Entry(
+                self, unit, target or NoTarget(via=AccessProtocol.TLS, rule=NetworkRule.TOO_MANY_CONNECTIONS)
+            )
             self._entries.append(entry)
-            entry.ended_by(refused_by(NetworkRule.TOO_MANY_CONNECTIONS))
+            entry.record_failure(refused_by(NetworkRule.TOO_MANY_CONNECTIONS))
             entry.close()
 
     def spend_up(self, count: int) -> None:

@@ -26,8 +26,8 @@ class ThresholdSemaphore:
 
     async def acquire(self, owner: int) -> None:
         """Wait for a slot for this user, and take it."""
-        if owner not in self._waiting and self._may(owner):
-            self._take(owner)
+        if owner not in self._waiting and self._can_take(owner):
+            self._take_slot(owner)
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(owner, deque()).append(turn)
@@ -44,31 +44,31 @@ class ThresholdSemaphore:
         self._held[owner] -= 1
         if not self._held[owner]:
             del self._held[owner]
-        self._hand_out()
+        self._assign_slots()
 
-    def _may(self, owner: int) -> bool:
+    def _can_take(self, owner: int) -> bool:
         return self._free > 0 and self._held[owner] < max(self._free, 1)
 
-    def _take(self, owner: int) -> None:
+    def _take_slot(self, owner: int) -> None:
         self._free -= 1
         self._held[owner] += 1
 
-    def _hand_out(self) -> None:
+    def _assign_slots(self) -> None:
         """Assign slots to waiters until none of them can have one."""
         given = True
         while given:
             given = False
             for owner in list(self._waiting):
-                given |= self._serve(owner)
+                given |= self._serve_owner(owner)
 
-    def _serve(self, owner: int) -> bool:
+    def _serve_owner(self, owner: int) -> bool:
         """Assign a slot to one waiter of a user, if the user can have one."""
         waiting = self._waiting[owner]
         while waiting and waiting[0].done():  # cancelled in the meantime
             waiting.popleft()
-        served = bool(waiting) and self._may(owner)
+        served = bool(waiting) and self._can_take(owner)
         if served:
-            self._take(owner)
+            self._take_slot(owner)
             waiting.popleft().set_result(None)
             self._waiting.move_to_end(owner)
         if not waiting:

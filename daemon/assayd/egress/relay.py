@@ -9,7 +9,7 @@ from itertools import count
 
 import h11
 
-from assayd.egress.access import LOOK_UPS, Way, access
+from assayd.egress.access import LOOK_UPS, EgressContext, access
 from assayd.egress.addresses import Public, is_public
 from assayd.egress.forward import serve_request
 from assayd.egress.guest import Guest
@@ -22,13 +22,13 @@ from assayd.egress.tunnel import serve_tunnel
 from assayd.egress.turns import Turns
 from assayd.metrics import Metrics
 from assayd.model.policy import NetworkPolicy
-from assayd.model.run import Via
+from assayd.model.run import AccessProtocol
 from assayd.ports.clock import Clock
 from assayd.ports.egress import EgressLimits, GuestStream
 
 
 class Relay:
-    """Implements `ports.egress.Egress`.
+    """The relay for guest code's connections. Implements `ports.egress.Egress`.
 
     Args:
         limits: the limits of each attempt, and of all together.
@@ -58,7 +58,7 @@ class Relay:
 
     def session(self, policy: NetworkPolicy, owner: int = 0) -> RelaySession:
         """Return a session for an attempt. Args: owner: the user's id."""
-        way = Way(
+        way = EgressContext(
             owner=owner,
             policy=policy,
             resolver=self._resolver,
@@ -73,9 +73,9 @@ class Relay:
 
 
 class RelaySession:
-    """Implements `ports.egress.EgressSession`."""
+    """The relay's session for one attempt. Implements `ports.egress.EgressSession`."""
 
-    def __init__(self, way: Way, limits: EgressLimits) -> None:
+    def __init__(self, way: EgressContext, limits: EgressLimits) -> None:
         self._way = way
         self.limits = limits
         self.used_up = way.ledger.used_up
@@ -94,17 +94,17 @@ class RelaySession:
 
     async def _serve_next(self, guest: Guest, unit: int) -> bool:
         """Serve the next request, if any. Return whether another may follow."""
-        request = await self._request(guest, unit)
+        request = await self._read_request(guest, unit)
         if request is None:
             return False
         target = read_target(request.method.decode("ascii"), request.target.decode("ascii"))
         with access(self._way, unit, target) as asked:
-            if target.via is Via.TLS:
+            if target.via is AccessProtocol.TLS:
                 await serve_tunnel(guest, asked)
                 return False
             return await serve_request(guest, asked, request)
 
-    async def _request(self, guest: Guest, unit: int) -> h11.Request | None:
+    async def _read_request(self, guest: Guest, unit: int) -> h11.Request | None:
         """Read the next request; record an unreadable one too."""
         try:
             return await guest.request()

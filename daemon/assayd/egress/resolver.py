@@ -29,7 +29,7 @@ def look_up(host: str, port: int) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looking:
+class Lookup:
     """One lookup: the folded name, the port, the user, and the attempt's slots."""
 
     host: str
@@ -39,13 +39,13 @@ class Looking:
 
 
 class Resolver:
-    """Resolves names, with a limited number of concurrent lookups that users share."""
+    """A resolver of names, with a limited number of concurrent lookups that users share."""
 
     def __init__(self, look_up: LookUp = look_up, *, places: int = PLACES) -> None:
         self._look_up = look_up
         self._places = ThresholdSemaphore(places)
 
-    async def acquire(self, looking: Looking) -> None:
+    async def acquire(self, looking: Lookup) -> None:
         """Wait for a slot of the user. If the wait is cancelled, release the attempt's slot, too.
 
         The caller already holds the attempt's slot. `resolve` must follow immediately; it releases both.
@@ -56,7 +56,7 @@ class Resolver:
             looking.own.release()
             raise
 
-    async def resolve(self, looking: Looking) -> tuple[str, ...]:
+    async def resolve(self, looking: Lookup) -> tuple[str, ...]:
         """Return the addresses of a name; empty if it has none.
 
         Can be cancelled at any time; the slots are released when the lookup ends.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from assayd.findings.network_rules import NetworkRule
 from assayd.model.hosts import fold, is_address
-from assayd.model.run import Via
+from assayd.model.run import AccessProtocol
 
 HTTP_PORT = 80
 
@@ -27,7 +27,7 @@ _NOT_IN_A_HOST = re.compile(r"[@\\%\s,;]")
 class Target:
     """The requested target. `host` is folded; `path` excludes the query, `origin` includes it."""
 
-    via: Via
+    via: AccessProtocol
     host: str
     port: int
     method: str = ""
@@ -39,7 +39,7 @@ class Target:
 class NoTarget:
     """An invalid target with the rule; `host` and `port`, as far as they can be shown."""
 
-    via: Via
+    via: AccessProtocol
     rule: NetworkRule
     host: str = ""
     port: int | None = None
@@ -49,16 +49,16 @@ class NoTarget:
 def read_target(method: str, text: str) -> Target | NoTarget:
     """Parse the target of a request line."""
     if method == "CONNECT":
-        return _place(Via.TLS, method, text, None)
+        return _parse_target(AccessProtocol.TLS, method, text, None)
     match = _URL.fullmatch(text)
     if match is None:
-        return NoTarget(via=Via.HTTP, rule=NetworkRule.TARGET_INVALID, method=method)
+        return NoTarget(via=AccessProtocol.HTTP, rule=NetworkRule.TARGET_INVALID, method=method)
     path = match["path"] or "/"
-    place = _place(Via.HTTP, method, match["authority"], HTTP_PORT)
+    place = _parse_target(AccessProtocol.HTTP, method, match["authority"], HTTP_PORT)
     if isinstance(place, NoTarget):
         return place
     return Target(
-        via=Via.HTTP,
+        via=AccessProtocol.HTTP,
         host=place.host,
         port=place.port,
         method=method,
@@ -67,15 +67,17 @@ def read_target(method: str, text: str) -> Target | NoTarget:
     )
 
 
-def same_place(header: str, target: Target) -> bool:
+def names_target(header: str, target: Target) -> bool:
     """Return whether a Host header names the target's host and port."""
-    place = _place(target.via, "", header, HTTP_PORT)
+    place = _parse_target(target.via, "", header, HTTP_PORT)
     return isinstance(place, Target) and (place.host, place.port) == (target.host, target.port)
 
 
-def _place(via: Via, method: str, authority: str, default_port: int | None) -> Target | NoTarget:
-    host, port = _split(authority, default_port)
-    if (rule := _refused(host, port)) is None:
+def _parse_target(
+    via: AccessProtocol, method: str, authority: str, default_port: int | None
+) -> Target | NoTarget:
+    host, port = _split_authority(authority, default_port)
+    if (rule := _refusing_rule(host, port)) is None:
         try:
             return Target(via=via, host=fold(host), port=port or 0, method=method)
         except ValueError:
@@ -86,7 +88,7 @@ def _place(via: Via, method: str, authority: str, default_port: int | None) -> T
     return NoTarget(via=via, rule=rule, host=shown, port=port, method=method)
 
 
-def _refused(host: str, port: int | None) -> NetworkRule | None:
+def _refusing_rule(host: str, port: int | None) -> NetworkRule | None:
     """Return the rule that rejects this host, or None if it is valid."""
     if "@" in host:
         return NetworkRule.USER_IN_URL
@@ -97,7 +99,7 @@ def _refused(host: str, port: int | None) -> NetworkRule | None:
     return NetworkRule.ADDRESS_LITERAL if is_address(host.removesuffix(".").lower()) else None
 
 
-def _split(authority: str, default_port: int | None) -> tuple[str, int | None]:
+def _split_authority(authority: str, default_port: int | None) -> tuple[str, int | None]:
     """Split host and port. Without a port, the whole string is the host.
 
     An empty port counts as none (RFC 3986, 3.2.3).

@@ -35,7 +35,7 @@ _ENCRYPTED = frozenset({0xFE0D, 0xFFCE})
 
 
 class HelloError(ValueError):
-    """The ClientHello has no usable server name; `rule` is the reason."""
+    """An exception raised when the ClientHello has no usable server name; `rule` is the reason."""
 
     def __init__(self, rule: NetworkRule) -> None:
         super().__init__(rule)
@@ -43,7 +43,7 @@ class HelloError(ValueError):
 
 
 class HelloReader:
-    """Collects the first bytes of a client, in pieces of any size, until its ClientHello is complete."""
+    """A reader of a client's first bytes, in pieces of any size, up to the end of its ClientHello."""
 
     def __init__(self) -> None:
         self.taken = b""
@@ -54,14 +54,14 @@ class HelloReader:
         Raises: HelloError.
         """
         self.taken += data
-        message = self._message()
+        message = self._first_message()
         if message is None:
             if len(self.taken) > MOST_BYTES:
                 raise HelloError(NetworkRule.HELLO_MALFORMED)
             return None
-        return _server_name(message)
+        return _parse_server_name(message)
 
-    def _message(self) -> bytes | None:
+    def _first_message(self) -> bytes | None:
         """Return the first handshake message, joined from its records, or None while it is incomplete."""
         message, at = b"", 0
         for _ in range(MOST_RECORDS):
@@ -72,7 +72,7 @@ class HelloReader:
             length = int.from_bytes(head[3:5], "big")
             message += self.taken[at + _RECORD_HEADER : at + _RECORD_HEADER + length]
             at += _RECORD_HEADER + length
-            if (whole := _whole_length(message)) is not None and len(message) >= whole:
+            if (whole := _message_length(message)) is not None and len(message) >= whole:
                 if len(message) > whole:
                     raise HelloError(NetworkRule.HELLO_MALFORMED)
                 return message
@@ -82,14 +82,14 @@ class HelloReader:
 
 
 def _check_record(head: bytes) -> None:
-    """Reject the first byte that can't begin a handshake record. Raises: HelloError."""
+    """Check that the bytes can begin a handshake record. Raises: HelloError."""
     if head and (head[0] != _HANDSHAKE or head[1:2] not in (b"", bytes([_TLS_MAJOR]))):
         raise HelloError(NetworkRule.NOT_TLS)
     if len(head) == _RECORD_HEADER and not 0 < int.from_bytes(head[3:5], "big") <= MOST_BYTES:
         raise HelloError(NetworkRule.HELLO_MALFORMED)
 
 
-def _whole_length(message: bytes) -> int | None:
+def _message_length(message: bytes) -> int | None:
     """Return the length of the handshake message with its header, or None while unknown."""
     if message and message[0] != _CLIENT_HELLO:
         raise HelloError(NetworkRule.NOT_TLS)
@@ -101,25 +101,25 @@ def _whole_length(message: bytes) -> int | None:
     return 4 + length
 
 
-def _server_name(message: bytes) -> str:
+def _parse_server_name(message: bytes) -> str:
     try:
-        extensions = dict(_extensions(message))
+        extensions = dict(_parse_extensions(message))
         if not _ENCRYPTED.isdisjoint(extensions):
             raise HelloError(NetworkRule.SNI_ENCRYPTED)
         if _SERVER_NAME not in extensions:
             raise HelloError(NetworkRule.SNI_MISSING)
-        return _only_name(extensions[_SERVER_NAME])
+        return _parse_only_name(extensions[_SERVER_NAME])
     except _Short:
         raise HelloError(NetworkRule.HELLO_MALFORMED) from None
 
 
-def _extensions(message: bytes) -> Iterator[tuple[int, bytes]]:
+def _parse_extensions(message: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield the extensions of a ClientHello, each of which can occur once."""
-    hello = _Fields(message[4:])
+    hello = _FieldReader(message[4:])
     hello.take(2 + 32)  # version, random
     for length in (1, 2, 1):  # session id, cipher suites, compression methods
         hello.vector(length)
-    extensions = _Fields(hello.vector(2) if hello.left else b"")
+    extensions = _FieldReader(hello.vector(2) if hello.left else b"")
     if hello.left:
         raise _Short
     seen = set()
@@ -131,9 +131,9 @@ def _extensions(message: bytes) -> Iterator[tuple[int, bytes]]:
         yield kind, extensions.vector(2)
 
 
-def _only_name(extension: bytes) -> str:
-    outer = _Fields(extension)
-    names = _Fields(outer.vector(2))
+def _parse_only_name(extension: bytes) -> str:
+    outer = _FieldReader(extension)
+    names = _FieldReader(outer.vector(2))
     kind, name = names.number(1), names.vector(2)
     if kind != _HOST_NAME or not name or names.left or outer.left:
         raise _Short
@@ -144,11 +144,11 @@ def _only_name(extension: bytes) -> str:
 
 
 class _Short(Exception):
-    """A field is truncated or has extra bytes."""
+    """An exception raised when a field is truncated or has extra bytes."""
 
 
-class _Fields:
-    """A byte string that is consumed from the front."""
+class _FieldReader:
+    """A reader that consumes a byte string from the front."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -171,7 +171,7 @@ class _Fields:
         return int.from_bytes(self.take(count), "big")
 
     def vector(self, count: int) -> bytes:
-        """Consume bytes that are preceded by their length in `count` bytes. Raises: _Short."""
+        """Consume bytes that are preceded by their length in `count` bytes. Raises: _TruncatedError."""
         return self.take(self.number(count))
 
 
@@ -180,15 +180,15 @@ async def serve_tunnel(guest: Guest, access: Access) -> None:
     access.learn()
     early = await guest.early()
     async with access.connected() as upstream:
-        await guest.establish()
-        hello = await _greeting(guest, access, early)
+        await guest.accept_connect()
+        hello = await _read_hello(guest, access, early)
         if hello:
-            guest.greeted()
+            guest.mark_greeted()
             await upstream.send(hello)
-            await _join(guest, upstream)
+            await _relay_both_ways(guest, upstream)
 
 
-async def _greeting(guest: Guest, access: Access, early: bytes) -> bytes:
+async def _read_hello(guest: Guest, access: Access, early: bytes) -> bytes:
     """Read the ClientHello and check its server name. Return its bytes; empty if the guest sends none."""
     reader, data = HelloReader(), early
     try:
@@ -205,22 +205,22 @@ async def _greeting(guest: Guest, access: Access, early: bytes) -> bytes:
     return reader.taken
 
 
-async def _join(guest: Guest, upstream: Upstream) -> None:
+async def _relay_both_ways(guest: Guest, upstream: Upstream) -> None:
     """Relay bytes in both directions until both have ended."""
     async with idle_after(guest.limits.idle_s) as moved:
 
         async def up() -> None:
-            await _pump(guest.read, upstream.send, moved)
+            await _copy_bytes(guest.read, upstream.send, moved)
             upstream.end()
 
         async def down() -> None:
-            await _pump(upstream.read, guest.stream.write, moved)
+            await _copy_bytes(upstream.read, guest.stream.write, moved)
             await guest.stream.end()
 
         await together(up(), down())
 
 
-async def _pump(
+async def _copy_bytes(
     read: Callable[[], Awaitable[bytes]], write: Callable[[bytes], Awaitable[None]], moved: Callable[[], None]
 ) -> None:
     while data := await read():

@@ -45,29 +45,29 @@ class Turns:
         self._waiting.put(owner, lane, str(next(self._keys)), turn)
         if not self._given:
             self._given = True
-            asyncio.get_running_loop().call_soon(self._give)
+            asyncio.get_running_loop().call_soon(self._grant_turn)
         await turn
 
-    def _give(self) -> None:
+    def _grant_turn(self) -> None:
         """Begin the next turn, and schedule the measurement right after it."""
         loop = asyncio.get_running_loop()
         while len(self._waiting):
             turn = self._waiting.pop()
             if not turn.done():  # Otherwise, its connection was dropped.
-                loop.call_soon(self._begin)
+                loop.call_soon(self._start_measurement)
                 turn.set_result(None)
-                loop.call_soon(self._end)
+                loop.call_soon(self._end_turn)
                 return
         self._given = False
 
-    def _begin(self) -> None:
+    def _start_measurement(self) -> None:
         self._began = self._clock()
 
-    def _end(self) -> None:
+    def _end_turn(self) -> None:
         now = self._clock()
         self._paid_until = max(self._paid_until, now - self._burst_s) + (now - self._began) / self._share
         loop = asyncio.get_running_loop()
         if self._paid_until > now:
-            loop.call_later(self._paid_until - now, self._give)
+            loop.call_later(self._paid_until - now, self._grant_turn)
         else:
-            loop.call_soon(self._give)
+            loop.call_soon(self._grant_turn)

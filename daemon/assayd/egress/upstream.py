@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from assayd.aio import first_that_opens
+from assayd.aio import open_first_available
 from assayd.egress.ledger import Entry
 from assayd.egress.refusal import failed
 from assayd.egress.turns import Turn
@@ -89,7 +89,7 @@ async def connected(
 
     Raises: NotServed, if none responds in time.
     """
-    reader, writer, address = await _first(addresses[:MOST_TRIES], port, timeout_s)
+    reader, writer, address = await _connect_first(addresses[:MOST_TRIES], port, timeout_s)
     try:
         entry.connected(address)
         yield Upstream(reader, writer, entry, turn)
@@ -97,7 +97,7 @@ async def connected(
         writer.transport.abort()
 
 
-async def _first(
+async def _connect_first(
     addresses: Sequence[str], port: int, timeout_s: float
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, str]:
     """Try each address in turn, with its share of the remaining time."""
@@ -108,7 +108,7 @@ async def _first(
 
     try:
         until = asyncio.get_running_loop().time() + timeout_s
-        return await first_that_opens(addresses, connect, until=until)
+        return await open_first_available(addresses, connect, until=until)
     except TimeoutError:
         raise failed(NetworkTrouble.TIMED_OUT) from None
     except OSError:

@@ -15,11 +15,11 @@ from assayd.ports.engine import Capabilities, Engine
 
 def measured(engine: Engine, metrics: Metrics, clock: Clock) -> Engine:
     """Return the engine with metrics for its calls: durations, and the codes of errors."""
-    return cast("Engine", _Measured(engine, metrics, clock))
+    return cast("Engine", _MeasuredEngine(engine, metrics, clock))
 
 
-class _Measured:
-    """Forwards every call, and measures those that are awaited."""
+class _MeasuredEngine:
+    """A proxy of an engine, which measures all awaited calls."""
 
     def __init__(self, engine: Engine, metrics: Metrics, clock: Clock) -> None:
         self._engine = engine
@@ -35,11 +35,13 @@ class _Measured:
         timed = iscoroutinefunction(call) and name != "close"
         if not timed:
             return call
-        measured_call = partial(self._timed, name, call)
+        measured_call = partial(self._measure_call, name, call)
         setattr(self, name, measured_call)  # so that it is looked up only once
         return measured_call
 
-    async def _timed(self, name: str, call: Callable[..., Awaitable[object]], *arguments: object) -> object:
+    async def _measure_call(
+        self, name: str, call: Callable[..., Awaitable[object]], *arguments: object
+    ) -> object:
         began = self._clock.monotonic()
         try:
             return await call(*arguments)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from assayd.model.policy import ExecutionPolicy, ImportMode, NetworkMode, SubmoduleRule
-from assayd.model.prompting import Example, Proposal, Surrounding
+from assayd.model.prompting import Example, PromptContext, Proposal
 from assayd.model.submission import Sample
 
 _FORMS = {
@@ -31,10 +31,10 @@ def code_example(sample: Sample, *, request: str, reason: str, field: str = "cod
     return Example(request=request, context=context, answer=Proposal(code=code), reason=reason)
 
 
-def file_head(path: str, content: bytes, most: int) -> Surrounding:
+def describe_file_head(path: str, content: bytes, most: int) -> PromptContext:
     """Return the beginning of a file with its path in the sandbox and the size of the shown part."""
     size = f"{len(content)} bytes" if len(content) <= most else f"first {most} of {len(content)} bytes"
-    return Surrounding(title=f"file {path} ({size})", text=content[:most].decode("utf-8", "replace"))
+    return PromptContext(title=f"file {path} ({size})", text=content[:most].decode("utf-8", "replace"))
 
 
 _MOST_HOSTS = 20
@@ -58,7 +58,7 @@ def allowances(
     if policy is None:
         return
     if imports:
-        yield from _imports(policy, offer, also)
+        yield from _describe_imports(policy, offer, also)
     hosts = sorted(policy.network.hosts)
     if policy.network.mode is NetworkMode.BLOCKED or not hosts:
         yield "Network access is blocked."
@@ -88,7 +88,7 @@ def usual(policy: ExecutionPolicy) -> ExecutionPolicy:
     return replace(policy, imports=replace(policy.imports, allowed=policy.imports.allowed - _RARE))
 
 
-def _imports(policy: ExecutionPolicy, offer: str | None, also: Sequence[str]) -> Iterator[str]:
+def _describe_imports(policy: ExecutionPolicy, offer: str | None, also: Sequence[str]) -> Iterator[str]:
     imports = policy.imports
     if imports.mode is ImportMode.ENFORCE and not policy.reports_only:
         allowed = {*also, *(module for module in imports.allowed if imports.allows(module))}

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 from assayd.findings.runs import (
     cause_finding,
-    details_of,
     event_findings,
+    limit_details,
     no_function_finding,
     not_compiled_finding,
     raised_finding,
 )
-from assayd.findings.timeout import timeout_finding, with_places
+from assayd.findings.timeout import add_endless_parts, timeout_finding
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import NoFunction, NotCompiled, Raised, Record, Returned, Value, read_record
 from assayd.model.finding import Finding, has_errors
@@ -29,7 +29,7 @@ _MAY_HOLD_A_RECORD = frozenset({Cause.COMPLETED, Cause.EXITED_NONZERO, Cause.POL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """One tried call. `value` is set only if the call returned and nothing contradicts it.
+    """The result of one call. `value` is set only if the call returned and nothing contradicts it.
 
     `again` are the results of repeated calls, which decide nothing.
     """
@@ -92,9 +92,9 @@ def _failure(unit: UnitResult, record: Record | None, text: str, function: str) 
         case _ if unit.outcome.completed:
             return cause_finding(Cause.PROTOCOL_VIOLATION, "The code", "not the record of a call")
         case _ if unit.outcome.cause is Cause.TIMEOUT:
-            return with_places(timeout_finding(unit, "The code"), text)
+            return add_endless_parts(timeout_finding(unit, "The code"), text)
         case _:
-            return cause_finding(unit.outcome.cause, "The code", details_of(unit))
+            return cause_finding(unit.outcome.cause, "The code", limit_details(unit))
 
 
 def _failed(unit: UnitResult, record: Record | None, message: str) -> Case:

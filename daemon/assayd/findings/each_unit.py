@@ -11,7 +11,7 @@ from assayd.findings.call_unit import Tried, judge_call
 from assayd.findings.runs import RAISED_RULE, cause_finding, event_findings, raised_finding
 from assayd.findings.source_text import SplitText
 from assayd.guest_results.json_reader import GuestJsonError
-from assayd.guest_results.record import CalledEach, Raised, Value, read_record
+from assayd.guest_results.record import CallResults, Raised, Value, read_record
 from assayd.model.finding import Finding, Layer, has_errors
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import Cause, UnitResult
@@ -28,7 +28,7 @@ _MORE_RAISED = Finding(
 
 
 class EachJudge:
-    """Judges the units of one attempt; words a failure of many calls once."""
+    """A judge of the units of one attempt, which reports a failure of many calls only once."""
 
     def __init__(self, *, text: str, function: str) -> None:
         self._text = SplitText(text)
@@ -38,12 +38,15 @@ class EachJudge:
     def judge(self, names: Sequence[str], unit: UnitResult | None) -> list[Tried]:
         """Return the result of each call by its name; None stands for a unit that never started."""
         events = () if unit is None else tuple(event_findings(unit.events, self._text))
-        found = None if unit is None or has_errors(events) else _results(unit)
+        found = None if unit is None or has_errors(events) else _parse_results(unit)
         if unit is not None and found is not None and len(found) == len(names):
-            return [self._call(name, unit.outcome.cause, one) for name, one in zip(names, found, strict=True)]
-        return list(self._without_results(names, unit))
+            return [
+                self._judge_result(name, unit.outcome.cause, one)
+                for name, one in zip(names, found, strict=True)
+            ]
+        return list(self._expand_failure(names, unit))
 
-    def _without_results(self, names: Sequence[str], unit: UnitResult | None) -> Iterator[Tried]:
+    def _expand_failure(self, names: Sequence[str], unit: UnitResult | None) -> Iterator[Tried]:
         whole = judge_call("", unit, text=self._text, function=self._function)
         message, status, findings = whole.case.message, whole.case.status, whole.findings
         if status is CaseStatus.PASSED:  # the record of a single call
@@ -60,7 +63,7 @@ class EachJudge:
             )
             yield Tried(case=case, findings=findings)
 
-    def _call(self, name: str, cause: Cause, result: Value | Raised) -> Tried:
+    def _judge_result(self, name: str, cause: Cause, result: Value | Raised) -> Tried:
         if isinstance(result, Value):
             case = Case(name=name, status=CaseStatus.PASSED, cause=cause, result=result.value)
             return Tried(case=case, value=result)
@@ -78,7 +81,7 @@ class EachJudge:
         return Tried(case=case, findings=(self._raised.get(key, _MORE_RAISED),))
 
 
-def _results(unit: UnitResult) -> tuple[Value | Raised, ...] | None:
+def _parse_results(unit: UnitResult) -> tuple[Value | Raised, ...] | None:
     """Return the results of a completed unit; None if it has no such record."""
     if not unit.outcome.completed or len(unit.results) != 1 or unit.malformed is not None:
         return None
@@ -86,4 +89,4 @@ def _results(unit: UnitResult) -> tuple[Value | Raised, ...] | None:
         record = read_record(unit.results[0])
     except GuestJsonError:
         return None
-    return record.results if isinstance(record, CalledEach) else None
+    return record.results if isinstance(record, CallResults) else None

@@ -141,7 +141,7 @@ _QUOTES = "\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}"
 _NO_QUOTES = str.maketrans(dict.fromkeys(_QUOTES, '"'))
 
 
-def hint_for(error_type: str) -> str:
+def hint_by_type(error_type: str) -> str:
     """Return the fix for exceptions of this type."""
     return _HINTS.get(error_type.rpartition(".")[2], _NO_HINT)
 
@@ -150,10 +150,10 @@ def exception_hint(record: Raised, text: str = "") -> str:
     """Return the fix for this exception, and the values on its line. Args: text: the source."""
     seen = "; ".join(f"{name} = {value}" for name, value in record.values)
     there = f" Values on this line: {_QUOTES[0]}{_one_line(seen)}{_QUOTES[1]}." if seen else ""
-    return _hint(record, text) + there
+    return _choose_hint(record, text) + there
 
 
-def _hint(record: Raised, text: str) -> str:
+def _choose_hint(record: Raised, text: str) -> str:
     error_type = record.error_type.rpartition(".")[2]
     if record.meant is not None:
         if "[" in record.meant:
@@ -161,30 +161,30 @@ def _hint(record: Raised, text: str) -> str:
         other = " Otherwise use a key that exists." if error_type == "KeyError" else ""
         return f"Did you mean '{record.meant}'?{other}"
     if error_type in {"AttributeError", "TypeError"} and _NONE.search(record.message):
-        return f"The value is None: {_why_none(record, text)}"
+        return f"The value is None: {_explain_none(record, text)}"
     by_text = (hint for name, seen, hint in _BY_TEXT if name == error_type and seen.search(record.message))
     return (
-        _by_place(record, error_type, text)
+        _hint_by_line(record, error_type, text)
         or hint_by_values(record, error_type, text)
         or next(by_text, None)
-        or hint_for(record.error_type)
+        or hint_by_type(record.error_type)
     )
 
 
-def _by_place(record: Raised, error_type: str, text: str) -> str | None:
+def _hint_by_line(record: Raised, error_type: str, text: str) -> str | None:
     """Return the fix that follows from the line and its values, rather than from the message."""
     if error_type == "FileNotFoundError" and _STARTS_PROGRAM.search(line_at(text, record.line) or ""):
         return "The image doesn't have this program. Do it in Python, or pass its output as an input."
     if error_type in {"IndexError", "ValueError"} and any("\\\\" in value for _, value in record.values):
         return "The path has backslashes. Split it with pathlib.PureWindowsPath."
-    if error_type == "ValidationError" and (alike := _alike_field(record)) is not None:
+    if error_type == "ValidationError" and (alike := _similar_field_hint(record)) is not None:
         return alike
-    if error_type in {"ImportError", "AttributeError"} and (other := _of_first_pydantic(record)) is not None:
+    if error_type in {"ImportError", "AttributeError"} and (other := _pydantic_v1_hint(record)) is not None:
         return f"The image has pydantic 1.10. Use {other}."
     return None
 
 
-def _why_none(record: Raised, text: str) -> str:
+def _explain_none(record: Raised, text: str) -> str:
     """Return the source of a None value: the line that assigned it, if only one can be."""
     lines = text.split("\n", _MOST_LINES)[: min((record.line or 1) - 1, _MOST_LINES)]
     for name in (each for each, value in record.values if value == "None"):
@@ -214,12 +214,12 @@ def _shown(line: str) -> str:
     return shorten(line.strip(), 100)
 
 
-def _of_first_pydantic(record: Raised) -> str | None:
+def _pydantic_v1_hint(record: Raised) -> str | None:
     found = _MISSING.search(record.message)
     return None if found is None else _FIRST_PYDANTIC.get(found[1] or found[2] or "")
 
 
-def _alike_field(record: Raised) -> str | None:
+def _similar_field_hint(record: Raised) -> str | None:
     """Return the fix for a missing field of a model, if a value with a similar name was passed."""
     missing = re.findall(r"^(\w{3,60})\n +field required", record.message, re.MULTILINE)
     given = [key for _, value in record.values for key in re.findall(r"'(\w{3,60})':", value)]
@@ -239,7 +239,7 @@ def _one_line(text: str) -> str:
 def misspelling_edit(record: Raised, text: str) -> Edit | None:
     """Return the edit of a misspelled name, if it is certain and the name occurs once in the line."""
     line = line_at(text, record.line)
-    wrong = _misspelt(record)
+    wrong = _misspelled_name(record)
     if record.meant is None or not record.certain or line is None or wrong is None or record.line is None:
         return None
     if len(line) > EDITED_LINE_CHARS:
@@ -257,7 +257,7 @@ def misspelling_edit(record: Raised, text: str) -> Edit | None:
     return Edit(start_line=record.line, end_line=record.line, replacement=changed)
 
 
-def _misspelt(record: Raised) -> str | None:
+def _misspelled_name(record: Raised) -> str | None:
     if record.error_type == "KeyError":
         found = re.fullmatch(r"'([^'\\]{1,80})'", record.message)
         return None if found is None else found[1]

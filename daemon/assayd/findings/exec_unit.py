@@ -77,7 +77,7 @@ def _finding(unit: UnitResult, program: str) -> Finding:
     cause = unit.outcome.cause
     if cause is Cause.EXITED_NONZERO:
         if unit.results:
-            return _not_executed(unit.results[0], program)
+            return _not_executed_finding(unit.results[0], program)
         found = cause_finding(cause, "The program", f"exit code {exit_code(unit)}")
         return replace(found, context=quoted_end(unit.stderr.text()))
     if cause is Cause.TIMEOUT:
@@ -85,7 +85,7 @@ def _finding(unit: UnitResult, program: str) -> Finding:
     return cause_finding(cause, "The program", str(unit.outcome.evidence.get("signal", "")))
 
 
-def _not_executed(body: bytes, program: str) -> Finding:
+def _not_executed_finding(body: bytes, program: str) -> Finding:
     try:
         record = read_record(body)
     except GuestJsonError as problem:

@@ -20,7 +20,7 @@ from assayd.findings.call_unit import Tried
 from assayd.findings.runs import grouped
 from assayd.model.finding import Finding, Layer, Rule
 from assayd.model.report import Case, CaseStatus
-from assayd.model.run import Captured
+from assayd.model.run import CapturedOutput
 from assayd.model.submission import JsonValue
 from assayd.model.text_limits import shorten
 
@@ -75,7 +75,7 @@ class Difference:
     received: str
 
 
-def refuse_twins(cases: Sequence[ExpectedCase]) -> None:
+def require_unique_names(cases: Sequence[ExpectedCase]) -> None:
     """Check that case names are unique. Raises: ValueError."""
     seen: set[str] = set()
     for case in cases:
@@ -87,44 +87,46 @@ def refuse_twins(cases: Sequence[ExpectedCase]) -> None:
 def difference(expected: object, received: object, compare: Compare, place: str = "") -> Difference | None:
     """Return the first difference of a received value; None if it equals the expected value."""
     if isinstance(expected, dict):
-        return _in_fields(expected, received, compare, place)
+        return _field_difference(expected, received, compare, place)
     if isinstance(expected, list):
-        return _in_elements(expected, received, compare, place)
-    same = _same_leaf(expected, received, compare)
+        return _element_difference(expected, received, compare, place)
+    same = _is_same_leaf(expected, received, compare)
     return None if same else Difference(place=place, expected=_shown(expected), received=_shown(received))
 
 
-def text_difference(expected: str, received: str, compare: Compare) -> Difference | None:
+def find_text_difference(expected: str, received: str, compare: Compare) -> Difference | None:
     """Return the first different line of the output; None if it equals the expected output."""
-    if _same_text(expected, received, compare):
+    if _is_same_text(expected, received, compare):
         return None
     if compare is Compare.EXACT and expected.split() == received.split():
-        return Difference(place="white space", expected=_ends(expected), received=_ends(received))
+        return Difference(
+            place="white space", expected=_shorten_end(expected), received=_shorten_end(received)
+        )
     lines = zip_longest(expected.splitlines(), received.splitlines())
     for number, (wanted, given) in enumerate(lines, 1):
-        if wanted is None or given is None or not _same_text(wanted, given, compare):
+        if wanted is None or given is None or not _is_same_text(wanted, given, compare):
             return Difference(place=f"line {number}", expected=_shown(wanted), received=_shown(given))
     return Difference(place="", expected=_shown(expected), received=_shown(received))
 
 
 def judge_value(tried: Tried, wanted: ExpectedCase, expected: JsonValue) -> Tried:
     """Compare the result of a completed case; leave other cases unchanged."""
-    tried = _as_case(tried, wanted, expected)
+    tried = _add_expectation(tried, wanted, expected)
     if tried.case.status is not CaseStatus.PASSED:
         return tried
     found = difference(expected, tried.case.result, wanted.compare)
-    return tried if found is None else _failed(tried, _differs(wanted.name, found, "result"))
+    return tried if found is None else _fail_with(tried, _difference_finding(wanted.name, found, "result"))
 
 
-def judge_output(tried: Tried, wanted: ExpectedCase, expected: str, stdout: Captured) -> Tried:
+def judge_output(tried: Tried, wanted: ExpectedCase, expected: str, stdout: CapturedOutput) -> Tried:
     """Compare the output of a completed case; leave other cases unchanged."""
-    tried = _as_case(tried, wanted, expected)
+    tried = _add_expectation(tried, wanted, expected)
     if tried.case.status is not CaseStatus.PASSED:
         return tried
     if stdout.truncated:
-        return _failed(tried, _cut(wanted.name, stdout))
-    found = text_difference(expected, stdout.text(), wanted.compare)
-    return tried if found is None else _failed(tried, _differs(wanted.name, found, "output"))
+        return _fail_with(tried, _truncated_finding(wanted.name, stdout))
+    found = find_text_difference(expected, stdout.text(), wanted.compare)
+    return tried if found is None else _fail_with(tried, _difference_finding(wanted.name, found, "output"))
 
 
 def together(tries: Sequence[Tried]) -> tuple[Finding, ...]:
@@ -149,28 +151,28 @@ TEXTS_COMPARED: Mapping[str, str] = {
 """The comparison rules, for a prompt."""
 
 
-def cases_told(cases: Iterable[tuple[ExpectedCase, object, object]]) -> str:
+def describe_cases(cases: Iterable[tuple[ExpectedCase, object, object]]) -> str:
     """Return the cases for a model, one per line: name, comparison unless exact, input, expected result."""
     return "\n".join(
-        f"{shorten(case.name, NAME_CHARS)}{_mode(case.compare)}: {_shown(given)} -> {_shown(expected)}"
+        f"{shorten(case.name, NAME_CHARS)}{_mode_text(case.compare)}: {_shown(given)} -> {_shown(expected)}"
         for case, given, expected in cases
     )
 
 
-def _mode(compare: Compare) -> str:
+def _mode_text(compare: Compare) -> str:
     return "" if compare is Compare.EXACT else f" ({compare.value})"
 
 
-def _as_case(tried: Tried, wanted: ExpectedCase, expected: JsonValue) -> Tried:
+def _add_expectation(tried: Tried, wanted: ExpectedCase, expected: JsonValue) -> Tried:
     return replace(tried, case=replace(tried.case, name=wanted.name, expected=expected))
 
 
-def _failed(tried: Tried, finding: Finding) -> Tried:
+def _fail_with(tried: Tried, finding: Finding) -> Tried:
     case: Case = replace(tried.case, status=CaseStatus.FAILED, message=finding.message)
     return replace(tried, case=case, findings=(finding,))
 
 
-def _differs(name: str, found: Difference, what: str) -> Finding:
+def _difference_finding(name: str, found: Difference, what: str) -> Finding:
     where = f" at {shorten(found.place, _PLACE_CHARS)}" if found.place else ""
     return Finding(
         rule=DIFFERS_RULE.id,
@@ -185,7 +187,7 @@ def _differs(name: str, found: Difference, what: str) -> Finding:
     )
 
 
-def _cut(name: str, stdout: Captured) -> Finding:
+def _truncated_finding(name: str, stdout: CapturedOutput) -> Finding:
     kept = len(stdout.head) + len(stdout.tail)
     return Finding(
         rule=CUT_RULE.id,
@@ -198,7 +200,7 @@ def _cut(name: str, stdout: Captured) -> Finding:
     )
 
 
-def _in_fields(
+def _field_difference(
     expected: dict[str, object], received: object, compare: Compare, place: str
 ) -> Difference | None:
     if not isinstance(received, dict):
@@ -210,7 +212,9 @@ def _in_fields(
     return None
 
 
-def _in_elements(expected: list[object], received: object, compare: Compare, place: str) -> Difference | None:
+def _element_difference(
+    expected: list[object], received: object, compare: Compare, place: str
+) -> Difference | None:
     if not isinstance(received, list) or len(received) != len(expected):
         return Difference(place=place, expected=_shown(expected), received=_shown(received))
     for number, (wanted, given) in enumerate(zip(expected, received, strict=True)):
@@ -219,28 +223,28 @@ def _in_elements(expected: list[object], received: object, compare: Compare, pla
     return None
 
 
-def _same_leaf(expected: object, received: object, compare: Compare) -> bool:
+def _is_same_leaf(expected: object, received: object, compare: Compare) -> bool:
     if isinstance(expected, str) and isinstance(received, str):
-        return _same_text(expected, received, compare)
+        return _is_same_text(expected, received, compare)
     if _is_number(expected) and _is_number(received):
-        return _same_number(expected, received, compare)
+        return _is_same_number(expected, received, compare)
     return type(expected) is type(received) and expected == received
 
 
-def _same_text(expected: str, received: str, compare: Compare) -> bool:
+def _is_same_text(expected: str, received: str, compare: Compare) -> bool:
     if compare is Compare.EXACT:
         return expected == received
     wanted, given = expected.split(), received.split()
     if compare is Compare.TOKENS or len(wanted) != len(given):
         return wanted == given
-    return all(one == other or _close(one, other) for one, other in zip(wanted, given, strict=True))
+    return all(one == other or _is_close(one, other) for one, other in zip(wanted, given, strict=True))
 
 
-def _same_number(expected: object, received: object, compare: Compare) -> bool:
-    return expected == received or (compare is Compare.FLOAT and _close(expected, received))
+def _is_same_number(expected: object, received: object, compare: Compare) -> bool:
+    return expected == received or (compare is Compare.FLOAT and _is_close(expected, received))
 
 
-def _close(one: object, other: object) -> bool:
+def _is_close(one: object, other: object) -> bool:
     """Return whether two numbers, or numeric words, are equal within the tolerance."""
     try:
         first, second = float(one), float(other)  # type: ignore[arg-type]  # it raises for other values
@@ -257,11 +261,11 @@ def _is_number(value: object) -> bool:
 def _shown(value: object) -> str:
     if value is _NOTHING or value is None:
         return "nothing" if value is _NOTHING else "null"
-    text = "".join(_pieces(json.JSONEncoder(ensure_ascii=False, sort_keys=True).iterencode(value)))
+    text = "".join(_truncate_pieces(json.JSONEncoder(ensure_ascii=False, sort_keys=True).iterencode(value)))
     return shorten(text, _SHOWN_CHARS)
 
 
-def _pieces(encoded: Iterable[str]) -> Iterator[str]:
+def _truncate_pieces(encoded: Iterable[str]) -> Iterator[str]:
     """Yield the shown part of an encoded value, truncated."""
     length = 0
     for piece in encoded:
@@ -271,6 +275,6 @@ def _pieces(encoded: Iterable[str]) -> Iterator[str]:
             return
 
 
-def _ends(text: str) -> str:
+def _shorten_end(text: str) -> str:
     """Return the end of a string, because white space often differs there."""
     return _shown(text if len(text) <= _PLACE_CHARS else "…" + text[-_PLACE_CHARS:])

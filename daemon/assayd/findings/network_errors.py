@@ -65,7 +65,7 @@ def network_hint(error_type: str, message: str, text: str = "") -> str | None:
     """
     if error_type.rpartition(".")[2] not in _TYPES:
         return None
-    place = _place(message)
+    place = _parse_address(message)
     reaches = f"{_REACHES}{f' ({place})' if place else ''}."
     client = next((name for name in _IN_TESTS if name in text), None)
     if client is not None and "def test_" in text:
@@ -73,12 +73,12 @@ def network_hint(error_type: str, message: str, text: str = "") -> str | None:
     return f"{reaches} {_HINT}"
 
 
-def reaches_for_network(suggestion: str | None) -> bool:
+def is_network_hint(suggestion: str | None) -> bool:
     """Return whether a suggestion is one of `network_hint`."""
     return suggestion is not None and suggestion.startswith(_REACHES)
 
 
-def _place(message: str) -> str | None:
+def _parse_address(message: str) -> str | None:
     for pattern in _PLACES:
         if (match := pattern.search(message)) is not None:
             port = match["port"]
@@ -96,23 +96,25 @@ _USE_PROXY = (
 _SET_TIMEOUT = "Set a client timeout that is shorter than the unit's, and handle its exception."
 
 
-def with_network_words(judgement: Judgement, result: RunResult) -> Judgement:
+def add_network_facts(judgement: Judgement, result: RunResult) -> Judgement:
     """Return the judgement of a run under an allowlist, with the relay's facts in its suggestions."""
-    waited = _last(
+    waited = _last_or_none(
         event for event in _late_accesses(result) if not event.finished or event.trouble in _WAITED
     )
-    failed = _last(event for unit in result.units for event in unit.network if event.trouble is not None)
+    failed = _last_or_none(
+        event for unit in result.units for event in unit.network if event.trouble is not None
+    )
     stages = {
-        stage: tuple(_worded(finding, waited, failed) for finding in findings)
+        stage: tuple(_reword_finding(finding, waited, failed) for finding in findings)
         for stage, findings in judgement.stage_findings.items()
     }
     return replace(judgement, stage_findings=stages)
 
 
-def _worded(finding: Finding, waited: NetworkEvent | None, failed: NetworkEvent | None) -> Finding:
+def _reword_finding(finding: Finding, waited: NetworkEvent | None, failed: NetworkEvent | None) -> Finding:
     if finding.rule in _LATE and waited is not None:
         return replace(finding, suggestion=f"{_told(waited)}. {_SET_TIMEOUT}")
-    if reaches_for_network(finding.suggestion):
+    if is_network_hint(finding.suggestion):
         return replace(finding, suggestion=f"{_told(failed)}." if failed is not None else _USE_PROXY)
     return finding
 
@@ -133,5 +135,5 @@ def _told(event: NetworkEvent) -> str:
     )
 
 
-def _last(events: Iterable[NetworkEvent]) -> NetworkEvent | None:
+def _last_or_none(events: Iterable[NetworkEvent]) -> NetworkEvent | None:
     return next(iter([*events][-1:]), None)

@@ -88,7 +88,7 @@ class NetworkTrouble(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wording:
+class RuleText:
     """The text of a rule, and its fix."""
 
     reason: str
@@ -102,78 +102,78 @@ _ONE_NAME = "Connect to the intended host; a connection is for one host."
 _PLAIN_CLIENT = "Use an ordinary HTTP client with its usual settings."
 _LESS = "Transfer less, or ask an operator to raise the limits in [egress]."
 
-WORDINGS: Mapping[NetworkRule, Wording] = {
-    NetworkRule.LISTED: Wording(reason="the profile lists it", hint=""),
-    NetworkRule.BLOCKED: Wording(
+WORDINGS: Mapping[NetworkRule, RuleText] = {
+    NetworkRule.LISTED: RuleText(reason="the profile lists it", hint=""),
+    NetworkRule.BLOCKED: RuleText(
         reason="the profile blocks the network",
         hint="Pass the data as an input, a file or standard input. In tests, fake the answers "
         "(unittest.mock.patch, httpx.MockTransport). "
         'Only a profile with network.mode = "allowlist" allows access.',
     ),
-    NetworkRule.NOT_PROXIED: Wording(
+    NetworkRule.NOT_PROXIED: RuleText(
         reason="only the proxy leads to listed hosts",
         hint="Use the proxy in HTTP_PROXY and HTTPS_PROXY; for aiohttp: trust_env=True.",
     ),
-    NetworkRule.TARGET_INVALID: Wording(reason="the target isn't valid for a proxy", hint=_WRITE_URL),
-    NetworkRule.USER_IN_URL: Wording(
+    NetworkRule.TARGET_INVALID: RuleText(reason="the target isn't valid for a proxy", hint=_WRITE_URL),
+    NetworkRule.USER_IN_URL: RuleText(
         reason="the URL has a user name or password",
         hint="Remove it from the URL, and send it in an Authorization header.",
     ),
-    NetworkRule.HOST_MISSING: Wording(reason="no host is named", hint=_WRITE_URL),
-    NetworkRule.HOST_INVALID: Wording(reason="the host name isn't valid ASCII", hint=_BY_NAME),
-    NetworkRule.ADDRESS_LITERAL: Wording(reason="profiles list names, not addresses", hint=_BY_NAME),
-    NetworkRule.NOT_LISTED: Wording(reason="the host isn't on the allowlist", hint=_LIST_IT),
-    NetworkRule.PORT_NOT_LISTED: Wording(
+    NetworkRule.HOST_MISSING: RuleText(reason="no host is named", hint=_WRITE_URL),
+    NetworkRule.HOST_INVALID: RuleText(reason="the host name isn't valid ASCII", hint=_BY_NAME),
+    NetworkRule.ADDRESS_LITERAL: RuleText(reason="profiles list names, not addresses", hint=_BY_NAME),
+    NetworkRule.NOT_LISTED: RuleText(reason="the host isn't on the allowlist", hint=_LIST_IT),
+    NetworkRule.PORT_NOT_LISTED: RuleText(
         reason="the port isn't one of the profile's",
         hint="Use a listed port, or ask an operator to add this one to network.ports.",
     ),
-    NetworkRule.HTTP_ONLY: Wording(
+    NetworkRule.HTTP_ONLY: RuleText(
         reason="the profile restricts methods or paths of this host, which TLS would hide",
         hint="Use http:// for this host.",
     ),
-    NetworkRule.METHOD_NOT_LISTED: Wording(
+    NetworkRule.METHOD_NOT_LISTED: RuleText(
         reason="the profile doesn't list this method for this host", hint="Use a listed method."
     ),
-    NetworkRule.PATH_NOT_LISTED: Wording(
+    NetworkRule.PATH_NOT_LISTED: RuleText(
         reason="the profile doesn't list this path for this host",
         hint="Request a listed path in plain form: no .., // or escaped slashes.",
     ),
-    NetworkRule.HOST_MISMATCH: Wording(
+    NetworkRule.HOST_MISMATCH: RuleText(
         reason="the Host header isn't the target's host", hint="Leave the Host header to the client."
     ),
-    NetworkRule.ADDRESS_NOT_PUBLIC: Wording(
+    NetworkRule.ADDRESS_NOT_PUBLIC: RuleText(
         reason="the name has no public address",
         hint="Use a host with a public address; others can't be reached.",
     ),
-    NetworkRule.NOT_TLS: Wording(
+    NetworkRule.NOT_TLS: RuleText(
         reason="the data after CONNECT isn't TLS", hint="Use https, or http without CONNECT."
     ),
-    NetworkRule.HELLO_MALFORMED: Wording(reason="the ClientHello isn't valid", hint=_PLAIN_CLIENT),
-    NetworkRule.HELLO_FRAGMENTED: Wording(reason="the ClientHello has too many records", hint=_PLAIN_CLIENT),
-    NetworkRule.SNI_MISSING: Wording(
+    NetworkRule.HELLO_MALFORMED: RuleText(reason="the ClientHello isn't valid", hint=_PLAIN_CLIENT),
+    NetworkRule.HELLO_FRAGMENTED: RuleText(reason="the ClientHello has too many records", hint=_PLAIN_CLIENT),
+    NetworkRule.SNI_MISSING: RuleText(
         reason="the ClientHello names no host", hint="Pass the host's name to the TLS library."
     ),
-    NetworkRule.SNI_MISMATCH: Wording(
+    NetworkRule.SNI_MISMATCH: RuleText(
         reason="the ClientHello names another host than CONNECT", hint=_ONE_NAME
     ),
-    NetworkRule.SNI_ENCRYPTED: Wording(
+    NetworkRule.SNI_ENCRYPTED: RuleText(
         reason="the ClientHello may hide another host's name",
         hint="Turn off encrypted ClientHello in the TLS library.",
     ),
-    NetworkRule.HTTP_MALFORMED: Wording(reason="the request isn't HTTP/1.1", hint=_PLAIN_CLIENT),
-    NetworkRule.FRAMING_AMBIGUOUS: Wording(
+    NetworkRule.HTTP_MALFORMED: RuleText(reason="the request isn't HTTP/1.1", hint=_PLAIN_CLIENT),
+    NetworkRule.FRAMING_AMBIGUOUS: RuleText(
         reason="the request states its length twice",
         hint="Send either Content-Length or Transfer-Encoding, once.",
     ),
-    NetworkRule.TOO_SLOW: Wording(
+    NetworkRule.TOO_SLOW: RuleText(
         reason="the request didn't arrive in time",
         hint="Send the request at once, and close idle connections.",
     ),
-    NetworkRule.TOO_MANY_CONNECTIONS: Wording(
+    NetworkRule.TOO_MANY_CONNECTIONS: RuleText(
         reason="the attempt has reached its limit of connections",
         hint="Make fewer requests, or ask an operator to raise the limits in [egress].",
     ),
-    NetworkRule.TOO_MANY_BYTES: Wording(reason="the attempt has reached its limit of bytes", hint=_LESS),
+    NetworkRule.TOO_MANY_BYTES: RuleText(reason="the attempt has reached its limit of bytes", hint=_LESS),
 }
 
 TROUBLES: Mapping[NetworkTrouble, str] = {
@@ -186,6 +186,6 @@ TROUBLES: Mapping[NetworkTrouble, str] = {
 }
 
 
-def rule_of_hook(mode: NetworkMode) -> NetworkRule:
+def hook_rule(mode: NetworkMode) -> NetworkRule:
     """Return the rule by which the run-time policy, in the guest's process, denies an access that it sees."""
     return NetworkRule.NOT_PROXIED if mode is NetworkMode.ALLOWLIST else NetworkRule.BLOCKED

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 
 from assayd.did_you_mean import close_names
 from assayd.findings.runs import RAISED_RULE, raised_finding
-from assayd.guest.near import MOST_CHARS, most_steps, steps_between
+from assayd.guest.near import MOST_CHARS, edit_distance, max_edit_distance
 from assayd.guest_results.record import Raised
 from assayd.model.finding import Finding, Rule
 from assayd.model.text_limits import shorten
@@ -32,14 +32,16 @@ _MOST_COMPARED = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Near:
+class NearestName:
     """The nearest name. `certain` means that it is one edit step away and no other name is as near."""
 
     name: str
     certain: bool
 
 
-def nearest_name(name: str, circles: Sequence[Iterable[str]], fitting: Iterable[str] = ()) -> Near | None:
+def nearest_name(
+    name: str, circles: Sequence[Iterable[str]], fitting: Iterable[str] = ()
+) -> NearestName | None:
     """Return the name that was most likely meant; None if all are too different.
 
     Args:
@@ -49,7 +51,7 @@ def nearest_name(name: str, circles: Sequence[Iterable[str]], fitting: Iterable[
     """
     if len(name) > MOST_CHARS:
         return None
-    most = most_steps(name)
+    most = max_edit_distance(name)
     fits = frozenset(fitting)
     ranked: dict[str, tuple[int, bool, int]] = {}
     for circle, names in enumerate(circles):
@@ -60,7 +62,7 @@ def nearest_name(name: str, circles: Sequence[Iterable[str]], fitting: Iterable[
             if compared >= _MOST_COMPARED:
                 break
             compared += 1
-            steps = steps_between(name, other)
+            steps = edit_distance(name, other)
             if steps <= most:
                 ranked[other] = (steps, bool(fits) and other not in fits, circle)
     if not ranked:
@@ -69,7 +71,7 @@ def nearest_name(name: str, circles: Sequence[Iterable[str]], fitting: Iterable[
     steps = ranked[best][0]
     rivals = [other for other, (others, _, _) in ranked.items() if others <= steps and other != best]
     certain = steps == 1 and not rivals and len(name) >= 3 and not (fits and best not in fits)
-    return Near(name=best, certain=certain)
+    return NearestName(name=best, certain=certain)
 
 
 RULES = (
@@ -169,7 +171,7 @@ class ExceptionContext:
 
 def failure_finding(record: Raised, around: ExceptionContext) -> Finding:
     """Return the finding for an uncaught exception of the submitted code, or of its kind's harness."""
-    if is_of_harness(record, around):
+    if is_harness_error(record, around):
         return _harness_finding(record)
     if record.file is not None and record.file in around.files:
         own = replace(around, text=around.files[record.file], files={})
@@ -185,7 +187,7 @@ def failure_finding(record: Raised, around: ExceptionContext) -> Finding:
     return plain
 
 
-def is_of_harness(record: Raised, around: ExceptionContext) -> bool:
+def is_harness_error(record: Raised, around: ExceptionContext) -> bool:
     """Return whether the exception comes from code that the kind added, in another file or after the text."""
     if record.file is not None and around.files:
         return record.file not in around.files
@@ -219,10 +221,10 @@ def _undefined(found: re.Match[str], around: ExceptionContext) -> tuple[str, str
             message,
             f"Pass '{name}' in the inputs, or assign it before this line.",
         )
-    return "sandbox.name_undefined", f"'{name}' is not defined.", _definition_of(name, around.text)
+    return "sandbox.name_undefined", f"'{name}' is not defined.", _suggest_definition(name, around.text)
 
 
-def _definition_of(name: str, text: str) -> str:
+def _suggest_definition(name: str, text: str) -> str:
     """Return the most likely fix for an undefined name."""
     if name in IMAGE_MODULES:
         return f"Put at the top: import {name}"
@@ -236,20 +238,20 @@ def _definition_of(name: str, text: str) -> str:
     return f"Define or import '{name}' before it is used."
 
 
-def _unbound(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
+def _explain_unbound(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
     name = found[1]
     message = f"The local variable '{name}' is read before it has a value."
     remedy = f"Assign '{name}' on every code path that reaches this line, or make it a parameter."
     return "sandbox.name_unbound", message, remedy
 
 
-def _free(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
+def _explain_free(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
     name = found[1]
     message = f"'{name}' of the enclosing function is read before it has a value."
     return "sandbox.name_unbound", message, f"Assign '{name}' before calling the inner function."
 
 
-def _no_module(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
+def _explain_no_module(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
     module = found[1]
     top = module.partition(".")[0]
     if top in IMAGE_MODULES and top != module:
@@ -260,14 +262,14 @@ def _no_module(found: re.Match[str], around: ExceptionContext) -> tuple[str, str
             f"Look up the modules of '{top}', and import the name from the right one.",
         )
     asked = (
-        "listed in requires" if top in map(module_of, around.required) else "not listed in requires either"
+        "listed in requires" if top in map(guess_module, around.required) else "not listed in requires either"
     )
     known = f" ({asked})" if around.required else ""
     message = f"The image has no module '{top}'{known}; it offers {around.offer}."
     return "sandbox.module_missing", message, f"Use {instead_of(top)} instead of '{top}'."
 
 
-def module_of(distribution: str) -> str:
+def guess_module(distribution: str) -> str:
     """Return the module that a distribution's name most likely means."""
     name = distribution.partition(".")[0].replace("-", "_")
     return _MODULES.get(name.lower(), name)
@@ -282,10 +284,10 @@ def instead_of(module: str) -> str:
     return f"'{close[0]}', if you meant that," if close else "an equivalent in the standard library"
 
 
-def _no_such_name(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
+def _explain_no_name(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
     name, module = found[1], found[2]
     message = f"The module '{module}' has no '{name}'."
-    home = _home_of(name)
+    home = _current_module(name)
     remedy = (
         f"Write: from {home} import {name}"
         if home is not None and home != module
@@ -294,7 +296,7 @@ def _no_such_name(found: re.Match[str], around: ExceptionContext) -> tuple[str, 
     return "sandbox.import_missing", message, remedy
 
 
-def _home_of(name: str) -> str | None:
+def _current_module(name: str) -> str | None:
     """Return the module that now has a name, e.g. `collections.abc` for Mapping, or None."""
     return next((module for module, names in _HOMES.items() if name in names), None)
 
@@ -303,12 +305,20 @@ _NAME = r"'([^']{1,200})'"
 _Explain = Callable[[re.Match[str], ExceptionContext], tuple[str, str, str]]
 _EXPLANATIONS: tuple[tuple[str, re.Pattern[str], _Explain], ...] = (
     ("NameError", re.compile(rf"name {_NAME} is not defined"), _undefined),
-    ("NameError", re.compile(rf"cannot access free variable {_NAME} where .* in enclosing scope"), _free),
+    (
+        "NameError",
+        re.compile(rf"cannot access free variable {_NAME} where .* in enclosing scope"),
+        _explain_free,
+    ),
     (
         "UnboundLocalError",
         re.compile(rf"cannot access local variable {_NAME} where it is not associated with a value"),
-        _unbound,
+        _explain_unbound,
     ),
-    ("ModuleNotFoundError", re.compile(rf"No module named {_NAME}(?:; .* is not a package)?"), _no_module),
-    ("ImportError", re.compile(rf"cannot import name {_NAME} from {_NAME}(?: \(.*\))?"), _no_such_name),
+    (
+        "ModuleNotFoundError",
+        re.compile(rf"No module named {_NAME}(?:; .* is not a package)?"),
+        _explain_no_module,
+    ),
+    ("ImportError", re.compile(rf"cannot import name {_NAME} from {_NAME}(?: \(.*\))?"), _explain_no_name),
 )

@@ -11,9 +11,15 @@ from dataclasses import replace
 
 from assayd.findings.call_unit import Tried, case_of
 from assayd.findings.exec_unit import exit_code
-from assayd.findings.python_failures import ExceptionContext, failure_finding, is_of_harness
-from assayd.findings.runs import cause_finding, details_of, event_findings, not_compiled_finding, quoted_end
-from assayd.findings.timeout import timeout_finding, with_places
+from assayd.findings.python_failures import ExceptionContext, failure_finding, is_harness_error
+from assayd.findings.runs import (
+    cause_finding,
+    event_findings,
+    limit_details,
+    not_compiled_finding,
+    quoted_end,
+)
+from assayd.findings.timeout import add_endless_parts, timeout_finding
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import NotCompiled, Raised, Record, read_record
 from assayd.model.finding import Finding, has_errors
@@ -57,11 +63,11 @@ def judge_end(unit: UnitResult, around: ExceptionContext, *, what: str) -> Tried
         record = read(unit)
     except GuestJsonError:
         record = None
-    finding = _failure(unit, record, around, what)
+    finding = _failure_finding(unit, record, around, what)
     finding = replace(finding, context=finding.context or quoted_end(unit.stderr.text()))
     status = CaseStatus.FAILED if unit.outcome.cause in _AT_FAULT else CaseStatus.ERROR
     return Tried(
-        case=_explained(_case(unit, status, finding.message), record, around), findings=(*events, finding)
+        case=_explain_case(_case(unit, status, finding.message), record, around), findings=(*events, finding)
     )
 
 
@@ -69,7 +75,7 @@ def _case(unit: UnitResult, status: CaseStatus, message: str | None) -> Case:
     return replace(case_of(unit, status, message), exit_code=exit_code(unit))
 
 
-def _failure(unit: UnitResult, record: Record | None, around: ExceptionContext, what: str) -> Finding:
+def _failure_finding(unit: UnitResult, record: Record | None, around: ExceptionContext, what: str) -> Finding:
     cause = unit.outcome.cause
     match record:
         case Raised():
@@ -78,14 +84,14 @@ def _failure(unit: UnitResult, record: Record | None, around: ExceptionContext, 
             return not_compiled_finding(record, around.text)
         case _ if cause is Cause.EXITED_NONZERO:
             found = cause_finding(cause, what, f"exit code {exit_code(unit)}")
-            return replace(found, suggestion=_on_status(unit, around.text))
+            return replace(found, suggestion=_exit_status_hint(unit, around.text))
         case _ if cause is Cause.TIMEOUT:
-            return with_places(timeout_finding(unit, what), around.text)
+            return add_endless_parts(timeout_finding(unit, what), around.text)
         case _:
-            return cause_finding(cause, what, details_of(unit))
+            return cause_finding(cause, what, limit_details(unit))
 
 
-def _on_status(unit: UnitResult, text: str) -> str:
+def _exit_status_hint(unit: UnitResult, text: str) -> str:
     """Return the fix for a program that exited with a status other than 0."""
     said = unit.stderr.text()
     if _ARGUMENTS.search(said):
@@ -103,10 +109,10 @@ def _on_status(unit: UnitResult, text: str) -> str:
 _ARGUMENTS = re.compile(r"error: the following arguments are required|error: unrecognized arguments")
 
 
-def _explained(case: Case, record: Record | None, around: ExceptionContext) -> Case:
+def _explain_case(case: Case, record: Record | None, around: ExceptionContext) -> Case:
     if not isinstance(record, Raised):
         return case
-    of_harness = is_of_harness(record, around)
+    of_harness = is_harness_error(record, around)
     return replace(
         case,
         error_type=record.error_type,

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from assayd.model.finding import Edit, Finding, Layer, Severity
-from assayd.model.levels import is_about_quality
-from assayd.model.prompting import EditedPassage, Passage, RepairContext, Surrounding, Worth
+from assayd.model.levels import is_quality_finding
+from assayd.model.prompting import EditedPart, PromptContext, RepairContext, RetryBenefit, SourcePart
 from assayd.model.text_limits import RETRY_CONTEXT_BYTES, RETRY_FINDINGS, shorten
 
 _FIELD_CHARS = 1500
@@ -35,10 +35,10 @@ def headline_of(headlines: Mapping[str, str], stage: str) -> str:
 
 def retry_context(findings: Sequence[Finding], *, headline: str, reminders: Sequence[str] = ()) -> str:
     """Return the retry context: errors and quality findings, or warnings if there are neither."""
-    told = [f for f in findings if f.is_error or is_about_quality(f)]
+    told = [f for f in findings if f.is_error or is_quality_finding(f)]
     told = told or [f for f in findings if f.severity is Severity.WARNING]
     lines = [headline, ""]
-    groups = _grouped(told)
+    groups = _group_findings(told)
     for number, group in enumerate(groups[:RETRY_FINDINGS], 1):
         lines.extend(_describe(number, group))
     more = len(groups) - RETRY_FINDINGS
@@ -46,7 +46,7 @@ def retry_context(findings: Sequence[Finding], *, headline: str, reminders: Sequ
         lines.append(f"… and {more} more.")
     if reminders:
         lines[-1] += _REMINDERS + "\n".join(f"- {reminder}" for reminder in reminders)
-    return _cut("\n".join(lines).rstrip() + "\n")
+    return _truncate("\n".join(lines).rstrip() + "\n")
 
 
 def without_reminders(text: str) -> str:
@@ -58,7 +58,7 @@ def without_reminders(text: str) -> str:
     return text.partition(_REMINDERS)[0]
 
 
-def _grouped(findings: Sequence[Finding]) -> list[list[Finding]]:
+def _group_findings(findings: Sequence[Finding]) -> list[list[Finding]]:
     """Group findings that differ only in their line."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for f in findings:
@@ -67,7 +67,7 @@ def _grouped(findings: Sequence[Finding]) -> list[list[Finding]]:
     return list(groups.values())
 
 
-def _lines(group: Sequence[Finding]) -> str | None:
+def _format_lines(group: Sequence[Finding]) -> str | None:
     lines = sorted({f.line for f in group if f.line is not None})
     if len(lines) < 2:
         return f"line {lines[0]}" if lines else None
@@ -78,24 +78,24 @@ def _lines(group: Sequence[Finding]) -> str | None:
 
 def _describe(number: int, group: Sequence[Finding]) -> Iterator[str]:
     finding = group[0]
-    parts = (finding.file, _lines(group))
-    place = _line(", ".join(part for part in parts if part is not None))
-    message = _said(finding.message) if finding.layer is Layer.RUNTIME else _line(finding.message)
+    parts = (finding.file, _format_lines(group))
+    place = _to_single_line(", ".join(part for part in parts if part is not None))
+    message = _quote(finding.message) if finding.layer is Layer.RUNTIME else _to_single_line(finding.message)
     yield f"{number}. {place}{': ' * bool(place)}{message} [{finding.rule}]"
     if finding.snippet:
-        yield f"   Code: {_line(finding.snippet)}"
+        yield f"   Code: {_to_single_line(finding.snippet)}"
     if finding.context:
-        yield f"   Seen: {_said(finding.context)}"
+        yield f"   Seen: {_quote(finding.context)}"
     if finding.suggestion:
-        yield f"   Fix: {_line(finding.suggestion)}"
+        yield f"   Fix: {_to_single_line(finding.suggestion)}"
 
 
-def _said(text: str) -> str:
+def _quote(text: str) -> str:
     """Return text that a guest may control, in quotation marks that it can't contain."""
-    return _QUOTES[0] + _line(text).translate(_NO_QUOTES) + _QUOTES[1]
+    return _QUOTES[0] + _to_single_line(text).translate(_NO_QUOTES) + _QUOTES[1]
 
 
-def _line(text: str) -> str:
+def _to_single_line(text: str) -> str:
     """Return text on one line without invisible characters, so that guest text can't start a new line."""
     seen = text
     if not text.isprintable():
@@ -103,7 +103,7 @@ def _line(text: str) -> str:
     return shorten(" ".join(seen.split()), _FIELD_CHARS)
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     encoded = text.encode("utf-8")
     if len(encoded) <= RETRY_CONTEXT_BYTES:
         return text
@@ -122,15 +122,15 @@ Report = Mapping[str, object]
 Hint = Mapping[str, object]
 
 
-def context_of(  # noqa: PLR0913  (each says another thing of the request)
-    passage: Passage,
+def repair_context(  # noqa: PLR0913  (each says another thing of the request)
+    passage: SourcePart,
     report: Report,
     *,
     instructions: Sequence[str],
     runtime_stages: Sequence[str],
-    surroundings: Sequence[Surrounding] = (),
+    surroundings: Sequence[PromptContext] = (),
     about: Callable[[Hint], bool] = lambda _: True,
-    others: Sequence[tuple[Passage, Callable[[Hint], bool]]] = (),
+    others: Sequence[tuple[SourcePart, Callable[[Hint], bool]]] = (),
     title: str = "",
     other_forms: Sequence[str] = (),
 ) -> RepairContext:
@@ -143,10 +143,10 @@ def context_of(  # noqa: PLR0913  (each says another thing of the request)
         passage=passage,
         failure=without_reminders(str(report.get("retry_context") or "It was refused.")),
         instructions=tuple(instructions),
-        surroundings=(*_said_before(report), *surroundings),
+        surroundings=(*_stderr_surrounding(report), *surroundings),
         worth=_worth(report, runtime_stages),
         edits=tuple(_edits(report, about)),
-        others=tuple(_edited(report, others)),
+        others=tuple(_edited_passages(report, others)),
         title=title,
         other_forms=tuple(other_forms),
     )
@@ -173,54 +173,54 @@ def needs_allowances(report: Report, runtime_stages: Sequence[str]) -> bool:
     That is so if the approach may be wrong, and unless all errors are about something else than names.
     """
     rules = [str(finding.get("rule")) for finding in errors_of(report)]
-    return _worth(report, runtime_stages) is Worth.MEDIUM or not all(map(_LOCAL.match, rules))
+    return _worth(report, runtime_stages) is RetryBenefit.MEDIUM or not all(map(_LOCAL.match, rules))
 
 
-def _worth(report: Report, runtime_stages: Sequence[str]) -> Worth:
+def _worth(report: Report, runtime_stages: Sequence[str]) -> RetryBenefit:
     """Return MEDIUM for a wrong result or an exceeded limit; other failures are local faults."""
     rules = [str(finding.get("rule")) for finding in errors_of(report)]
     ran = report.get("stage_reached") in runtime_stages
-    return Worth.MEDIUM if ran and any(map(_APPROACH.match, rules)) else Worth.HIGH
+    return RetryBenefit.MEDIUM if ran and any(map(_APPROACH.match, rules)) else RetryBenefit.HIGH
 
 
-def _edited(
-    report: Report, others: Sequence[tuple[Passage, Callable[[Hint], bool]]]
-) -> Iterator[EditedPassage]:
+def _edited_passages(
+    report: Report, others: Sequence[tuple[SourcePart, Callable[[Hint], bool]]]
+) -> Iterator[EditedPart]:
     """Yield the passages for which a hint has an edit."""
     for passage, about in others:
         if edits := tuple(_edits(report, about)):
-            yield EditedPassage(passage=passage, edits=edits)
+            yield EditedPart(passage=passage, edits=edits)
 
 
-def _said_before(report: Report) -> Iterator[Surrounding]:
+def _stderr_surrounding(report: Report) -> Iterator[PromptContext]:
     """Yield the end of the first failed case's standard error, if any."""
     results = report.get("runtime_results")
-    cases = _objects(results, "cases") if isinstance(results, dict) else []
+    cases = _get_objects(results, "cases") if isinstance(results, dict) else []
     failed = [case for case in cases if case.get("status") in {"failed", "error"}]
     stderr = str(failed[0].get("stderr") or "") if failed else ""
     if stderr.strip():
         title = f"end of the standard error of {failed[0].get('name')}"
-        yield Surrounding(title=title, text=stderr[-STDERR_CHARS:])
+        yield PromptContext(title=title, text=stderr[-STDERR_CHARS:])
 
 
 def errors_of(report: Report) -> list[Mapping[str, object]]:
     """Return the findings that failed the submission."""
-    return [finding for finding in _objects(report, "findings") if finding.get("severity") == "error"]
+    return [finding for finding in _get_objects(report, "findings") if finding.get("severity") == "error"]
 
 
 def _edits(report: Report, about: Callable[[Hint], bool]) -> Iterator[Edit]:
-    for hint in _objects(report, "fix_hints"):
+    for hint in _get_objects(report, "fix_hints"):
         edit = hint.get("edit")
         if isinstance(edit, dict) and about(hint):
             yield Edit(**edit)
 
 
-def _objects(report: Report, name: str) -> list[Mapping[str, object]]:
+def _get_objects(report: Report, name: str) -> list[Mapping[str, object]]:
     found = report.get(name)
     return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 
 
-def without_layout(text: str, comment: str) -> bytes:
+def strip_layout(text: str, comment: str) -> bytes:
     """Return the words of a source without whole-line comments and layout, for comparisons."""
     lines = (" ".join(line.split()) for line in text.splitlines())
     kept = (line for line in lines if line and not line.startswith(comment))

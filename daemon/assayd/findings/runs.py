@@ -107,7 +107,7 @@ def unfinished(result: RunResult, what: str) -> tuple[Finding, ...]:
     return (cause_finding(Cause.PROTOCOL_VIOLATION, what, "a part of it was never run"),)
 
 
-def details_of(unit: UnitResult) -> str:
+def limit_details(unit: UnitResult) -> str:
     """Return the limit that a unit reached; the module `timeout` words time limits."""
     evidence = unit.outcome.evidence
     limit = evidence.get("limit_bytes")
@@ -179,13 +179,13 @@ def event_findings(events: Iterable[PolicyEvent], texts: str | Mapping[str, str]
         yield Finding(
             rule=f"policy.{event.kind}" if known else "policy.operation",
             category="policy",
-            message=shorten(_told(event), 400),
+            message=shorten(_event_message(event), 400),
             severity=Severity.ERROR if event.enforced else Severity.INFO,
             layer=Layer.RUNTIME,
             file=file if place is not None else None,
             line=event.line if place is not None else None,
             snippet=place,
-            suggestion=_instead(event),
+            suggestion=_event_hint(event),
             subject=event.detail if known else None,
         )
     if observed:
@@ -236,7 +236,7 @@ def among(cases: Sequence[str]) -> str:
     return shorten(distinct[0], 400) + (f" and {more} more" if more else "")
 
 
-def _told(event: PolicyEvent) -> str:
+def _event_message(event: PolicyEvent) -> str:
     if event.kind == "network":
         # Even if the policy only records the access, the container blocks it.
         why = f" ({event.rule}: {event.reason})" if event.rule else ""
@@ -251,7 +251,7 @@ def _told(event: PolicyEvent) -> str:
     return f"Recorded only: {what}; the policy doesn't list it."
 
 
-def _instead(event: PolicyEvent) -> str | None:
+def _event_hint(event: PolicyEvent) -> str | None:
     """Return the fix; network rules have their own wording."""
     if event.rule is not None:
         return WORDINGS[NetworkRule(event.rule)].hint

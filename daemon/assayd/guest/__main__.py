@@ -8,9 +8,9 @@ gc.disable()  # what is made until the first fork stays
 # Set by images whose libraries lie outside the interpreter's own folder, which -S leaves out.
 sys.path += [folder for folder in os.environ.get("ASSAYD_PYTHON_PATH", "").split(":") if folder]
 
-from .startup import postpone_fork_handlers  # noqa: E402 - the path and the collector come first
+from .startup import defer_fork_handlers  # noqa: E402 - the path and the collector come first
 
-postpone_fork_handlers()
+defer_fork_handlers()
 
 from .runner import main, prepare  # noqa: E402 - handlers that modules register for forks come after
 

@@ -10,7 +10,7 @@ import sys
 from . import private
 from .failures import ShownText, clean, told
 from .peer import Peer, PeerFault, PeerGone
-from .transfer import Outgoing, TransferError
+from .transfer import MessageEncoder, TransferError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,13 +45,13 @@ def serve(document: Mapping[str, object], policy: RuntimePolicy, reading: int, w
     peer = Peer(
         reading,
         writing,
-        represent=_callback,
+        represent=_make_callback,
         describe=_describe,
         perform=perform,
         explain=lambda problem, operation, name: _explain(problem, operation, name, texts),
     )
     try:
-        module = _import(code, context, policy, peer)
+        module = _load_module(code, context, policy, peer)
     except BaseException as problem:  # noqa: BLE001 - guest code, which may raise whatever it likes
         peer.send("broken", told(problem, texts))
         return
@@ -64,7 +64,7 @@ def serve(document: Mapping[str, object], policy: RuntimePolicy, reading: int, w
             return
 
 
-def _import(code: str, context: str, policy: RuntimePolicy, peer: Peer) -> ModuleType:
+def _load_module(code: str, context: str, policy: RuntimePolicy, peer: Peer) -> ModuleType:
     module = type(sys)(MODULE)
     names = module.__dict__
     names["__builtins__"] = policy.builtins("full", CODE)
@@ -79,7 +79,7 @@ def _import(code: str, context: str, policy: RuntimePolicy, peer: Peer) -> Modul
 
 
 def own_classes(names: Mapping[str, object]) -> dict[str, type]:
-    """Return the plain classes that a context defines, whose instances cross as copies."""
+    """Return the plain classes that a context defines; their instances are passed as copies."""
     return {
         name: value
         for name, value in names.items()
@@ -91,7 +91,7 @@ def own_classes(names: Mapping[str, object]) -> dict[str, type]:
 
 
 def _offer(module: ModuleType, entry: str, peer: Peer) -> list[object]:
-    """Name what the module defines: functions and classes, with their numbers."""
+    """Return the functions and classes that the module defines, with their numbers."""
     offered: list[object] = []
     for name, value in list(module.__dict__.items()):
         described = _describe(value) if type(name) is str else None
@@ -109,19 +109,19 @@ def _describe(value: Any, kept: bool = False) -> tuple[str, list[str]] | None:
     if issubclass(kind, _BUILT_IN) and not kept:
         return None  # goes as what its built-in part holds
     if issubclass(kind, type):
-        return "class", _names_of(_mro(value))
+        return "class", _qualified_names(_mro(value))
     if kind.__name__ == "coroutine":
         return "coroutine", []
     if kind.__name__ in {"function", "method", "builtin_function_or_method", "_lru_cache_wrapper", "partial"}:
         return "function", [str(getattr(value, "__name__", ""))[:100]]
-    return "object", _names_of(_mro(kind))
+    return "object", _qualified_names(_mro(kind))
 
 
-def _names_of(kinds: tuple[type, ...]) -> list[str]:
+def _qualified_names(kinds: tuple[type, ...]) -> list[str]:
     return [name[:100] for kind in kinds[:_MOST_BASES] if type(name := _qualname(kind)) is str]
 
 
-def _callback(peer: Peer, number: int, _: str, names: list[str]) -> Callable[..., object]:
+def _make_callback(peer: Peer, number: int, _: str, names: list[str]) -> Callable[..., object]:
     """Return a function that calls one of the tests."""
 
     def call(*args: object, **kwargs: object) -> object:
@@ -132,7 +132,7 @@ def _callback(peer: Peer, number: int, _: str, names: list[str]) -> Callable[...
 
 
 def _explain(problem: BaseException, operation: str, name: str, texts: Texts) -> Raised:
-    """Describe an exception by its nearest built-in type; the text is shown, and runs nowhere."""
+    """Describe an exception by its nearest built-in type; the text is displayed but never executed."""
     kind = type(problem)
     silent = issubclass(kind, NOT_RAISED) and not (
         kind is StopIteration and (operation in _STOPPING or name in _STOPPING)
@@ -144,32 +144,34 @@ def _explain(problem: BaseException, operation: str, name: str, texts: Texts) ->
     shown = f"{described['error_type']}: {described['message']}" if silent else described["message"]
     raised: Raised = {
         "type": base.__name__,
-        "names": _names_of(_mro(kind)),
+        "names": _qualified_names(_mro(kind)),
         "message": clean(str(shown)),
         "told": described,
     }
     if not silent and kind is base:
         try:
-            raised["args"] = Outgoing(_refuse, {}).form(BaseException.__dict__["args"].__get__(problem))
+            raised["args"] = MessageEncoder(_refuse_value, {}).form(
+                BaseException.__dict__["args"].__get__(problem)
+            )
         except TransferError:
             return raised
     return raised
 
 
-def _refuse(_: object) -> None:
+def _refuse_value(_: object) -> None:
     raise TransferError("not a plain value")
 
 
 def perform(
     operation: str, value: object, name: str, args: list[object], kwargs: dict[str, object]
 ) -> object:
-    """Do one thing with a value of the solution."""
+    """Perform one operation on a value of the solution."""
     if operation not in _OPERATIONS:
         raise PeerFault("an operation that doesn't exist")
     return _OPERATIONS[operation](value, name, args, kwargs)
 
 
-def _special(value: object, name: str, args: list[object], _: object) -> object:
+def _call_special_method(value: object, name: str, args: list[object], _: object) -> object:
     return _SPECIAL[name](value, *args) if name in _SPECIAL else getattr(type(value), name)(value, *args)
 
 
@@ -185,7 +187,7 @@ _OPERATIONS: Mapping[str, Callable[[Any, str, Any, Any], object]] = {
     "set": lambda value, name, args, _: setattr(value, name, args[0]),
     "delete": lambda value, name, _args, _kwargs: delattr(value, name),
     "await": _awaited,
-    "special": _special,
+    "special": _call_special_method,
 }
 _SPECIAL: Mapping[str, Callable[..., object]] = {
     "__len__": len,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .frames import Header
-    from .nursery import Nursery, SolutionPipes
+    from .nursery import SolutionForkServer, SolutionPipes
     from .selector import Selector
     from .spare import Pipes
 else:
@@ -33,8 +33,8 @@ _FROM_TESTS = frozenset({"ask", "answer"})
 _FROM_SOLUTION = frozenset({"ready", "broken", "ask", "answer"})
 
 
-class _End:
-    """One side: the data received from it, and the data waiting to be sent to it."""
+class _Endpoint:
+    """One of the two sides: the data received from it, and the data to be sent to it."""
 
     def __init__(self, reading: int, writing: int, kinds: frozenset[str]) -> None:
         self.reading, self.writing, self.kinds = reading, writing, kinds
@@ -44,12 +44,12 @@ class _End:
         self.watched = False
 
 
-class Separation:
-    """The pair of one test. Ends with `close`."""
+class TestSession:
+    """The process pair of one test: the solution and the tests. Ends with `close`."""
 
     def __init__(
         self,
-        nursery: Nursery,
+        nursery: SolutionForkServer,
         solution: SolutionPipes,
         tests: Pipes,
         selector: Selector,
@@ -59,16 +59,16 @@ class Separation:
         self._nursery, self._serial = nursery, solution.serial
         self._selector = selector
         self._call_s, self._clock_s = call_s, clock_s
-        self._tests = _End(tests.asking, tests.answering, _FROM_TESTS)
-        self._solution = _End(solution.answers, solution.calls, _FROM_SOLUTION)
+        self._tests = _Endpoint(tests.asking, tests.answering, _FROM_TESTS)
+        self._solution = _Endpoint(solution.answers, solution.calls, _FROM_SOLUTION)
         self._turn = self._solution
         self._since_s = clock_s()
         self._pid: int | None = None
         self._why: str | None = None
         self._told = False
         for end, other in ((self._tests, self._solution), (self._solution, self._tests)):
-            self._watch(end, other)
-        selector.register(nursery.descriptor, READ, self._hear)
+            self._register(end, other)
+        selector.register(nursery.descriptor, READ, self._read_news)
 
     def until_s(self) -> float | None:
         """Return when the current call has had its time, by the unit's clock; None while tests compute."""
@@ -92,13 +92,13 @@ class Separation:
             os.close(end.reading)
             os.close(end.writing)
 
-    def _watch(self, end: _End, other: _End) -> None:
+    def _register(self, end: _Endpoint, other: _Endpoint) -> None:
         os.set_blocking(end.reading, False)
         os.set_blocking(end.writing, False)
         end.watched = True
-        self._selector.register(end.reading, READ, lambda: self._read(end, other))
+        self._selector.register(end.reading, READ, lambda: self._read_frames(end, other))
 
-    def _read(self, end: _End, other: _End) -> None:
+    def _read_frames(self, end: _Endpoint, other: _Endpoint) -> None:
         try:
             content = os.read(end.reading, _READ_BYTES)
         except BlockingIOError:
@@ -112,38 +112,38 @@ class Separation:
             return
         try:
             for header, body in end.decoder.feed(content):
-                self._pass_on(header, body, end, other)
+                self._forward(header, body, end, other)
         except FrameError:
             self._end_solution("it sent bytes that aren't a message")
 
-    def _pass_on(self, header: Header, body: bytes, end: _End, other: _End) -> None:
+    def _forward(self, header: Header, body: bytes, end: _Endpoint, other: _Endpoint) -> None:
         more = header.get("more") is True
         if self._told:
             if end is self._tests and not more:
-                self._send_end()
+                self._send_ended()
             return
         if end is not self._turn or header["type"] not in end.kinds or end.taken > _MOST_BYTES:
             raise FrameError("out of turn")
         if not more:
             self._turn, self._since_s = other, self._clock_s()
-        self._send(other, {"type": header["type"], "more": more}, body)
+        self._queue_frame(other, {"type": header["type"], "more": more}, body)
 
-    def _send(self, end: _End, header: Header, body: bytes) -> None:
+    def _queue_frame(self, end: _Endpoint, header: Header, body: bytes) -> None:
         idle = not end.unsent
         end.unsent += encode(header, body)
         if len(end.unsent) > _MOST_UNSENT:
             raise FrameError("too much")
         if idle:
-            self._write(end)
+            self._write_pending(end)
             if end.unsent:
-                self._selector.register(end.writing, WRITE, lambda: self._drain(end))
+                self._selector.register(end.writing, WRITE, lambda: self._continue_writing(end))
 
-    def _drain(self, end: _End) -> None:
-        self._write(end)
+    def _continue_writing(self, end: _Endpoint) -> None:
+        self._write_pending(end)
         if not end.unsent:
             self._selector.unregister(end.writing)
 
-    def _write(self, end: _End) -> None:
+    def _write_pending(self, end: _Endpoint) -> None:
         with suppress(BlockingIOError):
             try:
                 while end.unsent:
@@ -151,40 +151,40 @@ class Separation:
             except BrokenPipeError:
                 end.unsent.clear()
 
-    def _hear(self) -> None:
+    def _read_news(self) -> None:
         for kind, serial, number in self._nursery.news():
             if serial != self._serial:
                 continue
             if kind == "pid":
                 self._pid = number
                 if self._why is not None:
-                    self._kill()
+                    self._kill_solution()
             else:
                 self._pid = None
-                self._tell_end(self._why or _how(number))
+                self._end_tests(self._why or _describe_status(number))
 
     def _end_solution(self, why: str) -> None:
         if self._why is None:
             self._why = why
-        self._kill()
+        self._kill_solution()
 
-    def _kill(self) -> None:
+    def _kill_solution(self) -> None:
         if self._pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
 
-    def _tell_end(self, why: str) -> None:
-        """Tell the tests that nothing more comes."""
+    def _end_tests(self, why: str) -> None:
+        """Tell the tests that the solution has ended."""
         if not self._told:
             self._told, self._why = True, why
-            self._send_end()
+            self._send_ended()
 
-    def _send_end(self) -> None:
+    def _send_ended(self) -> None:
         with suppress(FrameError):
-            self._send(self._tests, {"type": "ended", "more": False}, json_text.dumps(self._why))
+            self._queue_frame(self._tests, {"type": "ended", "more": False}, json_text.dumps(self._why))
 
 
-def _how(status: int) -> str:
+def _describe_status(status: int) -> str:
     if os.WIFSIGNALED(status):
         return f"signal {os.WTERMSIG(status)}"
     return f"exit code {os.WEXITSTATUS(status)}"

@@ -57,7 +57,7 @@ def names_of(line: str) -> Iterator[str]:
 
 
 def values_at(problem: BaseException, texts: Texts) -> dict[str, str]:
-    """Return the values of the names of the failing line, where they can be shown."""
+    """Return the values of the names in the failing line, if they can be displayed."""
     found: dict[str, str] = {}
     try:
         place = failing_line(problem, texts)
@@ -66,7 +66,7 @@ def values_at(problem: BaseException, texts: Texts) -> dict[str, str]:
         frame, line = place
         for name in dict.fromkeys(names_of(line)):
             space = next((one for one in (frame.f_locals, frame.f_globals) if name in one), None)
-            text = None if space is None or name[:2] == "__" else _shown(space[name], 0)
+            text = None if space is None or name[:2] == "__" else _render_value(space[name], 0)
             if text is not None:
                 found[name] = text if len(text) <= _MOST_CHARS else f"{text[: _MOST_CHARS - 1]}…"
             if len(found) >= _MOST_NAMES:
@@ -76,7 +76,7 @@ def values_at(problem: BaseException, texts: Texts) -> dict[str, str]:
     return found
 
 
-def _shown(value: object, depth: int) -> str | None:
+def _render_value(value: object, depth: int) -> str | None:
     kind = type(value)
     if value is None or kind is bool or kind is float:
         return repr(value)
@@ -87,34 +87,34 @@ def _shown(value: object, depth: int) -> str | None:
         text: str | bytes = value  # type: ignore[assignment]  # as above
         return repr(text[:_TEXT_CHARS]) + "…" * (len(text) > _TEXT_CHARS)
     if kind is dict or kind in _BRACKETS:
-        return _items(value, kind, depth)
-    return _other(value, kind)
+        return _render_items(value, kind, depth)
+    return _render_special(value, kind)
 
 
-def _items(value: object, kind: type, depth: int) -> str:
-    """Show the first items of a container, two containers deep."""
+def _render_items(value: object, kind: type, depth: int) -> str:
+    """Render the first items of a container, up to two levels deep."""
     brackets = _BRACKETS.get(kind, "{}")
     if depth >= _MOST_DEPTH:
         return f"{brackets[0]}…{brackets[1]}" if value else brackets
     if kind is dict:
         known: dict[object, object] = value  # type: ignore[assignment]  # it is one by its exact type
         pairs = list(dict.items(known))[:_MOST_ITEMS]
-        parts = [f"{_inner(key, depth)}: {_inner(item, depth)}" for key, item in pairs]
+        parts = [f"{_render_inner(key, depth)}: {_render_inner(item, depth)}" for key, item in pairs]
     else:
         items = list(value)  # type: ignore[call-overload]  # it is one of the four
-        parts = [_inner(item, depth) for item in items[:_MOST_SORTED]]
+        parts = [_render_inner(item, depth) for item in items[:_MOST_SORTED]]
         parts = (sorted(parts) if brackets == "{}" else parts)[:_MOST_ITEMS]
     count = len(value)  # type: ignore[arg-type]  # as above
     more = f", … {count} in all" if count > len(parts) else ""
     return f"{brackets[0]}{', '.join(parts)}{more}{brackets[1]}"
 
 
-def _inner(value: object, depth: int) -> str:
-    return _shown(value, depth + 1) or f"<{type.__dict__['__name__'].__get__(type(value))}>"
+def _render_inner(value: object, depth: int) -> str:
+    return _render_value(value, depth + 1) or f"<{type.__dict__['__name__'].__get__(type(value))}>"
 
 
-def _other(value: object, kind: type) -> str | None:
-    """Show times and paths, and name generators that never ran; None for all other values."""
+def _render_special(value: object, kind: type) -> str | None:
+    """Render times, paths and generators that never ran; return None for all other values."""
     if kind is date or kind is timedelta:
         return str(value)
     if kind is datetime or kind is time:

@@ -27,65 +27,65 @@ _mro_of = type.__dict__["__mro__"].__get__
 
 
 def array_form(value: Any) -> tuple[str, object, str] | None:
-    """Return tag (empty: none is needed), what to render and type of a value of numpy's or pandas'.
+    """Return tag (may be empty), content and type of a numpy or pandas value; None for others.
 
     None for all others. Raises whatever guest code does.
     """
     kind = type(value)
-    if _is_of(kind, "pandas", "DataFrame"):
-        return "dataframe", _table(value), f"{len(value)} x {len(value.columns)}"
-    if _is_of(kind, "pandas", "Series"):
-        return "series", _series(value), str(value.dtype)
-    if _is_of(kind, "numpy", "ndarray"):
-        return "ndarray", _plain(value).tolist(), str(value.dtype)
-    if _is_of(kind, "pandas", "Index"):
-        return "", _listed(value), ""
-    nothing = any(value is _named("pandas", name) for name in ("NaT", "NA"))
-    return ("", None, "") if nothing else _scalar(value, kind)
+    if _is_subclass_of(kind, "pandas", "DataFrame"):
+        return "dataframe", _table_form(value), f"{len(value)} x {len(value.columns)}"
+    if _is_subclass_of(kind, "pandas", "Series"):
+        return "series", _series_form(value), str(value.dtype)
+    if _is_subclass_of(kind, "numpy", "ndarray"):
+        return "ndarray", _without_time_unit(value).tolist(), str(value.dtype)
+    if _is_subclass_of(kind, "pandas", "Index"):
+        return "", _to_list(value), ""
+    nothing = any(value is _loaded_attribute("pandas", name) for name in ("NaT", "NA"))
+    return ("", None, "") if nothing else _scalar_form(value, kind)
 
 
-def holds_as_base(kind: type) -> bool:
-    """Return whether values of a type are, but for its name, those of its base: float64, Timestamp."""
-    times = (_named("pandas", name) for name in ("Timestamp", "Timedelta"))
-    return _is_of(kind, "numpy", "generic") or any(kind is one for one in times)
+def is_like_base(kind: type) -> bool:
+    """Return whether values of a type equal those of its base but for its name: float64, Timestamp."""
+    times = (_loaded_attribute("pandas", name) for name in ("Timestamp", "Timedelta"))
+    return _is_subclass_of(kind, "numpy", "generic") or any(kind is one for one in times)
 
 
-def _scalar(value: Any, kind: type) -> tuple[str, object, str] | None:
-    if not _is_of(kind, "numpy", "generic") or issubclass(kind, (float, str, bytes)):
+def _scalar_form(value: Any, kind: type) -> tuple[str, object, str] | None:
+    if not _is_subclass_of(kind, "numpy", "generic") or issubclass(kind, (float, str, bytes)):
         return None
-    held = _plain(value).item()
-    return None if _is_of(type(held), "numpy", "generic") else ("", held, "")
+    held = _without_time_unit(value).item()
+    return None if _is_subclass_of(type(held), "numpy", "generic") else ("", held, "")
 
 
-def _named(module: str, name: str) -> object:
-    """Return what a module that is loaded has under a name, without running anything of it."""
+def _loaded_attribute(module: str, name: str) -> object:
+    """Return an attribute of a loaded module without running its code; None if there is none."""
     loaded = sys.modules.get(module)
     return vars(loaded).get(name) if type(loaded) is type(sys) else None
 
 
-def _is_of(kind: type, module: str, name: str) -> bool:
-    known = _named(module, name)
+def _is_subclass_of(kind: type, module: str, name: str) -> bool:
+    known = _loaded_attribute(module, name)
     return known is not None and any(one is known for one in _mro_of(kind))
 
 
-def _plain(value: Any) -> Any:
+def _without_time_unit(value: Any) -> Any:
     times = _TIMES.get(value.dtype.kind)
     return value if times is None else value.astype(times)
 
 
-def _listed(value: Any) -> list[object]:
+def _to_list(value: Any) -> list[object]:
     return [list(one) if type(one) is tuple else one for one in value.tolist()]
 
 
-def _series(value: Any) -> dict[str, object]:
-    return {"name": value.name, "index": _listed(value.index), "values": value.tolist()}
+def _series_form(value: Any) -> dict[str, object]:
+    return {"name": value.name, "index": _to_list(value.index), "values": value.tolist()}
 
 
-def _table(value: Any) -> dict[str, object]:
+def _table_form(value: Any) -> dict[str, object]:
     rows = [list(row) for row in value.itertuples(index=False, name=None)]
     return {
-        "columns": _listed(value.columns),
+        "columns": _to_list(value.columns),
         "dtypes": [str(one) for one in value.dtypes],
-        "index": _listed(value.index),
+        "index": _to_list(value.index),
         "rows": rows,
     }

@@ -72,13 +72,13 @@ _ABSENT = object()
 
 
 class AttributeGuard:
-    """Holds the allowed names of each module; none until they are set."""
+    """A guard of access to attributes by computed names; it allows no module names until they are set."""
 
     def __init__(self) -> None:
         self._names: Mapping[str, frozenset[str]] = {}
 
     def allow(self, names: Mapping[str, frozenset[str]]) -> None:
-        """Take which names of which modules may be taken by a computed name."""
+        """Set the names of each module that may be accessed by a computed name."""
         self._names = names
 
     def functions(self) -> dict[str, Callable[..., object]]:
@@ -106,7 +106,7 @@ class AttributeGuard:
         }
 
     def guard_formatter(self) -> None:
-        """Let ``string.Formatter`` follow no attribute that `getattr` would not give."""
+        """Make ``string.Formatter`` follow only attributes that `getattr` allows."""
         string = __import__("string")
         split = string._string.formatter_field_name_split
         checked = self._checked
@@ -121,7 +121,7 @@ class AttributeGuard:
         string.Formatter.get_field = get_field
 
     def _checked(self, value: object, name: object) -> str:
-        """Return the name as plain text. Raises: TypeError, PermissionError for what is refused."""
+        """Return the name as plain text. Raises: TypeError or PermissionError, if it is refused."""
         if not is_a(name, str):
             raise TypeError("attribute name must be string")
         plain = str.__str__(name)
@@ -147,14 +147,14 @@ class AttributeGuard:
 
 
 def _fields(value: object, /) -> dict[str, object]:
-    """Stand in for ``vars(x)``: the fields of an object, never those of modules, classes or functions."""
+    """Return the fields of an object, like ``vars(x)``, except those of modules, classes and functions."""
     if is_a(value, ModuleType) or is_a(value, type):
         raise PermissionError("vars() of a module or class isn't allowed")
     return _vars(value)
 
 
 def _touches_files(value: object, name: str) -> bool:
-    """Return whether this is a method of a path that touches files, or leads from a stream to its file."""
+    """Return whether a path's method accesses files, or an attribute leads from a stream to its file."""
     pathlib, io = sys.modules.get("pathlib"), sys.modules.get("io")
     kind = value if is_a(value, type) else type(value)
     if pathlib is not None and issubclass(kind, pathlib.PurePath):

@@ -28,7 +28,7 @@ _HIDDEN = frozenset({"__loader__", "__spec__", "_", "copyright", "credits", "lic
 def guest_builtins(
     kind: str, guarded_import: Callable[..., object], guarded: Mapping[str, Callable[..., object]]
 ) -> dict[str, object]:
-    """Return a fresh set of built-in names with a guarded importer.
+    """Return a new dictionary of built-in names with a guarded importer.
 
     Args:
         kind: ``safe`` or ``full``.
@@ -48,7 +48,7 @@ def guest_builtins(
 
 
 def opaque(function: Callable[..., _T]) -> Callable[..., _T]:
-    """Wrap a function so that its module and closure are not among its attributes.
+    """Wrap a function so that its module and closure aren't accessible as attributes.
 
     A cache of size 0 calls through and keeps nothing.
     """

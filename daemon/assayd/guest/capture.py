@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Capture:
-    """Counts all, hands the first half of `kept_bytes` through and keeps the last half.
+    """A byte counter that passes the first half of `kept_bytes` on, and keeps the last half.
 
     The tail never repeats a part of the head.
     """

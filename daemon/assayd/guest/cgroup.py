@@ -10,7 +10,7 @@ ROOT = "/sys/fs/cgroup"
 
 
 class Counters(Value):
-    """Counters that only grow; a unit's share is the difference of two readings."""
+    """Counters that only increase; a unit's share is the difference of two readings."""
 
     oom_kills: int
     pids_refused: int
@@ -26,7 +26,7 @@ class Cgroup:
         if os.path.exists(f"{root}/cgroup.controllers"):
             self.version = 2
             names = ("memory.events", "pids.events", "memory.current", "memory.peak")
-            self._cpu = _open(f"{root}/cpu.stat")
+            self._cpu = _open_or_none(f"{root}/cpu.stat")
         else:
             memory = (
                 "memory/memory.oom_control",
@@ -35,38 +35,42 @@ class Cgroup:
             )
             names = (memory[0], "pids/pids.events", *memory[1:])
             self.version = 1 if os.path.exists(f"{root}/memory/memory.usage_in_bytes") else 0
-            self._cpu = _open(f"{root}/cpuacct/cpuacct.usage") or _open(f"{root}/cpu,cpuacct/cpuacct.usage")
-        self._oom, self._pids, self._current, self._peak = (_open(f"{root}/{name}") for name in names)
+            self._cpu = _open_or_none(f"{root}/cpuacct/cpuacct.usage") or _open_or_none(
+                f"{root}/cpu,cpuacct/cpuacct.usage"
+            )
+        self._oom, self._pids, self._current, self._peak = (_open_or_none(f"{root}/{name}") for name in names)
 
     def counters(self) -> Counters:
-        """Read both counters now."""
-        return Counters(oom_kills=_field(self._oom, b"oom_kill"), pids_refused=_field(self._pids, b"max"))
+        """Return the current values of both counters."""
+        return Counters(
+            oom_kills=_read_field(self._oom, b"oom_kill"), pids_refused=_read_field(self._pids, b"max")
+        )
 
     def cpu_s(self) -> float | None:
-        """Return the seconds of processor time of all that ever ran in the group; None where not counted."""
+        """Return the seconds of CPU time of all processes ever in the group; None if not counted."""
         if self.version == 2:
-            used_s = _field(self._cpu, b"usage_usec") * 1e-6
+            used_s = _read_field(self._cpu, b"usage_usec") * 1e-6
         else:
-            used_s = _number(_read(self._cpu)) * 1e-9
+            used_s = _parse_number(_read_file(self._cpu)) * 1e-9
         return used_s or None
 
     def memory_bytes(self) -> int:
-        """Return how much memory is charged now."""
-        return _number(_read(self._current))
+        """Return the number of bytes of memory that are currently charged."""
+        return _parse_number(_read_file(self._current))
 
     def peak_memory_bytes(self) -> int:
         """Return the most that was ever charged."""
-        return _number(_read(self._peak))
+        return _parse_number(_read_file(self._peak))
 
 
-def _open(path: str) -> int | None:
+def _open_or_none(path: str) -> int | None:
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
 
 
-def _read(descriptor: int | None) -> bytes:
+def _read_file(descriptor: int | None) -> bytes:
     if descriptor is None:
         return b""
     try:
@@ -75,14 +79,14 @@ def _read(descriptor: int | None) -> bytes:
         return b""
 
 
-def _field(descriptor: int | None, name: bytes) -> int:
-    for line in _read(descriptor).splitlines():
+def _read_field(descriptor: int | None, name: bytes) -> int:
+    for line in _read_file(descriptor).splitlines():
         key, _, value = line.partition(b" ")
         if key == name:
-            return _number(value)
+            return _parse_number(value)
     return 0
 
 
-def _number(text: bytes) -> int:
+def _parse_number(text: bytes) -> int:
     text = text.strip()
     return int(text) if text.isdigit() else 0

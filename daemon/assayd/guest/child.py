@@ -18,7 +18,7 @@ from .policy import RuntimePolicy
 from .processes import Unconfined
 from .programs import Context
 from .reporter import Reporter
-from .seccomp import REPORT, kept_filters, separated
+from .seccomp import REPORT, cached_filters, separated
 from .value import Value
 
 TYPE_CHECKING = False
@@ -57,7 +57,7 @@ _set_recursion_limit = sys.setrecursionlimit
 
 
 class Descriptors(Value):
-    """What the child gets of the runner's descriptors. All are above 6.
+    """The runner's descriptors that the child gets. All are above 6.
 
     `paired` are two more pipes, to read from and to write to, for a child that talks with another one.
     """
@@ -72,7 +72,7 @@ class Descriptors(Value):
 
 
 class Confinement(Value):
-    """What holds for every child of an attempt, made ready before the first fork.
+    """The restrictions of every child of an attempt, prepared before the first fork.
 
     `filters` are those that the child loads itself; the runner has loaded the others. `environment` is what
     programs of the image are started with; `proxies`, a part of it, is what Python code finds in its own.
@@ -99,7 +99,7 @@ def confine(
     Raises: Unconfined.
     """
     reporter = Reporter(REPORT)
-    shared, own = kept_filters(allow_exec=attempt.allow_exec, allow_inet=attempt.allow_inet)
+    shared, own = cached_filters(allow_exec=attempt.allow_exec, allow_inet=attempt.allow_inet)
     return Confinement(
         rlimits=tuple(_rlimits(attempt.limits)),
         policy=RuntimePolicy(attempt, work_path, reporter),
@@ -111,7 +111,7 @@ def confine(
 
 
 def _share_filter(attempt: BeginFrame, shared: bytes) -> bool:
-    """Load the filter that children inherit, unless this process needs sockets: to relay, or for solutions.
+    """Load the filter that children inherit, unless this process needs sockets. Return whether it did.
 
     Raises: Unconfined.
     """
@@ -133,13 +133,13 @@ def become(
     try:
         separate(descriptors)
         null = -1 if descriptors.paired is None else os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        give_up_rights(confinement, None if descriptors.paired is None else TESTS)
+        drop_rights(confinement, None if descriptors.paired is None else TESTS)
         os.write(REPORT, CONFINED)
         if descriptors.paired is not None:
-            _silence(null)
-        told = _read_order()
+            _discard_output(null)
+        told = _read_request()
         # None: this child gets no unit.
-        status = _run(told, confinement, programs) if told else 0
+        status = _run_request(told, confinement, programs) if told else 0
     except BaseException:  # noqa: BLE001 - guest code ran; nothing may get back into the runner's code
         from traceback import format_exc  # takes longer than all that a child does, and is hardly ever needed
 
@@ -149,7 +149,7 @@ def become(
 
 
 class Apart(Value):
-    """How a process is kept apart from another of its user that lives at the same time."""
+    """The isolation of a process from another one of the same user that runs at the same time."""
 
     killable: bytes
     writes: bool
@@ -160,8 +160,8 @@ TESTS = Apart(killable=b"500", writes=False)
 SOLUTION = Apart(killable=_MOST_KILLABLE, writes=True)
 
 
-def give_up_rights(confinement: Confinement, apart: Apart | None) -> None:
-    """Take away from this process what a child must not have."""
+def drop_rights(confinement: Confinement, apart: Apart | None) -> None:
+    """Remove the rights of this process that a child must not have."""
     for kind, value in confinement.rlimits:
         resource.setrlimit(kind, (value, value))
     _make_killable(_MOST_KILLABLE if apart is None else apart.killable)
@@ -173,14 +173,14 @@ def give_up_rights(confinement: Confinement, apart: Apart | None) -> None:
     kernel.load_filter(own if apart is None else separated(own, os.getpid(), writes=apart.writes))
 
 
-def _silence(null: int) -> None:
-    """Let what a tests' process prints below Python go nowhere: it may show what the tests expect."""
+def _discard_output(null: int) -> None:
+    """Discard the output of a tests' process below Python: it may contain expected values."""
     os.dup2(null, 1)
     os.dup2(null, 2)
 
 
-def _read_order() -> bytearray:
-    """Wait for a request; None if the runner doesn't need this child."""
+def _read_request() -> bytearray:
+    """Wait for a request and return it; None if the runner doesn't need this child."""
     told = bytearray()
     while part := os.read(ORDER, _READ_BYTES):
         told += part
@@ -188,7 +188,7 @@ def _read_order() -> bytearray:
     return told
 
 
-def _run(told: bytearray, confinement: Confinement, programs: Mapping[str, UnitProgram]) -> int:
+def _run_request(told: bytearray, confinement: Confinement, programs: Mapping[str, UnitProgram]) -> int:
     end = told.index(b"\n")
     name, has_input = told[:end].decode().split()
     del told[: end + 1]
@@ -238,7 +238,7 @@ def separate(descriptors: Descriptors) -> None:
 
 
 def _rlimits(limits: GuestLimits) -> Iterator[tuple[int, int]]:
-    """Return each rlimit with its value, at most this process's own limit."""
+    """Yield each rlimit with its value, which is at most this process's own limit."""
     for kind, value in (
         (resource.RLIMIT_NOFILE, limits.open_files),
         (resource.RLIMIT_FSIZE, limits.work_bytes),
@@ -249,7 +249,7 @@ def _rlimits(limits: GuestLimits) -> Iterator[tuple[int, int]]:
 
 
 def _make_killable(how: bytes) -> None:
-    """Let the kernel, when memory runs out, take this process before the runner.
+    """Make the kernel kill this process before the runner if memory runs out.
 
     A non-dumpable process can't write its own file, so it is dumpable for a moment.
     """
@@ -274,7 +274,7 @@ def _finish(record: Record, confinement: Confinement, newest: str) -> int:
 
 
 def _flush(stream: str) -> None:
-    """Flush what the guest has left under the name of an output stream; what it loses is its own loss."""
+    """Flush the guest's object under the name of an output stream; ignore all errors."""
     try:
         getattr(sys, stream).flush()
     except BaseException:  # noqa: BLE001 - the guest may have put anything there

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .tasks import KernelTask
 
     class Below(Protocol):
-        """What the unit has started."""
+        """The tasks of a unit, and their processor time."""
 
         def tasks(self) -> Iterable[KernelTask]:
             """Return the tasks that there are."""
@@ -42,7 +42,7 @@ _MOST_OWED_S = 0.1
 
 
 class UnitClock:
-    """The clock of one unit; begins when it is made.
+    """The clock of one unit; it starts when it is created.
 
     As of the last look: `used_s` is the processor time of all that the unit started, `starved_s` the time
     in which it could have run, had there been a processor for it, or for who takes its output.
@@ -79,14 +79,14 @@ class UnitClock:
 
     def next_at(self) -> float:
         """Return when to ask again, by the monotonic clock: at the next look, or when the time may be up."""
-        return min(self._next_look, self._up_at())
+        return min(self._next_look, self._expires_at())
 
     def is_over(self) -> bool:
         """Return whether the unit has had its time. Looks when that is due, or when the answer may be yes."""
         if self._now() < self.next_at():
             return False
         self.look()
-        return self.used_s >= self._limit_s or self._looked >= self._up_at()
+        return self.used_s >= self._limit_s or self._looked >= self._expires_at()
 
     def look(self) -> None:
         """Add what went by since the last look."""
@@ -102,21 +102,21 @@ class UnitClock:
         self.starved_s += starved_s
         self._next_look = now + max(LOOK_S, _COST * (self._now() - now))
 
-    def _up_at(self) -> float:
+    def _expires_at(self) -> float:
         return self._began + min(self._limit_s + self.starved_s, MOST * self._limit_s)
 
     def _waited_s(self, passed_s: float) -> float:
-        """Return what tasks waited since the last look, together."""
+        """Return how many seconds the tasks waited since the last reading, together."""
         before, ahead = self._seen, self._ahead
         self._seen, self._ahead = {}, {}
         waited_s = 0.0
         for task in self._below.tasks():
             at = task.pid, task.tid
             self._seen[at] = task
-            waited_s += self._waiting_of(task, before.get(at), ahead.get(at, 0.0), passed_s)
+            waited_s += self._task_waited_s(task, before.get(at), ahead.get(at, 0.0), passed_s)
         return waited_s
 
-    def _waiting_of(
+    def _task_waited_s(
         self, task: KernelTask, before: KernelTask | None, ahead_s: float, passed_s: float
     ) -> float:
         """Return what one task waited; `ahead_s` of it was counted before the kernel told of it."""

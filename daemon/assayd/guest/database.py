@@ -18,7 +18,7 @@ RESULT = "database.sqlite"
 
 
 class AttemptDatabase:
-    """Bytes that only a unit which ended well can change."""
+    """The bytes of a database, which only a unit that ended successfully can change."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes

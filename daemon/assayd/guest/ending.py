@@ -43,8 +43,8 @@ _Module = type(sys)
 _modules = sys.modules
 
 
-class _Mark:
-    """Lies among the names of a module, and lives as long as they do."""
+class _NamespaceMark:
+    """A marker among the names of a module, which lives as long as they do."""
 
     __slots__ = ("__weakref__", "names")
 
@@ -58,7 +58,7 @@ def newest_module() -> str:
 
 
 def end_program(status: int, *, newest: str, libraries: tuple[str, ...]) -> NoReturn:
-    """End this process as a Python program ends.
+    """End this process in the same way as a Python program ends.
 
     Args:
         status: the exit status; 120 instead where standard output or error cannot be flushed.
@@ -76,7 +76,7 @@ def end_program(status: int, *, newest: str, libraries: tuple[str, ...]) -> NoRe
         flushed = _flush_streams()
     with suppress(BaseException):
         _restore_streams()
-        _take_down(_own_modules(newest, libraries))
+        _delete_modules(_own_modules(newest, libraries))
     with suppress(BaseException):
         _flush_streams()
         _flush_c_streams()
@@ -90,7 +90,7 @@ def _join_threads() -> None:
 
 
 def _flush_streams() -> bool:
-    """Flush standard output and error; False when one cannot be, which is said."""
+    """Flush standard output and error; report a failure and return False."""
     flushed = True
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name, None)
@@ -113,13 +113,13 @@ def _is_closed(stream: IO[str]) -> bool:
 
 
 def _restore_streams() -> None:
-    """Put the streams back that there were at first: those of the program go with its names."""
+    """Restore the initial streams: the program's own streams are deleted with its names."""
     for name in ("stdout", "stderr"):
         setattr(sys, name, getattr(sys, f"__{name}__", None))
 
 
 def _own_modules(newest: str, libraries: tuple[str, ...]) -> list[str]:
-    """Return the names of the modules that the program is, or has made, or has beside it."""
+    """Return the names of the modules that the program is, created, or has next to it."""
     own = [_MAIN]
     for name in reversed(_modules):
         if name == newest:
@@ -136,15 +136,15 @@ def _is_of_image(names: _Names, libraries: tuple[str, ...]) -> bool:
     return file.startswith(libraries) if type(file) is str else names.get("__spec__") is not None
 
 
-def _take_down(modules: list[str]) -> None:
-    """Let go of modules with all that they hold.
+def _delete_modules(modules: list[str]) -> None:
+    """Delete modules with everything that they hold.
 
     What nothing else holds is finalised with its names in place; of the rest (a library has one of their
     functions, for one) the names are unbound, as the interpreter does it.
     """
     # What is reachable gets into the order of who holds whom, and so is finalised: a text, then its file.
     collect()
-    marks = list(_let_go(modules))
+    marks = list(_mark_modules(modules))
     collect()
     for mark in marks:
         left = mark()
@@ -153,11 +153,11 @@ def _take_down(modules: list[str]) -> None:
     collect()
 
 
-def _let_go(modules: list[str]) -> Iterator[ref[_Mark]]:
+def _mark_modules(modules: list[str]) -> Iterator[ref[_NamespaceMark]]:
     for name in modules:
         module = _modules.pop(name, None)
         if type(module) is _Module:
-            mark = _Mark(module.__dict__)
+            mark = _NamespaceMark(module.__dict__)
             module.__dict__[""] = mark
             yield ref(mark)
             del mark
@@ -165,7 +165,7 @@ def _let_go(modules: list[str]) -> Iterator[ref[_Mark]]:
 
 
 def _unbind(names: _Names) -> None:
-    """Bind all names to None, those with one underscore first."""
+    """Bind all names to None, beginning with those with one underscore."""
     for private_ones in (True, False):
         for name in list(names):
             is_private = name.startswith("_") and not name.startswith("__")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import private
 from .around import values_at
-from .misspelt import meant_by
+from .misspelt import similar_name
 from .shown import ShownText
 from .values import type_name
 
@@ -25,7 +25,7 @@ _MAX_LINE = 400
 
 
 def raised(problem: BaseException, *, filename: str, source: str, phase: str) -> Record:
-    """Return the record of an exception that the one submitted text let through.
+    """Return the record of an uncaught exception of the only submitted text.
 
     Args:
         problem: the exception.
@@ -38,9 +38,9 @@ def raised(problem: BaseException, *, filename: str, source: str, phase: str) ->
 
 def told(problem: BaseException, texts: Texts) -> Record:
     """Report an exception: type, message, and where in submitted texts it came through."""
-    places = _places(problem.__traceback__, texts)
+    places = _traceback_places(problem.__traceback__, texts)
     line, code = places[-1] if places else (None, None)
-    meant, values = meant_by(problem, texts), values_at(problem, texts)
+    meant, values = similar_name(problem, texts), values_at(problem, texts)
     return {
         **({"values": {name: clean(text) for name, text in values.items()}} if values else {}),
         **({} if meant is None else {"meant": meant[0], "certain": meant[1]}),
@@ -48,7 +48,7 @@ def told(problem: BaseException, texts: Texts) -> Record:
         "message": message_of(problem),
         "file": None if code is None else texts[code.co_filename].name,
         "line": line,
-        "traceback": _traceback(problem, places, texts),
+        "traceback": _format_traceback(problem, places, texts),
         "where": None if code is None else clean(code.co_name),
     }
 
@@ -79,7 +79,7 @@ def clean(text: str) -> str:
     return str.__str__(text)[:_MAX_MESSAGE].encode("utf-8", "backslashreplace").decode()
 
 
-def _places(traceback: TracebackType | None, texts: Texts) -> list[tuple[int, CodeType]]:
+def _traceback_places(traceback: TracebackType | None, texts: Texts) -> list[tuple[int, CodeType]]:
     places = []
     while traceback is not None:
         code = traceback.tb_frame.f_code
@@ -89,10 +89,10 @@ def _places(traceback: TracebackType | None, texts: Texts) -> list[tuple[int, Co
     return places
 
 
-def _traceback(problem: BaseException, places: list[tuple[int, CodeType]], texts: Texts) -> str:
+def _format_traceback(problem: BaseException, places: list[tuple[int, CodeType]], texts: Texts) -> str:
     lines = {filename: shown.text.split("\n") for filename, shown in texts.items()}
     shown = [
-        _frame_text(line, code, texts[code.co_filename].name, lines[code.co_filename])
+        _format_frame(line, code, texts[code.co_filename].name, lines[code.co_filename])
         for line, code in places
     ]
     if len(shown) > _MAX_FRAMES:
@@ -102,7 +102,7 @@ def _traceback(problem: BaseException, places: list[tuple[int, CodeType]], texts
     return "\n".join(["Traceback (most recent call last):", *shown, last])
 
 
-def _frame_text(line: int, code: CodeType, name: str, lines: list[str]) -> str:
+def _format_frame(line: int, code: CodeType, name: str, lines: list[str]) -> str:
     text = lines[line - 1].strip()[:_MAX_LINE] if 0 < line <= len(lines) else ""
     place = f'  File "{name}", line {line}, in {code.co_name}'
     return clean(f"{place}\n    {text}" if text else place)

@@ -33,7 +33,7 @@ _EVENT = "compile"
 
 
 def check_field_names(places: FrameClassifier, reporter: Reporter) -> bool:
-    """Put a check before what makes text of fields, in this process; what it refuses is reported.
+    """Check names in functions that generate code from field names; report refusals. Return whether it did.
 
     Returns:
         whether it is there: not as long as nobody has imported the library.
@@ -52,7 +52,7 @@ def check_field_names(places: FrameClassifier, reporter: Reporter) -> bool:
     kind = dataclasses.Field
 
     def is_named(field: Any) -> bool:
-        """Return whether a field is a plain one, with a name that can only be a name."""
+        """Return whether a field is a plain one whose name is an identifier and no keyword."""
         if type(field) is not kind:
             return False
         name = field.name
@@ -60,13 +60,13 @@ def check_field_names(places: FrameClassifier, reporter: Reporter) -> bool:
 
     builder = getattr(dataclasses, "_FuncBuilder", None)
     if builder is not None:
-        builder.add_fn = opaque(_checked_above(builder.add_fn, is_named, refuse))
+        builder.add_fn = opaque(_check_caller_fields(builder.add_fn, is_named, refuse))
     for name in _MAKERS if builder is None else filter(dataclasses.__dict__.__contains__, _MAKERS):
-        setattr(dataclasses, name, opaque(_checked(getattr(dataclasses, name), is_named, refuse)))
+        setattr(dataclasses, name, opaque(_check_arguments(getattr(dataclasses, name), is_named, refuse)))
     return True
 
 
-def _checked(
+def _check_arguments(
     make: Callable[..., Any], is_named: Callable[[Any], bool], refuse: Callable[[], None]
 ) -> Callable[..., Any]:
     def checked(*arguments: Any, **named: Any) -> Any:
@@ -78,7 +78,7 @@ def _checked(
     return checked
 
 
-def _checked_above(
+def _check_caller_fields(
     add: Callable[..., Any], is_named: Callable[[Any], bool], refuse: Callable[[], None]
 ) -> Callable[..., Any]:
     def checked(*arguments: Any, **named: Any) -> Any:

@@ -27,7 +27,7 @@ TYPE = "type"
 
 
 class ValueForm:
-    """The form of one value. `nested`: it is a value of guest code, and has to be rendered itself.
+    """The form of one value. `nested`: a value of guest code, which must be rendered separately.
 
     An empty `tag` stands for a value that is as good as what it holds.
     """
@@ -53,10 +53,10 @@ def form_of(value: object) -> ValueForm | None:
         if issubclass(kind, base):
             return ValueForm(tag, write(value), base)
     for module, name, tag, read in _LOADED:
-        known = _class(module, name)
+        known = _loaded_class(module, name)
         if known is not None and issubclass(kind, known):
             return ValueForm(tag, read(value), kind)
-    known = _class("enum", "Enum")
+    known = _loaded_class("enum", "Enum")
     if known is not None and issubclass(kind, known):
         member = object.__getattribute__(value, "_name_")
         of = f"{_name(kind)}.{str.__str__(member)}" if type(member) is str else _name(kind)
@@ -75,13 +75,13 @@ _namespace = type.__dict__["__dict__"].__get__
 
 
 def _is_plain_field(field: object) -> bool:
-    known = _class("dataclasses", "Field")
+    known = _loaded_class("dataclasses", "Field")
     if known is None or type(field) is not known:
         return False
     return repr(object.__getattribute__(field, "_field_type")) == "_FIELD"
 
 
-def _class(module: str, name: str) -> type | None:
+def _loaded_class(module: str, name: str) -> type | None:
     loaded = sys.modules.get(module)
     found = None if loaded is None else vars(loaded).get(name)
     return found if isinstance(found, type) else None
@@ -98,7 +98,7 @@ def _base64(value: bytes | bytearray) -> str:
     return b2a_base64(value, newline=False).decode()
 
 
-def _parts(value: timedelta) -> list[int]:
+def _timedelta_parts(value: timedelta) -> list[int]:
     parts = (timedelta.__dict__[name] for name in ("days", "seconds", "microseconds"))
     return [part.__get__(value) for part in parts]
 
@@ -122,7 +122,7 @@ _WRITERS: tuple[tuple[type, str, Callable[..., object]], ...] = (
     (datetime, "datetime", datetime.isoformat),
     (date, "date", date.isoformat),
     (time, "time", time.isoformat),
-    (timedelta, "timedelta", _parts),
+    (timedelta, "timedelta", _timedelta_parts),
 )
 _LOADED: tuple[tuple[str, str, str, Callable[[object], str]], ...] = (
     ("decimal", "Decimal", "decimal", _decimal_text),

@@ -28,7 +28,7 @@ Header = dict[str, object]
 
 
 class FrameError(ValueError):
-    """Bytes that are not a frame, or one over the caps."""
+    """Bytes that aren't a frame, or a frame beyond the limits."""
 
 
 def encode(header: Header, body: bytes = b"") -> bytes:
@@ -43,18 +43,18 @@ def encode(header: Header, body: bytes = b"") -> bytes:
 
 
 def cost(piece: bytes) -> int:
-    """Return how much of a window a piece of a relayed stream takes up."""
+    """Return how many bytes of a window a piece of a relayed stream uses."""
     return max(len(piece), LEAST_COST)
 
 
 def chunks(content: bytes, size: int = MAX_BODY) -> Iterator[bytes]:
-    """Cut content into bodies; empty content gives one empty body."""
+    """Split content into frame bodies; empty content gives one empty body."""
     for start in range(0, max(len(content), 1), size):
         yield content[start : start + size]
 
 
 class Decoder:
-    """Turns bytes, however they are cut, into frames. Holds at most one frame's bytes beyond a feed."""
+    """A decoder of frames from pieces of any size. It buffers at most one frame beyond a feed."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -83,7 +83,7 @@ class Decoder:
 
     @property
     def pending(self) -> int:
-        """Return how many bytes of an incomplete frame are held."""
+        """Return the number of buffered bytes of an incomplete frame."""
         return len(self._buffer)
 
     def _next(self) -> tuple[Header, bytes] | None:
@@ -99,10 +99,10 @@ class Decoder:
         head = bytes(buffer[_LENGTHS_BYTES : _LENGTHS_BYTES + head_size])
         body = bytes(buffer[_LENGTHS_BYTES + head_size : end])
         del buffer[:end]
-        return _parse(head), body
+        return _parse_header(head), body
 
 
-def _parse(head: bytes) -> Header:
+def _parse_header(head: bytes) -> Header:
     try:
         header = json_text.loads(head)
     except (ValueError, RecursionError) as problem:

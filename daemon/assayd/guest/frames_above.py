@@ -24,7 +24,7 @@ _IMPORT_MODULES = frozenset({"_frozen_importlib", "importlib", "importlib._boots
 
 
 class CallerLocation:
-    """What the frames above an act tell.
+    """The facts that the stack frames above an operation show.
 
     `direct`: guest code did it itself, with no library in between. `importing`: it was done while a
     module was being loaded. `file` and `line`: the innermost submitted file on the stack, as it was
@@ -38,7 +38,7 @@ class CallerLocation:
 
 
 class FrameClassifier:
-    """Knows guest code from library code."""
+    """A classifier of stack frames into guest code and library code."""
 
     def __init__(self, work_path: str) -> None:
         self.submitted: dict[str, str] = {}
@@ -50,16 +50,16 @@ class FrameClassifier:
         self._trusted = ("<frozen ", *self.libraries)
 
     def locate(self, frame: FrameType | None) -> CallerLocation:
-        """Judge the frames from this one upwards."""
+        """Classify the frames from this one upwards."""
         direct, importing = True, False
         while frame is not None and frame.f_code.co_filename.startswith(self._trusted):
             direct = False
             importing = importing or frame.f_code.co_filename.startswith(_IMPORT_SYSTEM)
             frame = frame.f_back
-        return CallerLocation(direct and frame is not None, importing, *self._submitted_line(frame))
+        return CallerLocation(direct and frame is not None, importing, *self._find_submitted_line(frame))
 
-    def guest_above(self) -> FrameType | None:
-        """Return the frame that called the caller, when it is the guest's own."""
+    def find_guest_caller(self) -> FrameType | None:
+        """Return the frame that called the caller if it is guest code, otherwise None."""
         thread = get_ident()
         self.looking.add(thread)
         try:
@@ -70,16 +70,16 @@ class FrameClassifier:
             self.looking.discard(thread)
 
     def is_library(self, frame: FrameType) -> bool:
-        """Return whether a frame is of a library."""
+        """Return whether a frame belongs to a library."""
         return frame.f_code.co_filename.startswith(self._trusted)
 
-    def above_imports(self, frame: FrameType) -> FrameType:
-        """Return the frame that asked for an import: the first that is not of the import system itself."""
+    def skip_import_frames(self, frame: FrameType) -> FrameType:
+        """Return the frame that requested an import: the first outside the import system itself."""
         while frame.f_back is not None and frame.f_globals.get("__name__") in _IMPORT_MODULES:
             frame = frame.f_back
         return frame
 
-    def _submitted_line(self, frame: FrameType | None) -> tuple[str | None, int | None]:
+    def _find_submitted_line(self, frame: FrameType | None) -> tuple[str | None, int | None]:
         while frame is not None:
             file = self.submitted.get(frame.f_code.co_filename)
             if file is not None:

@@ -69,7 +69,7 @@ _READ_BY_LIBRARIES = (
 
 
 class HookRules(Value):
-    """What the policy allows, as far as the hook asks."""
+    """The rules of the policy that the hook needs."""
 
     enforce: bool
     allow_exec: bool
@@ -88,13 +88,13 @@ class Act:
 
 
 class AuditHook:
-    """A callable for ``sys.addaudithook``. Raises PermissionError for what is refused."""
+    """A callable for ``sys.addaudithook``. Raises PermissionError for refused operations."""
 
     def __init__(self, rules: HookRules, places: FrameClassifier, reporter: Reporter) -> None:
         self._rules = rules
         self._places = places
         self._reporter = reporter
-        self._judges = self._table()
+        self._judges = self._judges_by_event()
 
     def __call__(self, event: str, arguments: Arguments) -> None:
         """Judge one event."""
@@ -121,46 +121,46 @@ class AuditHook:
         if refused:
             raise PermissionError(f"{act.kind} ({act.detail}) is not allowed by the policy")
 
-    def _table(self) -> Mapping[str, Judge]:
+    def _judges_by_event(self) -> Mapping[str, Judge]:
         judges: dict[str, Judge] = {}
         for events, judge in (
-            (_CODE | _INTROSPECTION, self._inside),
-            ({"object.__getattr__", "object.__setattr__"}, self._attribute),
-            (_PROGRAMS, self._program),
-            (_FORKS, self._fork),
-            (_NATIVE, self._native),
-            (_FILES, self._file),
-            (_NAME_LOOKUPS, self._lookup),
-            (_ADDRESSED, self._address),
-            ({"socket.__new__"}, self._socket),
-            ({"import"}, self._anew),
+            (_CODE | _INTROSPECTION, self._judge_code),
+            ({"object.__getattr__", "object.__setattr__"}, self._judge_attribute),
+            (_PROGRAMS, self._judge_program),
+            (_FORKS, self._judge_fork),
+            (_NATIVE, self._judge_native),
+            (_FILES, self._judge_file),
+            (_NAME_LOOKUPS, self._judge_lookup),
+            (_ADDRESSED, self._judge_address),
+            ({"socket.__new__"}, self._judge_socket),
+            ({"import"}, self._judge_reload),
         ):
             judges.update(dict.fromkeys(events, judge))
         return judges
 
-    def _inside(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
-        """Judge code made at run time and looks at frames: refused to guest code itself."""
+    def _judge_code(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
+        """Judge code created at run time and inspection of frames: refused to guest code itself."""
         return Act(event, event, False) if place.direct else None
 
-    def _attribute(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
-        """Judge a look at frames by guest code itself, and an exchange of code, also by a library for it."""
+    def _judge_attribute(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
+        """Judge access to frames by guest code, and replacement of code, also by a library on its behalf."""
         name = _text(arguments[1])
         if event == "object.__setattr__":
             return Act(event, name, False) if name == "__code__" and not place.importing else None
         return Act(event, name, False) if name in _FRAME_ATTRIBUTES and place.direct else None
 
-    def _program(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
+    def _judge_program(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
         return Act(event, _text(arguments[0]), self._rules.allow_exec)
 
-    def _anew(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
-        """Judge a second load of a module: it would restore names that were removed from the first."""
+    def _judge_reload(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
+        """Judge a second load of a module, which would restore names that were removed from the first."""
         return Act(event, _NEVER_ANEW, False)
 
-    def _fork(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
+    def _judge_fork(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
         return Act(event, event, self._rules.allow_fork)
 
-    def _native(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
-        """Judge calls into C, but for those that modules make while they are loaded (ctypes itself does)."""
+    def _judge_native(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
+        """Judge calls into C, except those of modules while they are loaded (e.g. ctypes itself)."""
         if place.importing:
             return None
         named = event.startswith("ctypes.dl") and arguments
@@ -170,7 +170,7 @@ class AuditHook:
             self._rules.allow_native,
         )
 
-    def _file(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
+    def _judge_file(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
         """Judge a literal path: inside the work directory, a harmless device, or outside."""
         if type(arguments[0]) is int:
             return None
@@ -186,17 +186,17 @@ class AuditHook:
         fine = (_SHARED_MEMORY, *_READ_BY_LIBRARIES, *self._places.libraries) if reads else _SHARED_MEMORY
         return None if not place.direct and f"{full}/".startswith(fine) else Act(event, full, False)
 
-    def _lookup(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
+    def _judge_lookup(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
         port = arguments[1] if event == "socket.getaddrinfo" else None
-        return self._network(arguments[0], port)
+        return self._judge_destination(arguments[0], port)
 
-    def _address(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
+    def _judge_address(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
         address = arguments[1]
         if not is_a(address, tuple) or tuple.__len__(address) < 2:
             return None
-        return self._network(tuple.__getitem__(address, 0), tuple.__getitem__(address, 1))
+        return self._judge_destination(tuple.__getitem__(address, 0), tuple.__getitem__(address, 1))
 
-    def _socket(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
+    def _judge_socket(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
         if place.importing:
             return None  # a library that finds out what there is; the system call filter answers it
         family = arguments[1]
@@ -206,8 +206,8 @@ class AuditHook:
             return None
         return Act("network", f"socket family {family}", False)
 
-    def _network(self, host: object, port: object) -> Act | None:
-        """Judge one destination. With an allowlist, guest code reaches the proxy and nothing else."""
+    def _judge_destination(self, host: object, port: object) -> Act | None:
+        """Judge one destination. With an allowlist, guest code can reach only the proxy."""
         name = "" if host is None else _text(host)
         if self._rules.allow_inet and name in _LOOPBACK:
             return None
@@ -226,7 +226,7 @@ def _text(value: object) -> str:
 
 
 def _resolve(path: str) -> str:
-    """Make a path absolute and plain by its text alone; links are not followed."""
+    """Make a path absolute and normal by its text alone, without following links."""
     parts: list[str] = []
     for part in (path if path.startswith("/") else f"{getcwd()}/{path}").split("/"):
         if part == "..":

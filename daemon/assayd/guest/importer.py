@@ -55,7 +55,7 @@ _PATCHED_BY_TESTS = frozenset({"builtins"})
 
 
 class ImportGuard:
-    """Holds the rules, reports every import of guest code, and refuses where the mode is `enforce`."""
+    """A guard that reports all imports of guest code, and refuses forbidden ones in the mode `enforce`."""
 
     def __init__(self, rules: ImportRules, places: FrameClassifier, reporter: Reporter) -> None:
         self._rules = rules
@@ -66,8 +66,8 @@ class ImportGuard:
         self._on_import: Callable[[], bool] | None = None
         self._named_before: set[str] = set()
 
-    def when_loaded(self, look: Callable[[], bool]) -> None:
-        """Call this after each import of guest code, until it gives True."""
+    def call_until_true(self, look: Callable[[], bool]) -> None:
+        """Call this function after each import of guest code, until it returns True."""
         self._on_import = look
 
     def share(self) -> None:
@@ -96,8 +96,8 @@ class ImportGuard:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> object:
-        """Stand in for ``__import__``. Raises: ImportError for what the policy refuses."""
-        return self._import(_getframe(1), (name, globals, locals, fromlist, level))
+        """Replace ``__import__``. Raises: ImportError for imports that the policy refuses."""
+        return self._guard_import(_getframe(1), (name, globals, locals, fromlist, level))
 
     def shared(
         self,
@@ -107,29 +107,29 @@ class ImportGuard:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> object:
-        """Stand in for ``__import__`` among built-in names that libraries use as well."""
-        frame = self._places.guest_above()
+        """Replace ``__import__`` among built-in names that libraries use too."""
+        frame = self._places.find_guest_caller()
         asked = (name, globals, locals, fromlist, level)
         if frame is not None:
-            return self._import(frame, asked)
+            return self._guard_import(frame, asked)
         caller = _getframe(1)
         by_c = type(fromlist) is list and not fromlist
         stated = by_c or caller.f_code.co_code[caller.f_lasti] == self._import_statement
         if not level and not stated:
-            self._judge_named(str.__str__(name), caller)
+            self._judge_by_name(str.__str__(name), caller)
         return _real_import(*asked)
 
     def by_name(self, name: str, package: str | None = None, level: int = 0) -> object:
-        """Stand in for what ``importlib.import_module`` calls. Raises: ImportError as above."""
+        """Replace the function that ``importlib.import_module`` calls. Raises: ImportError, if refused."""
         if not level:
-            self._judge_named(str.__str__(name), _getframe(1))
+            self._judge_by_name(str.__str__(name), _getframe(1))
         return _real_by_name(name, package, level)
 
-    def _judge_named(self, name: str, caller: FrameType) -> None:
-        """Judge an import whose name is no part of an import statement."""
-        place, asking = self._places.locate(caller), self._places.above_imports(caller)
-        module = _top(str(asking.f_globals.get("__name__")))
-        own = self._places.is_library(asking) and module in {_top(name), _OURS}
+    def _judge_by_name(self, name: str, caller: FrameType) -> None:
+        """Judge an import whose name isn't part of an import statement."""
+        place, asking = self._places.locate(caller), self._places.skip_import_frames(caller)
+        module = _top_module(str(asking.f_globals.get("__name__")))
+        own = self._places.is_library(asking) and module in {_top_module(name), _OURS}
         if own or name in _PATCHED_BY_TESTS or name in self._named_before:
             return
         if self._begun:
@@ -137,21 +137,21 @@ class ImportGuard:
         else:
             self._named_before.add(name)
 
-    def _import(self, frame: FrameType, asked: _Asked) -> object:
+    def _guard_import(self, frame: FrameType, asked: _Asked) -> object:
         name, names, local_names, fromlist, level = asked
         by_c = type(fromlist) is list and not fromlist
         # Plain copies: a subclass could say one thing here and another to the import itself.
         wanted = tuple(str.__str__(item) for item in fromlist or ())
         name = str.__str__(name)
         if name not in _FREE and not (by_c and name in _IMPORTED_BY_C):
-            self._judge(_absolute(name, names, level), wanted, self._places.locate(frame))
+            self._judge(_absolute_name(name, names, level), wanted, self._places.locate(frame))
         found = _real_import(name, names, local_names, wanted, level)
         if self._on_import is not None and self._on_import():
             self._on_import = None
         return found
 
     def _judge(self, name: str, wanted: tuple[str, ...], place: CallerLocation) -> None:
-        for module, allowed in self._judged(name, wanted):
+        for module, allowed in self._judge_names(name, wanted):
             refused = self._rules.enforce and not allowed
             self._reporter.event(
                 "import", module, allowed=allowed, enforced=refused, file=place.file, line=place.line
@@ -159,7 +159,7 @@ class ImportGuard:
             if refused:
                 raise ImportError(f"import of {module!r} is not allowed by the policy", name=module)
 
-    def _judged(self, name: str, wanted: tuple[str, ...]) -> list[tuple[str, bool]]:
+    def _judge_names(self, name: str, wanted: tuple[str, ...]) -> list[tuple[str, bool]]:
         """Return the names that an import asks for: the module, or the submodules that it takes from it."""
         inner = [f"{name}.{item}" for item in wanted if item != "*"]
         if self.allows(name):
@@ -170,8 +170,8 @@ class ImportGuard:
         return [(name, False)]
 
 
-def _absolute(name: str, names: _Names, level: int) -> str:
-    """Return the module that a relative import means; its dots, where that cannot be told."""
+def _absolute_name(name: str, names: _Names, level: int) -> str:
+    """Return the module that a relative import refers to; with its dots, if that is unknown."""
     if not level:
         return name
     package = names.get("__package__") if type(names) is dict else None
@@ -181,7 +181,7 @@ def _absolute(name: str, names: _Names, level: int) -> str:
     return ".".join([*parts[: len(parts) - level + 1], *([name] if name else [])])
 
 
-def _top(module: str) -> str:
+def _top_module(module: str) -> str:
     return module.partition(".")[0]
 
 

@@ -9,8 +9,8 @@ from . import private
 private.isolate(globals())
 
 
-class _Rules:
-    """How a scanner reads: as `json.loads` does, but for NaN and infinities, which are no JSON."""
+class _ScannerRules:
+    """The settings of a scanner: as in `json.loads`, but without NaN and infinities, which aren't JSON."""
 
     strict = True
     object_hook = None
@@ -23,12 +23,12 @@ class _Rules:
         raise ValueError(f"not JSON: {text}")
 
 
-def _refuse(value: object) -> object:
+def _refuse_type(value: object) -> object:
     raise TypeError(f"not JSON: {type(value)}")
 
 
-_scan = make_scanner(_Rules)  # type: ignore[arg-type]  # anything with these attributes
-_encode = make_encoder(None, _refuse, encode_basestring_ascii, None, ":", ",", False, False, False)
+_scan = make_scanner(_ScannerRules)  # type: ignore[arg-type]  # anything with these attributes
+_encode = make_encoder(None, _refuse_type, encode_basestring_ascii, None, ":", ",", False, False, False)
 
 
 def loads(text: bytes | bytearray) -> object:
@@ -44,5 +44,5 @@ def loads(text: bytes | bytearray) -> object:
 
 
 def dumps(value: object) -> bytes:
-    """Return a value as JSON, all of it ASCII. Raises: ValueError, TypeError for what JSON cannot hold."""
+    """Return a value as ASCII JSON. Raises: ValueError or TypeError for values that JSON can't hold."""
     return "".join(_encode(value, 0)).encode()

@@ -39,7 +39,7 @@ class _Text(_ctypes._SimpleCData):  # type: ignore[type-arg]
 
 
 class _Program(_ctypes.Structure):
-    """``struct sock_fprog``: how the kernel wants a filter."""
+    """``struct sock_fprog``, the kernel's form of a filter."""
 
     _fields_ = (("length", _Short), ("instructions", _Text))
 
@@ -63,17 +63,17 @@ _fflush_function = _PythonFunction(_ctypes.dlsym(_this_process, "fflush"))
 
 
 def set_dumpable(dumpable: bool) -> None:
-    """Let processes of the same user look into this one through /proc and ptrace, or not."""
+    """Set whether processes of the same user can inspect this one through /proc and ptrace."""
     _prctl(_PR_SET_DUMPABLE, int(dumpable))
 
 
 def become_subreaper() -> None:
-    """Become the parent of every orphaned descendant, as PID 1 is by itself."""
+    """Become the parent of every orphaned descendant, as PID 1 always is."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def forbid_new_privileges() -> None:
-    """Renounce privileges that an execve could bring; the kernel asks this of who loads a filter."""
+    """Forbid new privileges by execve, which the kernel requires before a filter is loaded."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
@@ -84,18 +84,18 @@ def load_filter(program: bytes) -> None:
 
 
 def end_interpreter(status: int) -> NoReturn:
-    """End this process as a Python program ends: threads joined, exit functions run, open files flushed."""
+    """End this process like a Python program: join threads, run exit functions, flush open files."""
     _end_interpreter(status)
     raise RuntimeError("the interpreter did not end")
 
 
 def flush_c_streams() -> None:
-    """Write what C code has printed and the C library still holds."""
+    """Flush the output that C code has printed and the C library has buffered."""
     _fflush_function(None)
 
 
 def child_signals() -> int:
-    """Return a descriptor that is readable when a child has ended; SIGCHLD is blocked from here on.
+    """Return a descriptor that is readable when a child has ended; block SIGCHLD from now on.
 
     A blocked signal with a descriptor, and not a handler: PID 1 must have none, since a signal without
     a handler is one that nothing in the container can send it.

@@ -31,28 +31,28 @@ _CANNOT_IMPORT = ("cannot import name ", " from ")
 _MOST_CHARS = 80
 
 
-def meant_by(problem: BaseException, texts: Texts) -> tuple[str, bool] | None:
+def similar_name(problem: BaseException, texts: Texts) -> tuple[str, bool] | None:
     """Return the most similar name, and whether it is certain; None if no name is similar."""
     try:
         if is_a(problem, AttributeError):
             name, value = problem.name, problem.obj
-            return nearest(name, _attributes(value)) if type(name) is str and value is not None else None
+            return nearest(name, _attribute_names(value)) if type(name) is str and value is not None else None
         if is_a(problem, KeyError):
             key = BaseException.__dict__["args"].__get__(problem)[0]
-            if type(key) is str and (inside := _further_in(key, problem, texts)) is not None:
+            if type(key) is str and (inside := _nested_key(key, problem, texts)) is not None:
                 return inside, False
-            keys = list(_keys(problem, texts)) if type(key) is str else []
-            return (nearest(key, keys) or _longer(key, keys)) if keys else None
+            keys = list(_visible_keys(problem, texts)) if type(key) is str else []
+            return (nearest(key, keys) or _key_with_affix(key, keys)) if keys else None
         if is_a(problem, ImportError):
-            name, origin = _not_imported(str(problem))
+            name, origin = _parse_import_error(str(problem))
             module = sys.modules.get(origin)
-            return nearest(name, _attributes(module)) if name and module is not None else None
+            return nearest(name, _attribute_names(module)) if name and module is not None else None
     except BaseException:  # noqa: BLE001 - code of guest classes may have a part in it
         return None
     return None
 
 
-def _further_in(key: str, problem: BaseException, texts: Texts) -> str | None:
+def _nested_key(key: str, problem: BaseException, texts: Texts) -> str | None:
     """Return where a key is in a dict that a dict of the failing line holds: ``raw['data']['items']``."""
     place = failing_line(problem, texts)
     if place is None:
@@ -69,20 +69,20 @@ def _further_in(key: str, problem: BaseException, texts: Texts) -> str | None:
 _MOST_MEANT = 60
 
 
-def _longer(key: str, keys: list[str]) -> tuple[str, bool] | None:
-    """Return the one key that a key is the beginning or the end of: ``amount`` of ``amount_eur``."""
+def _key_with_affix(key: str, keys: list[str]) -> tuple[str, bool] | None:
+    """Return the only key that begins or ends with this one, e.g. ``amount_eur`` for ``amount``, or None."""
     found = {one for one in keys if len(key) > 2 and (one.startswith(f"{key}_") or one.endswith(f"_{key}"))}
     return (found.pop(), False) if len(found) == 1 else None
 
 
-def _not_imported(message: str) -> tuple[str, str]:
-    """Read ``cannot import name 'a' from 'b'``; nothing where the text is another."""
+def _parse_import_error(message: str) -> tuple[str, str]:
+    """Parse ``cannot import name 'a' from 'b'``; return empty strings for other messages."""
     before, name, between, origin, *_ = [*message.split("'"), "", "", "", ""]
     fits = (before, between) == _CANNOT_IMPORT and max(len(name), len(origin)) <= _MOST_CHARS
     return (name, origin) if fits else ("", "")
 
 
-def _attributes(value: object) -> Iterator[str]:
+def _attribute_names(value: object) -> Iterator[str]:
     if is_a(value, _ModuleType):
         yield from (name for name in dict.keys(vars(value)) if type(name) is str and name[:1] != "_")
         return
@@ -108,8 +108,8 @@ def _has_fields(value: object) -> bool:
     return True
 
 
-def _keys(problem: BaseException, texts: Texts) -> Iterator[str]:
-    """Return the keys of the dicts that the failing line names."""
+def _visible_keys(problem: BaseException, texts: Texts) -> Iterator[str]:
+    """Yield the keys of the dicts that the failing line names."""
     place = failing_line(problem, texts)
     if place is None:
         return
@@ -118,15 +118,15 @@ def _keys(problem: BaseException, texts: Texts) -> Iterator[str]:
     values = [space[name] for name in named for space in (found.f_locals, found.f_globals) if name in space]
     seen = 0
     for value in values:
-        for one in _dicts(value):
+        for one in _iter_dicts(value):
             seen += 1
             if seen > _MOST_DICTS:
                 return
-            yield from _texts_of(one)
+            yield from _string_keys(one)
 
 
-def _dicts(value: object, depth: int = 0) -> Iterator[Mapping[object, object]]:
-    """Return a dict, and the dicts that it or a list holds, two levels deep."""
+def _iter_dicts(value: object, depth: int = 0) -> Iterator[Mapping[object, object]]:
+    """Yield a dict, and the dicts inside it or a list, up to two levels deep."""
     if is_a(value, dict):
         yield value
         inner = list(dict.values(value))[:_MOST_DICTS] if dict.__len__(value) <= _MOST_KEYS else []
@@ -137,9 +137,9 @@ def _dicts(value: object, depth: int = 0) -> Iterator[Mapping[object, object]]:
         inner = list(dict.values(fields))[:_MOST_DICTS] if type(fields) is dict else []
     if depth < 2:
         for one in inner:
-            yield from _dicts(one, depth + 1)
+            yield from _iter_dicts(one, depth + 1)
 
 
-def _texts_of(one: Mapping[object, object]) -> Iterator[str]:
+def _string_keys(one: Mapping[object, object]) -> Iterator[str]:
     if is_a(one, dict) and dict.__len__(one) <= _MOST_KEYS:
         yield from (key for key in dict.keys(one) if type(key) is str)

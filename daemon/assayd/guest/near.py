@@ -14,8 +14,8 @@ MOST_CHARS = 40
 _MOST_COMPARED = 2000
 
 
-def steps_between(one: str, other: str) -> int:
-    """Count the letters to change, add, leave out or swap to make one name of another; case is one."""
+def edit_distance(one: str, other: str) -> int:
+    """Return how many letters to change, add, remove or swap; 1 if only the case differs."""
     if one.lower() == other.lower():
         return 1
     before: list[int] = []
@@ -30,26 +30,30 @@ def steps_between(one: str, other: str) -> int:
     return last[-1]
 
 
-def _letters(name: str) -> str:
-    """Return a name without its digits: who writes level_3 does not mean level_0."""
+def _without_digits(name: str) -> str:
+    """Return a name without its digits: level_3 isn't a misspelling of level_0."""
     return "".join(letter for letter in name if not letter.isdigit()) if any(map(str.isdigit, name)) else name
 
 
-def most_steps(name: str) -> int:
-    """Return how many letters may be wrong in a name for another to be meant."""
+def max_edit_distance(name: str) -> int:
+    """Return how many letters of a name may differ for another name to be meant."""
     return 1 if len(name) <= 4 else 2
 
 
 def nearest(name: str, names: Iterable[str]) -> tuple[str, bool] | None:
-    """Return the nearest name, and whether it is one step away and alone; None when all are far."""
-    most, found = most_steps(name), dict[str, int]()
+    """Return the nearest name, and whether only it is one step away; None if none is near."""
+    most, found = max_edit_distance(name), dict[str, int]()
     if len(name) > MOST_CHARS:
         return None
     for number, other in enumerate(names):
         if number >= _MOST_COMPARED:
             break
-        if other != name and abs(len(other) - len(name)) <= most and _letters(other) != _letters(name):
-            steps = steps_between(name, other)
+        if (
+            other != name
+            and abs(len(other) - len(name)) <= most
+            and _without_digits(other) != _without_digits(name)
+        ):
+            steps = edit_distance(name, other)
             if steps <= most:
                 found[other] = steps
     if not found:

@@ -31,7 +31,7 @@ _BROKEN = 70
 
 
 class SolutionPipes(Value):
-    """The runner's ends of the pipes of one solution; none of them blocks."""
+    """The runner's ends of the pipes of one solution, all of them nonblocking."""
 
     serial: int
     calls: int
@@ -41,15 +41,15 @@ class SolutionPipes(Value):
     report: int
 
 
-class Nursery:
-    """The runner's end. Raises: OSError, when it can't be forked."""
+class SolutionForkServer:
+    """The runner's end of the process that forks solutions. Raises: OSError, if it can't be forked."""
 
     def __init__(self, confinement: child.Confinement, document: bytes, work: int) -> None:
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         self._serial = 0
         self.pid = os.fork()
         if self.pid == 0:
-            _live(theirs.fileno(), confinement, document, work)
+            _serve_forks(theirs.fileno(), confinement, document, work)
         theirs.close()
         ours.setblocking(False)
         self._control = ours
@@ -90,19 +90,19 @@ class Nursery:
             found.append((kind, int(serial), int(number)))
 
 
-def _live(control: int, confinement: child.Confinement, document: bytes, work: int) -> NoReturn:
-    """Fork one solution after the other, until the runner is gone. Never returns."""
+def _serve_forks(control: int, confinement: child.Confinement, document: bytes, work: int) -> NoReturn:
+    """Fork one solution after another until the runner is gone. Never returns."""
     status = _BROKEN
     try:
-        control, work = _keep_only(control, work)
+        control, work = _close_others(control, work)
         orders = _socket.socket(fileno=control)
         serial = 0
         gc.freeze()
-        while passed := _receive(orders):
+        while passed := _receive_descriptors(orders):
             serial += 1
             pid = os.fork()
             if pid == 0:
-                _become(confinement, document, passed, work)
+                _run_solution(confinement, document, passed, work)
             for one in passed:
                 os.close(one)
             orders.send(b"pid %d %d" % (serial, pid))
@@ -113,7 +113,7 @@ def _live(control: int, confinement: child.Confinement, document: bytes, work: i
         os._exit(status)
 
 
-def _keep_only(control: int, work: int) -> tuple[int, int]:
+def _close_others(control: int, work: int) -> tuple[int, int]:
     """Close every descriptor except these two; return their new numbers."""
     os.setsid()
     kept = [os.dup(one) for one in (control, work)]
@@ -128,8 +128,8 @@ def _keep_only(control: int, work: int) -> tuple[int, int]:
     return kept[0], kept[1]
 
 
-def _receive(orders: _socket.socket) -> tuple[int, ...]:
-    """Return the descriptors of the next solution; none when the runner is gone."""
+def _receive_descriptors(orders: _socket.socket) -> tuple[int, ...]:
+    """Return the descriptors of the next solution; empty if the runner is gone."""
     said, extra, _, _ = orders.recvmsg(_MESSAGE_BYTES, _socket.CMSG_SPACE(_PASSED * _DESCRIPTOR_BYTES))
     if not said or not extra:
         return ()
@@ -140,11 +140,13 @@ def _receive(orders: _socket.socket) -> tuple[int, ...]:
     )
 
 
-def _become(confinement: child.Confinement, document: bytes, passed: tuple[int, ...], work: int) -> NoReturn:
+def _run_solution(
+    confinement: child.Confinement, document: bytes, passed: tuple[int, ...], work: int
+) -> NoReturn:
     """Turn this fork into a solution's process. Never returns."""
     status = _BROKEN
     try:
-        stdin, stdout, stderr, report, calls, answers = _raised_above(passed)
+        stdin, stdout, stderr, report, calls, answers = _duplicate_above(passed)
         child.separate(
             child.Descriptors(
                 stdin=stdin,
@@ -156,7 +158,7 @@ def _become(confinement: child.Confinement, document: bytes, passed: tuple[int, 
                 paired=(calls, answers),
             )
         )
-        child.give_up_rights(confinement, child.SOLUTION)
+        child.drop_rights(confinement, child.SOLUTION)
         os.close(child.ORDER)
         given: Mapping[str, object] = json_text.loads(document)  # type: ignore[assignment]  # the daemon wrote it
         confinement.policy.install()
@@ -171,6 +173,6 @@ def _become(confinement: child.Confinement, document: bytes, passed: tuple[int, 
         child.leave(status)
 
 
-def _raised_above(passed: tuple[int, ...]) -> tuple[int, ...]:
-    """Return copies of descriptors that lie above those that a child gets."""
+def _duplicate_above(passed: tuple[int, ...]) -> tuple[int, ...]:
+    """Return copies of descriptors with numbers above those of a child's descriptors."""
     return tuple(fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, REPORT + _PASSED) for one in passed)

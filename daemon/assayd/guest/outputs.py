@@ -29,7 +29,7 @@ _TIME_LIMIT_S = 10.0
 _PIECE_BYTES = 2**18
 
 
-class Piece(Value):
+class OutputPiece(Value):
     """A part of an output file; `truncated` if the whole file didn't fit."""
 
     path: str
@@ -38,7 +38,7 @@ class Piece(Value):
     truncated: bool
 
 
-class Collector:
+class OutputCollector:
     """One pass over the work directory.
 
     Args:
@@ -62,43 +62,43 @@ class Collector:
         self.dropped: list[str] = []
         self._root = root
         self._known = known
-        self._wanted = [_Pattern(pattern) for pattern in patterns if not pattern.startswith("!")]
-        self._unwanted = [_Pattern(pattern[1:]) for pattern in patterns if pattern.startswith("!")]
+        self._wanted = [_PathPattern(pattern) for pattern in patterns if not pattern.startswith("!")]
+        self._unwanted = [_PathPattern(pattern[1:]) for pattern in patterns if pattern.startswith("!")]
         self._files_left = max_files
         self._bytes_left = max_bytes
         self._entries_left = _MAX_ENTRIES
         self._reason_chars_left = _MAX_REASON_CHARS
         self._end = time.monotonic() + _TIME_LIMIT_S
 
-    def collect(self) -> Iterator[Piece]:
+    def collect(self) -> Iterator[OutputPiece]:
         """Return the files that match, in the order of their names, piece by piece."""
         if self._wanted:
             os.fchmod(self._root, 0o700)
             yield from self._walk(os.dup(self._root), "", 0)
 
-    def _walk(self, folder: int, prefix: str, depth: int) -> Iterator[Piece]:
-        """Look at one directory; takes its descriptor over."""
+    def _walk(self, folder: int, prefix: str, depth: int) -> Iterator[OutputPiece]:
+        """Search one directory, and close its descriptor."""
         try:
             for name in sorted(os.listdir(folder)):
-                if not self._may_go_on(prefix):
+                if not self._can_continue(prefix):
                     return
-                yield from self._look_at(folder, name, prefix + name, depth)
+                yield from self._collect_entry(folder, name, prefix + name, depth)
         finally:
             os.close(folder)
 
-    def _look_at(self, folder: int, name: str, path: str, depth: int) -> Iterator[Piece]:
+    def _collect_entry(self, folder: int, name: str, path: str, depth: int) -> Iterator[OutputPiece]:
         mode = os.lstat(name, dir_fd=folder).st_mode
         if stat.S_ISDIR(mode):
             if depth >= _MAX_DEPTH:
-                self._drop(path, "is too deep")
+                self._record_dropped(path, "is too deep")
                 return
             os.chmod(name, 0o700, dir_fd=folder)
             yield from self._walk(os.open(name, _DIRECTORY, dir_fd=folder), f"{path}/", depth + 1)
         elif self._is_wanted(path) and not (stat.S_ISREG(mode) and self._is_known(folder, name, path)):
-            if (problem := self._problem(path, mode)) is not None:
-                self._drop(path, problem)
+            if (problem := self._find_problem(path, mode)) is not None:
+                self._record_dropped(path, problem)
             else:
-                yield from self._read(folder, name, path)
+                yield from self._read_pieces(folder, name, path)
 
     def _is_wanted(self, path: str) -> bool:
         if any(pattern.matches(path) for pattern in self._unwanted):
@@ -114,7 +114,7 @@ class Collector:
         with open(os.open(name, _FILE, dir_fd=folder), "rb") as stream:
             return os.fstat(stream.fileno()).st_size == len(staged) and stream.read(len(staged)) == staged
 
-    def _problem(self, path: str, mode: int) -> str | None:
+    def _find_problem(self, path: str, mode: int) -> str | None:
         if not stat.S_ISREG(mode):
             return "is not a regular file"
         if not path.isprintable() or len(os.fsencode(path)) > _MAX_PATH:
@@ -123,8 +123,8 @@ class Collector:
             return "is one file too many"
         return None
 
-    def _read(self, folder: int, name: str, path: str) -> Iterator[Piece]:
-        """Read what there is room for; a file that is larger, or sparse and larger, is cut."""
+    def _read_pieces(self, folder: int, name: str, path: str) -> Iterator[OutputPiece]:
+        """Yield as much of a file as there is space for; truncate larger and sparse files."""
         os.chmod(name, 0o600, dir_fd=folder)
         with open(os.open(name, _FILE, dir_fd=folder), "rb") as stream:
             size = os.fstat(stream.fileno()).st_size
@@ -133,24 +133,24 @@ class Collector:
             self._bytes_left -= wanted
             for start in range(0, max(wanted, 1), _PIECE_BYTES):
                 content = stream.read(min(wanted - start, _PIECE_BYTES))
-                yield Piece(path=path, content=content, append=start > 0, truncated=wanted < size)
+                yield OutputPiece(path=path, content=content, append=start > 0, truncated=wanted < size)
 
-    def _may_go_on(self, prefix: str) -> bool:
+    def _can_continue(self, prefix: str) -> bool:
         self._entries_left -= 1
         if self._entries_left < 0 or time.monotonic() > self._end:
-            self._drop(prefix or ".", "was not searched to its end: too many files")
+            self._record_dropped(prefix or ".", "was not searched to its end: too many files")
             return False
         return True
 
-    def _drop(self, path: str, reason: str) -> None:
+    def _record_dropped(self, path: str, reason: str) -> None:
         said = f"{path[:200]!a} {reason}"
         self._reason_chars_left -= len(said)
         if len(self.dropped) < _MAX_REASONS and self._reason_chars_left >= 0:
             self.dropped.append(said)
 
 
-class _Pattern:
-    """A declared path, part by part; ``**`` as a part stands for any number of directories.
+class _PathPattern:
+    """A declared path, part by part; the part ``**`` matches any number of directories.
 
     Matching walks all alternatives at once, so no pattern makes it slow.
     """
@@ -161,12 +161,14 @@ class _Pattern:
 
     def matches(self, path: str) -> bool:
         """Return whether the whole path matches."""
-        reached = self._past_stars({0})
+        reached = self._skip_stars({0})
         for name in path.split("/"):
-            reached = self._past_stars({at for position in reached for at in self._step(position, name)})
+            reached = self._skip_stars(
+                {at for position in reached for at in self._match_step(position, name)}
+            )
         return len(self._parts) in reached
 
-    def _step(self, position: int, name: str) -> Iterator[int]:
+    def _match_step(self, position: int, name: str) -> Iterator[int]:
         if position < len(self._parts):
             part = self._parts[position]
             if part is None:
@@ -174,7 +176,7 @@ class _Pattern:
             elif part.match(name):
                 yield position + 1
 
-    def _past_stars(self, positions: set[int]) -> set[int]:
+    def _skip_stars(self, positions: set[int]) -> set[int]:
         reached = set(positions)
         for position in positions:
             while position < len(self._parts) and self._parts[position] is None:

@@ -12,7 +12,7 @@ from os import read, write
 from . import json_text, private
 from .frames import Decoder, chunks, encode
 from .suppress import suppress
-from .transfer import Incoming, Outgoing, TransferError
+from .transfer import MessageDecoder, MessageEncoder, TransferError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,15 +33,15 @@ Raised = dict[str, object]
 
 
 class PeerGone(Exception):
-    """The other side has ended; the message says why."""
+    """An exception raised when the other side has ended; the message says why."""
 
 
 class PeerFault(Exception):
-    """The other side sent something else than a message of the conversation, or a value can't cross."""
+    """An exception raised when the other side sent an invalid message, or a value can't be transferred."""
 
 
 class RemoteRaised(Exception):
-    """The other side raised an exception; `told` describes it."""
+    """An exception raised when the other side raised an exception, which `told` describes."""
 
     def __init__(self, told: Raised, args: object) -> None:
         self.told, self.values = told, args
@@ -100,7 +100,7 @@ class Peer:
 
         Raises: RemoteRaised, PeerGone, PeerFault, TransferError.
         """
-        outgoing = Outgoing(self._refer, self.classes)
+        outgoing = MessageEncoder(self._to_handle, self.classes)
         given = [outgoing.form(list(args)), outgoing.form(dict(kwargs))]
         nodes = outgoing.nodes(0)
         self.send("ask", [operation, number, name, given, nodes])
@@ -108,22 +108,22 @@ class Peer:
         while kind == "ask":
             self.answer(answer)
             kind, answer = self.receive()
-        return self._result(kind, answer, outgoing.objects)
+        return self._read_result(kind, answer, outgoing.objects)
 
     def answer(self, asked: object) -> None:
         """Carry out the peer's request, and send its result. Raises: PeerFault, PeerGone."""
-        operation, number, name, given, nodes = _parts(asked, 5)
-        incoming = Incoming(self._resolve, self.classes)
+        operation, number, name, given, nodes = _require_parts(asked, 5)
+        incoming = MessageDecoder(self._from_handle, self.classes)
         try:
-            incoming.add(_list(nodes))
-            args, kwargs = (incoming.value(form) for form in _parts(given, 2))
+            incoming.add(_require_list(nodes))
+            args, kwargs = (incoming.value(form) for form in _require_parts(given, 2))
         except TransferError as problem:
             raise PeerFault(str(problem)) from None
-        if type(args) is not list or type(kwargs) is not dict or not _is_number(number, self.kept):
+        if type(args) is not list or type(kwargs) is not dict or not _is_index(number, self.kept):
             raise PeerFault("a call of nothing")
         asked_of = self.kept[number]
-        value, raised = self._performed(str(operation), asked_of, str(name), args, kwargs)
-        self._send_answer(value, raised, incoming.objects, _list(nodes), (str(operation), str(name)))
+        value, raised = self._perform_request(str(operation), asked_of, str(name), args, kwargs)
+        self._send_answer(value, raised, incoming.objects, _require_list(nodes), (str(operation), str(name)))
 
     def send(self, kind: str, content: object) -> None:
         """Send a message. Raises: TransferError when it is too large, PeerGone."""
@@ -146,7 +146,7 @@ class Peer:
         """Return the next message. Raises: PeerGone, PeerFault."""
         kind, body = "", bytearray()
         while True:
-            header, part = self._frame()
+            header, part = self._read_frame()
             if header["type"] == "ended":  # said by the runner, perhaps in the middle of a message
                 raise PeerGone(str(json_text.loads(part)))
             body += part
@@ -161,7 +161,7 @@ class Peer:
             raise PeerFault("a message that isn't JSON") from None
         return kind, content
 
-    def _frame(self) -> tuple[Header, bytes]:
+    def _read_frame(self) -> tuple[Header, bytes]:
         while not self._waiting:
             content = read(self._reading, _READ_BYTES)
             if not content:
@@ -169,15 +169,15 @@ class Peer:
             self._waiting = list(self._decoder.feed(content))
         return self._waiting.pop(0)
 
-    def _refer(self, value: object) -> Form:
+    def _to_handle(self, value: object) -> Form:
         if (number := self._their_numbers.get(id(value))) is not None:
             return ["m", number]
         described = self._describe(value, id(value) in self._numbers)
         return None if described is None else ["h", self.keep(value), *described]
 
-    def _resolve(self, form: list[Form]) -> object:
+    def _from_handle(self, form: list[Form]) -> object:
         if form[0] == "m":
-            if not _is_number(form[1], self.kept):
+            if not _is_index(form[1], self.kept):
                 raise ValueError("a handle of nothing")
             return self.kept[form[1]]
         number, kind, names = form[1], form[2], form[3]
@@ -188,7 +188,7 @@ class Peer:
             self.adopt(number, found)
         return self._theirs[number]
 
-    def _performed(
+    def _perform_request(
         self, operation: str, value: object, name: str, args: list[object], kwargs: dict[str, object]
     ) -> tuple[object, Raised | None]:
         self._deep += 1
@@ -213,8 +213,8 @@ class Peer:
         nodes: list[Form],
         asked: tuple[str, str],
     ) -> None:
-        """Send a value or an exception, with the arguments that were changed on the way."""
-        outgoing = Outgoing(self._refer, self.classes, objects)
+        """Send a value or an exception, with the arguments that the call changed."""
+        outgoing = MessageEncoder(self._to_handle, self.classes, objects)
         start = len(objects)
         try:
             form = None if raised is not None else outgoing.form(value)
@@ -226,26 +226,26 @@ class Peer:
         except BaseException as problem:  # noqa: BLE001 - code of foreign classes may have a part in it
             self.send("answer", [None, [], [], self._explain(problem, *asked)])
 
-    def _result(self, kind: str, answer: object, objects: list[object]) -> object:
+    def _read_result(self, kind: str, answer: object, objects: list[object]) -> object:
         if kind != "answer":
             raise PeerFault(f"a message {kind[:20]!r} in the place of an answer")
-        form, nodes, changes, raised = _parts(answer, 4)
-        incoming = Incoming(self._resolve, self.classes, objects)
+        form, nodes, changes, raised = _require_parts(answer, 4)
+        incoming = MessageDecoder(self._from_handle, self.classes, objects)
         try:
-            incoming.add(_list(nodes))
+            incoming.add(_require_list(nodes))
             value = incoming.value(form)
             incoming.update(changes)
             if raised is not None:
                 told = raised if type(raised) is dict else {}
-                raise RemoteRaised(told, self._arguments_of(told))
+                raise RemoteRaised(told, self._exception_arguments(told))
         except TransferError as problem:
             raise PeerFault(str(problem)) from None
         return value
 
-    def _arguments_of(self, told: Raised) -> object:
+    def _exception_arguments(self, told: Raised) -> object:
         form = told.get("args")
         with suppress(TransferError):
-            return None if form is None else Incoming(self._resolve, self.classes).value(form)
+            return None if form is None else MessageDecoder(self._from_handle, self.classes).value(form)
         return None
 
 
@@ -254,17 +254,17 @@ def _check_depth(deep: int) -> None:
         raise RecursionError("calls between tests and solution are nested too deeply")
 
 
-def _parts(content: object, count: int) -> list[object]:
+def _require_parts(content: object, count: int) -> list[object]:
     if type(content) is not list or len(content) != count:
         raise PeerFault("a message of another form")
     return content
 
 
-def _list(content: object) -> list[object]:
+def _require_list(content: object) -> list[object]:
     if type(content) is not list:
         raise PeerFault("a message of another form")
     return content
 
 
-def _is_number(number: object, of: list[object]) -> TypeGuard[int]:
+def _is_index(number: object, of: list[object]) -> TypeGuard[int]:
     return type(number) is int and 0 <= number < len(of)

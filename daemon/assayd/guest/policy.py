@@ -29,7 +29,7 @@ private.isolate(globals())
 
 
 class RuntimePolicy:
-    """What guest code may do in this process, as far as Python can see it."""
+    """The permissions of guest code in this process, as far as Python can enforce them."""
 
     def __init__(self, attempt: BeginFrame, work_path: str, reporter: Reporter) -> None:
         self._places = FrameClassifier(work_path)
@@ -51,7 +51,7 @@ class RuntimePolicy:
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """Folders in which libraries lie."""
+        """Return the folders that contain libraries."""
         return self._places.libraries
 
     def install(self) -> None:
@@ -69,13 +69,13 @@ class RuntimePolicy:
         """
         self._places.submitted[submitted] = submitted
         if kind == "safe":
-            self._check_field_names()
+            self._install_field_checks()
         return self._builtins[kind]
 
-    def _check_field_names(self) -> None:
+    def _install_field_checks(self) -> None:
         places, reporter = self._places, self._reporter
         if not check_field_names(places, reporter):
-            self._imports.when_loaded(lambda: check_field_names(places, reporter))
+            self._imports.call_until_true(lambda: check_field_names(places, reporter))
 
     def refuse_to_leave(self) -> None:
         """Refuse ``os._exit`` to this process, so that what its program has to say is said."""
@@ -86,7 +86,7 @@ class RuntimePolicy:
         self._imports.guest_begins()
 
     def share_builtins(self, submitted: Mapping[str, str]) -> dict[str, object]:
-        """Return the interpreter's own built-in names, into which the guarded importer is put.
+        """Return the interpreter's own built-in names, after adding the guarded importer.
 
         For programs in which guest code and a library have to see the same ones, e.g. when a test puts
         another ``open`` in its place.

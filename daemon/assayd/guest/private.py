@@ -9,7 +9,7 @@ NAMES = dict(vars(builtins))
 
 
 def isolate(module: dict[str, object]) -> None:
-    """Copy the built-in names for a module; holds for functions defined after the call.
+    """Copy the built-in names for a module; applies to functions defined after the call.
 
     `builtins.len = …` in guest code then changes nothing for them.
 

@@ -30,7 +30,7 @@ _DEAD = frozenset("ZX")
 
 
 class ReapedProcess(Value):
-    """One process that was reaped, with what it used."""
+    """One reaped process with its resource usage."""
 
     pid: int
     status: int
@@ -39,11 +39,11 @@ class ReapedProcess(Value):
 
 
 class ProcessesRemain(RuntimeError):
-    """Killed processes did not go away in time."""
+    """An exception raised when killed processes didn't end in time."""
 
 
 class Unconfined(RuntimeError):
-    """A child ended before it dropped its privileges, and so before it received its request."""
+    """An exception raised when a child ended before it dropped its privileges and received its request."""
 
 
 class Processes:
@@ -62,13 +62,13 @@ class Processes:
         self._spared.add(pid)
 
     def reap(self) -> Iterator[ReapedProcess]:
-        """Return every descendant that has ended and is ours to wait for. Never waits."""
+        """Yield every ended descendant that this process can reap. Never blocks."""
         with suppress(ChildProcessError):
             while (ended := _wait(os.WNOHANG)) is not None:
                 self._reaped_s += ended.cpu_s
                 yield ended
 
-    def none_left(self) -> bool:
+    def has_no_processes(self) -> bool:
         """Return whether no process is left, running or unreaped; spared processes don't count."""
         # In this order: a process that ends between the two looks is found by the second.
         if self._spared and self._running():
@@ -84,10 +84,10 @@ class Processes:
         return read_tasks(self._pids())
 
     def _pids(self) -> list[int]:
-        """Return the pids of all descendants, those included that have ended and were not reaped."""
+        """Return the pids of all descendants, including ended ones that weren't reaped."""
         if self._is_init:
             return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
-        return list(_below(os.getpid(), {pid: parent for pid, parent, _ in _processes()}))
+        return list(_find_descendants(os.getpid(), {pid: parent for pid, parent, _ in _iter_processes()}))
 
     def used_s(self) -> float:
         """Return a processor time that grows by what all descendants use, and by nothing else.
@@ -101,22 +101,22 @@ class Processes:
 
     def count(self) -> int:
         """Return how many descendants run (stopped ones included)."""
-        return 0 if self.none_left() else len(self._running())
+        return 0 if self.has_no_processes() else len(self._running())
 
     def kill_all(self) -> Iterator[ReapedProcess]:
-        """Kill and reap until no process is left; return the reaped ones.
+        """Kill and reap all processes; yield the reaped ones.
 
         SIGCHLD must be blocked. Raises: ProcessesRemain when that takes longer than a few seconds.
         """
         end = time.monotonic() + _REAP_LIMIT_S
-        while not self.none_left():
-            self._kill()
+        while not self.has_no_processes():
+            self._kill_once()
             yield from self.reap()
             signal.sigtimedwait({signal.SIGCHLD}, _REAP_TURN_S)
             if time.monotonic() > end:
                 raise ProcessesRemain(f"{self.count()} processes do not go away")
 
-    def _kill(self) -> None:
+    def _kill_once(self) -> None:
         if self._is_init and not self._spared:
             # One call reaches them all: a fork on its way fails when the signal is pending.
             with suppress(ProcessLookupError):
@@ -127,12 +127,12 @@ class Processes:
                 os.kill(pid, signal.SIGKILL)
 
     def _running(self) -> set[int]:
-        parents = {pid: parent for pid, parent, state in _processes() if state not in _DEAD}
-        found = set(parents) - {1} if self._is_init else _below(os.getpid(), parents)
+        parents = {pid: parent for pid, parent, state in _iter_processes() if state not in _DEAD}
+        found = set(parents) - {1} if self._is_init else _find_descendants(os.getpid(), parents)
         return found - self._spared
 
 
-def _below(root: int, parents: dict[int, int]) -> set[int]:
+def _find_descendants(root: int, parents: dict[int, int]) -> set[int]:
     found: set[int] = set()
     generation = {root}
     while generation:
@@ -141,8 +141,8 @@ def _below(root: int, parents: dict[int, int]) -> set[int]:
     return found
 
 
-def _processes() -> Iterator[tuple[int, int, str]]:
-    """Return pid, parent and state of every process in sight."""
+def _iter_processes() -> Iterator[tuple[int, int, str]]:
+    """Yield pid, parent and state of every visible process."""
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue

@@ -62,7 +62,7 @@ class _Connection:
 
 
 class GuestRelay:
-    """All connections of an attempt; of one unit at a time. Does nothing until it is opened."""
+    """The connections of an attempt, for one unit at a time. Inactive until it is opened."""
 
     def __init__(self, selector: Selector, send: Send) -> None:
         self._selector = selector
@@ -95,11 +95,11 @@ class GuestRelay:
     def end(self) -> None:
         """Drop everything that the unit has left, also what still waits. Its processes must be dead."""
         for connection in list(self._connections.values()):
-            self._forget(connection)
+            self._close_connection(connection)
         while self._refused:
             self._refused.pop().close()
         self._stop_listening()
-        while self._listener is not None and (waiting := self._accepted()) is not None:
+        while self._listener is not None and (waiting := self._accept_one()) is not None:
             waiting.close()
 
     def take(self, header: Header, body: bytes) -> None:
@@ -121,15 +121,15 @@ class GuestRelay:
                 connection.credit += get(header, "credit", int)
             case "stream_reset":
                 connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-                self._forget(connection)
+                self._close_connection(connection)
                 return
             case other:
                 raise Fault(f"{other} was not expected")
-        self._move(connection)
+        self._transfer(connection)
 
     def _listen(self) -> None:
         if self._listener is not None and not self._listening:
-            self._selector.register(self._listener.fileno(), READ, self._accept)
+            self._selector.register(self._listener.fileno(), READ, self._accept_waiting)
             self._listening = True
 
     def _stop_listening(self) -> None:
@@ -137,21 +137,21 @@ class GuestRelay:
             self._selector.unregister(self._listener.fileno())
             self._listening = False
 
-    def _accept(self) -> None:
-        """Take connections that wait; leave them waiting while as many are open as may be."""
+    def _accept_waiting(self) -> None:
+        """Accept waiting connections, until the maximum number is open."""
         for _ in range(_ACCEPTED_AT_ONCE):
             if len(self._connections) >= self._caps.streams:
                 self._stop_listening()
                 return
-            accepted = self._accepted()
+            accepted = self._accept_one()
             if accepted is None:
                 return
             if self._next >= self._caps.connections:
                 self._refuse(accepted)
             else:
-                self._add(accepted)
+                self._add_connection(accepted)
 
-    def _accepted(self) -> socket.socket | None:
+    def _accept_one(self) -> socket.socket | None:
         assert self._listener is not None  # noqa: S101 - only what listens accepts
         try:
             return self._listener.accept()[0]
@@ -163,7 +163,7 @@ class GuestRelay:
             return None
 
     def _refuse(self, accepted: socket.socket) -> None:
-        """Answer at once; the socket is kept for a while: one that is closed unread may lose its answer."""
+        """Answer at once; keep the socket for a while, as closing it unread could lose the answer."""
         with suppress(OSError):
             accepted.setblocking(False)
             accepted.send(_TOO_MANY)
@@ -175,84 +175,84 @@ class GuestRelay:
             self._refusing = True
             self._send({"type": "stream_limit", "unit": self._unit}, b"")
 
-    def _add(self, accepted: socket.socket) -> None:
+    def _add_connection(self, accepted: socket.socket) -> None:
         accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = _Connection(self._next, accepted)
         self._next += 1
         self._connections[connection.number] = connection
-        self._tell("stream_open", connection)
-        self._watch(connection)
+        self._send_frame("stream_open", connection)
+        self._update_events(connection)
 
-    def _serve(self, connection: _Connection) -> None:
+    def _on_ready(self, connection: _Connection) -> None:
         # Its descriptor may be another connection's by now.
         if self._connections.get(connection.number) is connection:
-            self._move(connection)
+            self._transfer(connection)
 
-    def _move(self, connection: _Connection) -> None:
-        """Move what can be moved now, in both directions."""
+    def _transfer(self, connection: _Connection) -> None:
+        """Transfer all data that can be transferred now, in both directions."""
         try:
-            self._write(connection)
-            self._read(connection)
+            self._write_unsent(connection)
+            self._read_available(connection)
         except OSError:
-            self._tell("stream_reset", connection)
-            self._forget(connection)
+            self._send_frame("stream_reset", connection)
+            self._close_connection(connection)
             return
         if connection.guest_ended and connection.daemon_ended and not connection.unsent:
-            self._forget(connection)
+            self._close_connection(connection)
         else:
-            self._watch(connection)
+            self._update_events(connection)
 
-    def _write(self, connection: _Connection) -> None:
+    def _write_unsent(self, connection: _Connection) -> None:
         if connection.unsent:
-            count = _unless_blocked(lambda: connection.socket.send(connection.unsent)) or 0
+            count = _or_none_if_blocking(lambda: connection.socket.send(connection.unsent)) or 0
             del connection.unsent[:count]
             connection.taken += count
         if connection.taken >= _GRANT_BYTES:
-            self._tell("stream_credit", connection, credit=connection.taken)
+            self._send_frame("stream_credit", connection, credit=connection.taken)
             connection.taken = 0
         if connection.daemon_ended and not connection.unsent:
             connection.socket.shutdown(socket.SHUT_WR)
 
-    def _read(self, connection: _Connection) -> None:
+    def _read_available(self, connection: _Connection) -> None:
         if connection.guest_ended or connection.credit < LEAST_COST:
             return
         most = min(connection.credit, _READ_BYTES)
-        content = _unless_blocked(lambda: connection.socket.recv(most))
+        content = _or_none_if_blocking(lambda: connection.socket.recv(most))
         if content:
             connection.credit -= cost(content)
-            self._tell("stream_data", connection, content)
+            self._send_frame("stream_data", connection, content)
         elif content is not None:
             connection.guest_ended = True
-            self._tell("stream_end", connection)
+            self._send_frame("stream_end", connection)
 
-    def _watch(self, connection: _Connection) -> None:
+    def _update_events(self, connection: _Connection) -> None:
         """Wait for what the connection can go on with; for nothing, while that is up to the daemon."""
         reads = not connection.guest_ended and connection.credit >= LEAST_COST
         events = reads * READ | bool(connection.unsent) * WRITE
         if events == connection.watched:
             return
         if not connection.watched:
-            self._selector.register(connection.socket.fileno(), events, lambda: self._serve(connection))
+            self._selector.register(connection.socket.fileno(), events, lambda: self._on_ready(connection))
         elif not events:
             self._selector.unregister(connection.socket.fileno())
         else:
             self._selector.modify(connection.socket.fileno(), events)
         connection.watched = events
 
-    def _forget(self, connection: _Connection) -> None:
+    def _close_connection(self, connection: _Connection) -> None:
         if connection.watched:
             self._selector.unregister(connection.socket.fileno())
         connection.socket.close()
         del self._connections[connection.number]
         self._listen()
 
-    def _tell(self, kind: str, connection: _Connection, body: bytes = b"", **more: object) -> None:
+    def _send_frame(self, kind: str, connection: _Connection, body: bytes = b"", **more: object) -> None:
         self._send({"type": kind, "unit": self._unit, "stream": connection.number, **more}, body)
 
 
-def _unless_blocked(move: Callable[[], _T]) -> _T | None:
-    """Return what a call on a socket gives, or None when it would have to wait."""
+def _or_none_if_blocking(move: Callable[[], _T]) -> _T | None:
+    """Return the result of a socket call; None if it would block."""
     try:
         return move()
     except BlockingIOError:

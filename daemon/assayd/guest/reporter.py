@@ -28,19 +28,21 @@ MAX_FILE = 100
 _BODY_BYTES = 2**20
 
 
-def _refuse(value: object) -> object:
+def _reject_non_json(value: object) -> object:
     raise TypeError(f"not JSON: {type(value)}")
 
 
 class Reporter:
-    """Writes frames to a pipe. Safe to call from any thread."""
+    """A writer of report frames to a pipe; may be called from any thread."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._lock = RLock()
         self._seen: set[tuple[str, str, str | None, int | None]] = set()
         self._closed = False
-        self._encode = _make_encoder(None, _refuse, encode_basestring, None, ":", ",", False, False, False)
+        self._encode = _make_encoder(
+            None, _reject_non_json, encode_basestring, None, ":", ",", False, False, False
+        )
 
     def event(
         self,
@@ -62,7 +64,7 @@ class Reporter:
             self._write(
                 f'{{"type":"event","kind":{encode_basestring_ascii(kind)},'
                 f'"detail":{encode_basestring_ascii(detail)},'
-                f'"allowed":{_flag(allowed)},"enforced":{_flag(enforced)},'
+                f'"allowed":{_to_json_bool(allowed)},"enforced":{_to_json_bool(enforced)},'
                 f'"file":{"null" if file is None else encode_basestring_ascii(file[:MAX_FILE])},'
                 f'"line":{"null" if line is None else line}}}'.encode(),
                 b"",
@@ -70,13 +72,13 @@ class Reporter:
 
     def progress(self, record: Record) -> None:
         """Write a line ahead of the result record, which follows in the same result."""
-        content = _utf8("".join((*self._encode(record, 0), "\n")))
+        content = _encode_utf8("".join((*self._encode(record, 0), "\n")))
         with self._lock:
             self._write_result(content, closing=False)
 
     def result(self, record: Record, *, last: bool) -> None:
         """Write the result record; nothing is reported after it, when it is the last thing that happens."""
-        content = _utf8("".join(self._encode(record, 0)))
+        content = _encode_utf8("".join(self._encode(record, 0)))
         with self._lock:
             self._closed = last
             self._write_result(content, closing=True)
@@ -84,7 +86,7 @@ class Reporter:
     def _write_result(self, content: bytes, *, closing: bool) -> None:
         for start in range(0, len(content), _BODY_BYTES):
             last = closing and start + _BODY_BYTES >= len(content)
-            head = b'{"type":"result","last":' + _flag(last).encode() + b"}"
+            head = b'{"type":"result","last":' + _to_json_bool(last).encode() + b"}"
             self._write(head, content[start : start + _BODY_BYTES])
 
     def _write(self, head: bytes, body: bytes) -> None:
@@ -93,10 +95,10 @@ class Reporter:
             rest = rest[write(self._descriptor, rest) :]
 
 
-def _utf8(text: str) -> bytes:
+def _encode_utf8(text: str) -> bytes:
     # Half a surrogate pair becomes the escape that JSON has for it.
     return text.encode("utf-8", "backslashreplace")
 
 
-def _flag(value: bool) -> str:
+def _to_json_bool(value: bool) -> str:
     return "true" if value else "false"

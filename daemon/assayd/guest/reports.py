@@ -27,7 +27,7 @@ _EVENT_FIELDS = ("kind", "detail", "allowed", "enforced", "file", "line")
 
 
 class Reports:
-    """Reads one child's pipe."""
+    """A reader of the report frames from one child's pipe."""
 
     def __init__(self, unit: int, result_bytes: int) -> None:
         self.results = 0
@@ -52,7 +52,7 @@ class Reports:
             return
         try:
             for header, body in self._decoder.feed(data):
-                yield from self._take(header, body)
+                yield from self._handle_frame(header, body)
         except FrameError as problem:
             self._broken = True
             self.malformed = self.malformed or str(problem)
@@ -64,16 +64,16 @@ class Reports:
         if self._in_result and self.results < _RESULTS_PASSED:
             yield {"type": "result", "unit": self._unit, "index": self.results, "last": True}, b""
 
-    def _take(self, header: Header, body: bytes) -> Iterator[tuple[Header, bytes]]:
+    def _handle_frame(self, header: Header, body: bytes) -> Iterator[tuple[Header, bytes]]:
         match header:
             case {"type": "result", "last": bool(last)}:
-                yield from self._take_result(last, body)
+                yield from self._handle_result(last, body)
             case {"type": "event"} if not body and _is_event(header):
-                yield from self._take_event({name: header.get(name) for name in _EVENT_FIELDS})
+                yield from self._handle_event({name: header.get(name) for name in _EVENT_FIELDS})
             case _:
                 raise FrameError(f"not a frame of a child: {str(header.get('type'))[:_MAX_KIND]!a}")
 
-    def _take_result(self, last: bool, body: bytes) -> Iterator[tuple[Header, bytes]]:
+    def _handle_result(self, last: bool, body: bytes) -> Iterator[tuple[Header, bytes]]:
         index = self.results
         self._result_bytes += len(body)
         if self._result_bytes > self._cap:
@@ -86,7 +86,7 @@ class Reports:
         if index < _RESULTS_PASSED:
             yield {"type": "result", "unit": self._unit, "index": index, "last": last}, body
 
-    def _take_event(self, event: Header) -> Iterator[tuple[Header, bytes]]:
+    def _handle_event(self, event: Header) -> Iterator[tuple[Header, bytes]]:
         if not self.passes_events:
             return
         room = _EVENTS_FOR_ALLOWED if event["allowed"] else MAX_EVENTS
@@ -97,8 +97,8 @@ class Reports:
         yield {"type": "event", "unit": self._unit, **event}, b""
 
 
-class SolutionReports:
-    """Reads a solution's reports, of which only policy events are passed on."""
+class SolutionReportReader:
+    """A reader of a solution's report frames that passes on only policy events."""
 
     def __init__(self, unit: int, result_bytes: int) -> None:
         self._reports = Reports(unit, result_bytes)

@@ -23,11 +23,11 @@ _MAX_DEPTH = 16
 
 
 class Fault(Exception):
-    """The runner cannot do what it was asked; the conversation ends."""
+    """A request that the runner cannot fulfil; it ends the conversation."""
 
 
 class GuestLimits(Value):
-    """Caps of one attempt, as `begin` gives them."""
+    """The limits of one attempt from the `begin` frame."""
 
     max_processes: int
     open_files: int
@@ -40,7 +40,7 @@ class GuestLimits(Value):
 
 
 class ImportRules(Value):
-    """Which modules guest code may import, as `begin` gives them."""
+    """The modules that guest code may import, from the `begin` frame."""
 
     enforce: bool
     allowed: frozenset[str]
@@ -49,14 +49,14 @@ class ImportRules(Value):
 
 
 class RelayCaps(Value):
-    """How many connections to the proxy may be open at once, and how many there may be in all."""
+    """The maximum numbers of simultaneous and of total connections to the proxy."""
 
     streams: int
     connections: int
 
 
 class BeginFrame(Value):
-    """What `begin` says: holds for all units that follow. `relay` is None where the network is blocked.
+    """The content of a `begin` frame, for all units that follow. `relay` is None if the network is blocked.
 
     `programs` are those of its units, `preload` the modules that they are to find loaded.
     """
@@ -78,7 +78,7 @@ class BeginFrame(Value):
 
 
 class UnitRequest(Value):
-    """What `unit` says, apart from the arguments in its body. `more`: another one will follow.
+    """The header of a `unit` frame, without the arguments in its body. `more`: another unit will follow.
 
     `call_s` limits each call of a solution in a separate process.
     """
@@ -96,9 +96,9 @@ def read_attempt(header: Header) -> BeginFrame:
     """Read a `begin` header. Raises: Fault."""
     limits = mapping(header, "limits")
     return BeginFrame(
-        limits=GuestLimits(**{name: _positive(limits, name) for name in GuestLimits.__slots__}),
-        imports=_read_imports(mapping(header, "imports")),
-        relay=_read_relay(mapping(header, "network")),
+        limits=GuestLimits(**{name: _get_positive_int(limits, name) for name in GuestLimits.__slots__}),
+        imports=_read_import_rules(mapping(header, "imports")),
+        relay=_read_relay_caps(mapping(header, "network")),
         allow_exec=get(header, "allow_exec", bool),
         folders=tuple(_check_path(folder) for folder in texts(header, "folders")),
         collect=texts(header, "collect"),
@@ -125,7 +125,7 @@ def read_unit(header: Header) -> UnitRequest:
 
 
 def read_path(header: Header) -> str:
-    """Read the path of a `file` header: relative, plain, and inside. Raises: Fault."""
+    """Read the path of a `file` header, a normalized relative path without ``..``. Raises: Fault."""
     return _check_path(get(header, "path", str))
 
 
@@ -138,7 +138,7 @@ def get(header: Mapping[str, object], name: str, kind: type[_T]) -> _T:
 
 
 def mapping(header: Mapping[str, object], name: str) -> dict[str, object]:
-    """Return a field that is an object. Raises: Fault."""
+    """Return a header field that must be an object. Raises: Fault."""
     return get(header, name, dict)
 
 
@@ -151,10 +151,12 @@ def texts(header: Mapping[str, object], name: str) -> tuple[str, ...]:
     return found
 
 
-def _read_relay(network: Mapping[str, object]) -> RelayCaps | None:
-    if _choice(network, "mode", "blocked", "allowlist") == "blocked":
+def _read_relay_caps(network: Mapping[str, object]) -> RelayCaps | None:
+    if _get_choice(network, "mode", "blocked", "allowlist") == "blocked":
         return None
-    return RelayCaps(streams=_positive(network, "streams"), connections=_positive(network, "connections"))
+    return RelayCaps(
+        streams=_get_positive_int(network, "streams"), connections=_get_positive_int(network, "connections")
+    )
 
 
 def _check_path(path: str) -> str:
@@ -168,24 +170,24 @@ def _check_path(path: str) -> str:
     return path
 
 
-def _read_imports(imports: Mapping[str, object]) -> ImportRules:
+def _read_import_rules(imports: Mapping[str, object]) -> ImportRules:
     enforce_forbidden = get(imports, "enforce_forbidden", bool)
     return ImportRules(
-        enforce=_choice(imports, "mode", "enforce", "observe") == "enforce",
+        enforce=_get_choice(imports, "mode", "enforce", "observe") == "enforce",
         allowed=frozenset(texts(imports, "allowed")),
         denied=frozenset(texts(imports, "denied") if enforce_forbidden else ()),
-        exact=_choice(imports, "submodules", "inherit", "exact") == "exact",
+        exact=_get_choice(imports, "submodules", "inherit", "exact") == "exact",
     )
 
 
-def _positive(header: Mapping[str, object], name: str) -> int:
+def _get_positive_int(header: Mapping[str, object], name: str) -> int:
     value = get(header, name, int)
     if value < 1:
         raise Fault(f"{name} is not positive")
     return value
 
 
-def _choice(header: Mapping[str, object], name: str, *choices: str) -> str:
+def _get_choice(header: Mapping[str, object], name: str, *choices: str) -> str:
     value = get(header, name, str)
     if value not in choices:
         raise Fault(f"{name} is none of {', '.join(choices)}")

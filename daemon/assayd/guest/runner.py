@@ -19,19 +19,19 @@ from .programs import PROGRAMS, load_programs
 from .requests import Fault, get, read_attempt, read_unit, texts
 from .selector import HANG_UP, READ, Selector
 from .startup import (
-    end_postponing,
-    find_our_modules,
-    hide_our_modules,
+    create_text_streams,
+    extract_environment,
+    freeze_memory,
+    hide_own_modules,
     open_shared_memory,
     preload,
-    renew_text_streams,
+    record_own_modules,
+    relocate_standard_streams,
     reset_signals,
-    settle_memory,
-    take_environment,
-    take_standard_streams,
+    stop_deferring_handlers,
 )
 from .suppress import suppress
-from .tasks import OwnWaiting
+from .tasks import OwnProcessorWait
 from .unit import RunnerContext
 from .workdir import NotEmptied, WorkDirectory
 
@@ -58,26 +58,26 @@ def main(work: str = WORK) -> NoReturn:
     """Serve the daemon on standard input and output, and exit."""
     kernel.set_dumpable(False)
     reset_signals()
-    environment = take_environment()
+    environment = extract_environment()
     sys.dont_write_bytecode = True
-    source, sink = take_standard_streams()
+    source, sink = relocate_standard_streams()
     os._exit(Runner(source, sink, work, environment).serve())
 
 
 def prepare() -> None:
     """Make ready what attempts may need, for one that is forked again and again before its conversation."""
-    from .seccomp import kept_filters
+    from .seccomp import cached_filters
 
     load_session()
     load_programs(PROGRAMS)
-    renew_text_streams()
+    create_text_streams()
     for allow_exec in (False, True):
-        kept_filters(allow_exec=allow_exec, allow_inet=False)
-    find_our_modules()
+        cached_filters(allow_exec=allow_exec, allow_inet=False)
+    record_own_modules()
 
 
 def load_session() -> type[GuestSession]:
-    """Import what an attempt needs, and starting does not."""
+    """Import and return the session class, which attempts need but the start of the runner doesn't."""
     from .session import GuestSession
 
     return GuestSession
@@ -95,7 +95,7 @@ class Runner:
         self._around = RunnerContext(
             selector=Selector(),
             processes=Processes(cgroup),
-            waiting=OwnWaiting(),
+            waiting=OwnProcessorWait(),
             cgroup=cgroup,
             work=WorkDirectory(work),
             environment=environment,
@@ -117,11 +117,11 @@ class Runner:
         selector.register(self._children, READ, self._drain_signals)
         try:
             while self._exit is None:
-                self._turn()
+                self._run_once()
         except Unconfined as problem:
-            self._give_up("unconfined", str(problem))
+            self._send_fault("unconfined", str(problem))
         except (Fault, FrameError, ProcessesRemain, NotEmptied, OSError) as problem:
-            self._give_up("fault", f"{type(problem).__name__}: {problem}")
+            self._send_fault("fault", f"{type(problem).__name__}: {problem}")
         with suppress(OSError):  # the daemon has disconnected
             self._flush()
         with suppress(ProcessesRemain):
@@ -129,27 +129,27 @@ class Runner:
         assert self._exit is not None  # noqa: S101 - each way out of the loop sets it
         return self._exit
 
-    def _give_up(self, kind: str, message: str) -> None:
+    def _send_fault(self, kind: str, message: str) -> None:
         self._exit = _FAULT_EXIT
         with suppress(OSError):
             self._send({"type": kind, "message": message[:1000]}, b"")
 
-    def _turn(self) -> None:
-        self._wait()
+    def _run_once(self) -> None:
+        self._wait_for_events()
         if self._unit is not None and self._unit.turn():
             more = self._unit.request.more
             self._unit = None
-            self._listen()
+            self._update_read_events()
             if more and self._session is not None:
                 with suppress(OSError):  # the next unit tries again, and reports the fault
                     self._session.fork_ahead()
 
-    def _wait(self) -> None:
-        """Wait for work; before a possibly long wait, send pending output."""
+    def _wait_for_events(self) -> None:
+        """Wait for events; send pending output before a wait that may be long."""
         wait_s = self._unit.wait_s() if self._unit is not None else None
         if self._unsent:
             keep_s = self._send_at - time.monotonic()
-            if keep_s > 0 and wait_s is not None and not self._relays:
+            if keep_s > 0 and wait_s is not None and not self._has_relay:
                 self._around.selector.wait(min(keep_s, wait_s))
                 return
             # The next unit may have been sent ahead.
@@ -159,20 +159,20 @@ class Runner:
         self._around.selector.wait(wait_s)
 
     @property
-    def _relays(self) -> bool:
+    def _has_relay(self) -> bool:
         return self._session is not None and self._session.relay is not None
 
-    def _listen(self) -> None:
-        """Read frames, but for those that were sent ahead of their unit: they stay unread while one lives.
+    def _update_read_events(self) -> None:
+        """Read frames unless a unit runs; frames that were sent ahead stay unread until it ends.
 
         Under an allowlist nothing is sent ahead, and the frames of connections are read all the time.
         """
-        lives = self._unit is not None and not self._relays
+        lives = self._unit is not None and not self._has_relay
         self._around.selector.modify(self._source, HANG_UP if lives else READ)
 
     def _read_frames(self) -> None:
-        """Read up to the end of a frame, and no byte of the next one."""
-        if self._unit is not None and self._session is not None and not self._relays:
+        """Read up to the end of a frame, without consuming a byte of the next one."""
+        if self._unit is not None and self._session is not None and not self._has_relay:
             self._exit = 0  # nothing is read now, so this is the end of the stream
             return
         while True:
@@ -181,7 +181,7 @@ class Runner:
                 self._exit = 0
                 return
             for header, body in self._decoder.feed(content):
-                self._take(header, body)
+                self._handle_frame(header, body)
             if not self._decoder.pending or self._unit is not None or self._exit is not None:
                 return
 
@@ -189,26 +189,26 @@ class Runner:
         with suppress(BlockingIOError):
             os.read(self._children, 4096)
 
-    def _take(self, header: Header, body: bytes) -> None:
+    def _handle_frame(self, header: Header, body: bytes) -> None:
         kind = header["type"]
         if str(kind).startswith("stream_"):
-            self._relay().take(header, body)
+            self._require_relay().take(header, body)
             return
         if self._unit is not None:
             raise Fault(f"{kind} while a unit runs")
         if not self._greeted:
-            self._expect(kind, "hello")
-            self._greet(header)
+            self._expect_kind(kind, "hello")
+            self._handle_hello(header)
         elif self._done or kind == "leave":
-            self._expect(kind, "leave")
+            self._expect_kind(kind, "leave")
             self._exit = 0
         elif self._session is None:
-            self._expect(kind, "begin")
-            self._begin(read_attempt(header))
+            self._expect_kind(kind, "begin")
+            self._begin_attempt(read_attempt(header))
         else:
-            self._serve_attempt(self._session, header, body)
+            self._handle_attempt_frame(self._session, header, body)
 
-    def _serve_attempt(self, session: GuestSession, header: Header, body: bytes) -> None:
+    def _handle_attempt_frame(self, session: GuestSession, header: Header, body: bytes) -> None:
         match header["type"]:
             case "file":
                 session.add_file(header, body)
@@ -224,19 +224,19 @@ class Runner:
                 session.add_arguments(body)
             case "unit":
                 self._unit = session.start(read_unit(header), body)
-                self._listen()
+                self._update_read_events()
             case "finish":
-                self._say_goodbye(session)
+                self._finish_session(session)
             case other:
                 raise Fault(f"unexpected {other}")
 
-    def _relay(self) -> GuestRelay:
+    def _require_relay(self) -> GuestRelay:
         if self._session is None or self._session.relay is None:
             raise Fault("this container has no relay")
         return self._session.relay
 
-    def _begin(self, attempt: BeginFrame) -> None:
-        """Load what the units need and is not loaded yet, then fork the child of the first."""
+    def _begin_attempt(self, attempt: BeginFrame) -> None:
+        """Load the modules that the units need, then fork the child of the first unit."""
         self._around.waiting.take()
         for name in attempt.preload:
             preload(name)
@@ -247,18 +247,18 @@ class Runner:
 
             relay = GuestRelay(self._around.selector, self._send)
         session = load_session()(attempt, programs, self._around, relay)
-        hide_our_modules()
-        end_postponing(guest_forks=attempt.limits.max_processes > 1)
-        settle_memory()
+        hide_own_modules()
+        stop_deferring_handlers(guest_forks=attempt.limits.max_processes > 1)
+        freeze_memory()
         self._session = session
         session.fork_ahead()
 
-    def _greet(self, header: Header) -> None:
+    def _handle_hello(self, header: Header) -> None:
         if (theirs := get(header, "protocol", int)) != PROTOCOL:
             raise Fault(f"this runner speaks protocol {PROTOCOL}, not {theirs}")
         wanted = texts(header, "preload")
         failed = [name for name in wanted if not preload(name)]
-        settle_memory()
+        freeze_memory()
         self._greeted = True
         ready: Header = {
             "type": "ready",
@@ -270,16 +270,16 @@ class Runner:
         self._send(ready, b"")
         # The daemon may take that long to send the next request.
         load_session()
-        find_our_modules()
+        record_own_modules()
 
-    def _say_goodbye(self, session: GuestSession) -> None:
+    def _finish_session(self, session: GuestSession) -> None:
         dropped = session.send_outputs()
         peak = self._around.cgroup.peak_memory_bytes()
         self._send({"type": "bye", "outputs_dropped": dropped, "peak_memory_bytes": peak}, b"")
         self._done = True
 
     def _send(self, header: Header, body: bytes) -> None:
-        """Send a frame, soon."""
+        """Buffer a frame to be sent soon."""
         if not self._unsent:
             self._send_at = time.monotonic() + _UNSENT_S
         self._unsent += encode(header, body)
@@ -292,6 +292,6 @@ class Runner:
         while rest:
             rest = rest[os.write(self._sink, rest) :]
 
-    def _expect(self, kind: object, wanted: str) -> None:
+    def _expect_kind(self, kind: object, wanted: str) -> None:
         if kind != wanted:
             raise Fault(f"{kind} where {wanted} was expected")

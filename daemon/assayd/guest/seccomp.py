@@ -204,8 +204,8 @@ _CHANGES: dict[str, tuple[int, int | None]] = {
 _KEPT: dict[tuple[bool, bool], tuple[bytes, bytes]] = {}
 
 
-def kept_filters(*, allow_exec: bool, allow_inet: bool) -> tuple[bytes, bytes]:
-    """Return the filters of an attempt on this machine, made once.
+def cached_filters(*, allow_exec: bool, allow_inet: bool) -> tuple[bytes, bytes]:
+    """Return an attempt's seccomp filters for this machine; each combination is built only once.
 
     Raises: ValueError as `build_filters` does.
     """
@@ -216,7 +216,7 @@ def kept_filters(*, allow_exec: bool, allow_inet: bool) -> tuple[bytes, bytes]:
 
 
 def build_filters(*, allow_exec: bool, allow_inet: bool, machine: str | None = None) -> tuple[bytes, bytes]:
-    """Return the filter that a runner may share, and the child's own, as the kernel's instructions.
+    """Return the filter that a runner may share and the child's own filter, as BPF instructions.
 
     Raises: ValueError when the machine's system calls are not known here.
     """
@@ -224,27 +224,29 @@ def build_filters(*, allow_exec: bool, allow_inet: bool, machine: str | None = N
     if machine not in _AUDIT_ARCH:
         raise ValueError(f"no system call numbers for {machine}")
     refused = _REFUSED if allow_exec else {**_REFUSED, **_EXECUTE}
-    shared = _build(machine, refused, _ABSENT, _judgements(allow_inet) | _no_direct_reads(_O_DIRECT[machine]))
-    own = _build(machine, _FURTHER_FILTERS, {}, _kept_by_child(report=not allow_exec))
+    shared = _assemble_filter(
+        machine, refused, _ABSENT, _argument_rules(allow_inet) | _refuse_open_flag(_O_DIRECT[machine])
+    )
+    own = _assemble_filter(machine, _FURTHER_FILTERS, {}, _child_rules(report=not allow_exec))
     return shared, own
 
 
-def _build(machine: str, refused: _Table, absent: _Table, judgements: Mapping[str, bytes]) -> bytes:
+def _assemble_filter(machine: str, refused: _Table, absent: _Table, judgements: Mapping[str, bytes]) -> bytes:
     column = list(_AUDIT_ARCH).index(machine)
-    program = _head(_AUDIT_ARCH[machine])
+    program = _check_architecture(_AUDIT_ARCH[machine])
     for table, number in ((refused, errno.EPERM), (absent, errno.ENOSYS)):
         for call in table.values():
             if (nr := call[column]) is not None:
-                program += _step(_JUMP_EQUAL, nr, skip_if_not=1) + _fail(number)
+                program += _encode_instruction(_JUMP_EQUAL, nr, skip_if_not=1) + _return_errno(number)
     for name, block in judgements.items():
         if (nr := _JUDGED[name][column]) is not None:
-            judged = block + _step(_LOAD, _NR)
-            program += _step(_JUMP_EQUAL, nr, skip_if_not=len(judged) // 8) + judged
-    return program + _step(_RETURN, _ALLOW)
+            judged = block + _encode_instruction(_LOAD, _NR)
+            program += _encode_instruction(_JUMP_EQUAL, nr, skip_if_not=len(judged) // 8) + judged
+    return program + _encode_instruction(_RETURN, _ALLOW)
 
 
 def separated(program: bytes, pid: int, *, writes: bool, machine: str | None = None) -> bytes:
-    """Return a filter with what keeps the process apart from others of its user.
+    """Return the filter with added rules that separate the process from others of the same user.
 
     It can't send signals to another process, start one, or have the kernel send signals for it; without
     `writes` it can't create or change a file either, so that no other process finds one of its.
@@ -253,137 +255,166 @@ def separated(program: bytes, pid: int, *, writes: bool, machine: str | None = N
     added = b""
     for call in _NEVER_APART.values():
         if (nr := call[column]) is not None:
-            added += _step(_JUMP_EQUAL, nr, skip_if_not=1) + _fail(errno.EPERM)
-    blocks = [(call, _unless_equal(0, pid)) for call in _SIGNALS.values()]
-    owners = b"".join(_step(_JUMP_EQUAL, one, skip_if_not=1) + _fail(errno.EPERM) for one in _OWNERS)
+            added += _encode_instruction(_JUMP_EQUAL, nr, skip_if_not=1) + _return_errno(errno.EPERM)
+    blocks = [(call, _fail_unless_equal(0, pid)) for call in _SIGNALS.values()]
+    owners = b"".join(
+        _encode_instruction(_JUMP_EQUAL, one, skip_if_not=1) + _return_errno(errno.EPERM) for one in _OWNERS
+    )
     requests = b"".join(
-        _step(_JUMP_EQUAL, one, skip_if_not=1) + _fail(errno.EPERM) for one in _OWNER_REQUESTS
+        _encode_instruction(_JUMP_EQUAL, one, skip_if_not=1) + _return_errno(errno.EPERM)
+        for one in _OWNER_REQUESTS
     )
     blocks += [
-        (_JUDGED["clone"], _load(0) + _step(_JUMP_ANY_BIT, _CLONE_THREAD, skip_if=1) + _fail(errno.EPERM)),
-        (_JUDGED["fcntl"], _load(1) + owners),
-        (_IOCTL, _load(1) + requests),
+        (
+            _JUDGED["clone"],
+            _load_argument(0)
+            + _encode_instruction(_JUMP_ANY_BIT, _CLONE_THREAD, skip_if=1)
+            + _return_errno(errno.EPERM),
+        ),
+        (_JUDGED["fcntl"], _load_argument(1) + owners),
+        (_IOCTL, _load_argument(1) + requests),
     ]
     if not writes:
         for call in _CHANGES.values():
             if (nr := call[column]) is not None:
-                added += _step(_JUMP_EQUAL, nr, skip_if_not=1) + _fail(errno.EROFS)
-        blocks += [(_JUDGED["open"], _if_any_bit(1, _WRITING, errno.EROFS))]
-        blocks += [(_JUDGED["openat"], _if_any_bit(2, _WRITING, errno.EROFS))]
+                added += _encode_instruction(_JUMP_EQUAL, nr, skip_if_not=1) + _return_errno(errno.EROFS)
+        blocks += [(_JUDGED["open"], _fail_if_any_bit(1, _WRITING, errno.EROFS))]
+        blocks += [(_JUDGED["openat"], _fail_if_any_bit(2, _WRITING, errno.EROFS))]
     for call, block in blocks:
         if (nr := call[column]) is not None:
-            judged = block + _step(_LOAD, _NR)
-            added += _step(_JUMP_EQUAL, nr, skip_if_not=len(judged) // 8) + judged
-    last = _step(_RETURN, _ALLOW)
+            judged = block + _encode_instruction(_LOAD, _NR)
+            added += _encode_instruction(_JUMP_EQUAL, nr, skip_if_not=len(judged) // 8) + judged
+    last = _encode_instruction(_RETURN, _ALLOW)
     return program.removesuffix(last) + added + last
 
 
-def _head(architecture: int) -> bytes:
-    """Refuse the calls of another architecture (32 bit, x32), whose numbers mean other things."""
+def _check_architecture(architecture: int) -> bytes:
+    """Refuse calls of another architecture (32 bit, x32), whose call numbers have other meanings."""
     return (
-        _step(_LOAD, _ARCH)
-        + _step(_JUMP_EQUAL, architecture, skip_if=1)
-        + _fail(errno.ENOSYS)
-        + _step(_LOAD, _NR)
-        + _step(_JUMP_GREATER_EQUAL, _X32_BIT, skip_if_not=1)
-        + _fail(errno.ENOSYS)
+        _encode_instruction(_LOAD, _ARCH)
+        + _encode_instruction(_JUMP_EQUAL, architecture, skip_if=1)
+        + _return_errno(errno.ENOSYS)
+        + _encode_instruction(_LOAD, _NR)
+        + _encode_instruction(_JUMP_GREATER_EQUAL, _X32_BIT, skip_if_not=1)
+        + _return_errno(errno.ENOSYS)
     )
 
 
-def _judgements(allow_inet: bool) -> dict[str, bytes]:
-    """Return the block that judges the arguments of each call that is neither free nor refused."""
-    own_only = _unless_equal(0, 0)
+def _argument_rules(allow_inet: bool) -> dict[str, bytes]:
+    """Return the instructions that check the arguments of each call that is allowed conditionally."""
+    own_only = _fail_unless_equal(0, 0)
     return {
-        "clone": _load(0) + _step(_JUMP_ANY_BIT, _NAMESPACES, skip_if_not=1) + _fail(errno.EPERM),
-        "socket": _unless_tcp() if allow_inet else _fail(errno.EPERM),
-        "setsockopt": _unless_listed({} if allow_inet else _BUFFER_SIZES),
-        "socketpair": _unless_equal(0, _AF_UNIX),
+        "clone": _load_argument(0)
+        + _encode_instruction(_JUMP_ANY_BIT, _NAMESPACES, skip_if_not=1)
+        + _return_errno(errno.EPERM),
+        "socket": _fail_unless_tcp() if allow_inet else _return_errno(errno.EPERM),
+        "setsockopt": _fail_unless_option_listed({} if allow_inet else _BUFFER_SIZES),
+        "socketpair": _fail_unless_equal(0, _AF_UNIX),
         "prlimit64": own_only,
         "sched_setaffinity": own_only,
         "sched_setscheduler": own_only,
         "sched_setparam": own_only,
         "sched_setattr": own_only,
-        "setpriority": _unless_equal(0, _PRIO_PROCESS) + _unless_equal(1, 0),
-        "ioprio_set": _unless_equal(0, _IOPRIO_WHO_PROCESS) + _unless_equal(1, 0),
+        "setpriority": _fail_unless_equal(0, _PRIO_PROCESS) + _fail_unless_equal(1, 0),
+        "ioprio_set": _fail_unless_equal(0, _IOPRIO_WHO_PROCESS) + _fail_unless_equal(1, 0),
     }
 
 
-def _no_direct_reads(flag: int) -> dict[str, bytes]:
-    """Return the blocks that refuse a flag of open files, as a file system does that does not know it."""
-    by_fcntl = _if_any_bit(2, flag)
+def _refuse_open_flag(flag: int) -> dict[str, bytes]:
+    """Return the instructions that refuse a flag for open files as if the file system didn't support it."""
+    by_fcntl = _fail_if_any_bit(2, flag)
     return {
-        "open": _if_any_bit(1, flag),
-        "openat": _if_any_bit(2, flag),
-        "fcntl": _load(1) + _step(_JUMP_EQUAL, _F_SETFL, skip_if_not=len(by_fcntl) // 8) + by_fcntl,
+        "open": _fail_if_any_bit(1, flag),
+        "openat": _fail_if_any_bit(2, flag),
+        "fcntl": _load_argument(1)
+        + _encode_instruction(_JUMP_EQUAL, _F_SETFL, skip_if_not=len(by_fcntl) // 8)
+        + by_fcntl,
     }
 
 
-def _if_any_bit(argument: int, bits: int, number: int = errno.EINVAL) -> bytes:
-    return _load(argument) + _step(_JUMP_ANY_BIT, bits, skip_if_not=1) + _fail(number)
-
-
-def _unless_tcp() -> bytes:
-    """Refuse every socket but one of TCP over IPv4, whatever flags its type carries."""
+def _fail_if_any_bit(argument: int, bits: int, number: int = errno.EINVAL) -> bytes:
     return (
-        _unless_equal(0, _AF_INET)
-        + _load(1)
-        + _step(_AND, _SOCKET_KIND)
-        + _step(_JUMP_EQUAL, _SOCK_STREAM, skip_if=1)
-        + _fail(errno.EPERM)
-        + _load(2)
-        + _step(_JUMP_EQUAL, 0, skip_if=2)
-        + _step(_JUMP_EQUAL, _IPPROTO_TCP, skip_if=1)
-        + _fail(errno.EPERM)
+        _load_argument(argument)
+        + _encode_instruction(_JUMP_ANY_BIT, bits, skip_if_not=1)
+        + _return_errno(number)
     )
 
 
-def _unless_listed(more: dict[int, tuple[int, ...]]) -> bytes:
-    """Refuse every option of a socket that is neither listed nor in `more`."""
+def _fail_unless_tcp() -> bytes:
+    """Refuse every socket except TCP over IPv4, regardless of the flags in its type."""
+    return (
+        _fail_unless_equal(0, _AF_INET)
+        + _load_argument(1)
+        + _encode_instruction(_AND, _SOCKET_KIND)
+        + _encode_instruction(_JUMP_EQUAL, _SOCK_STREAM, skip_if=1)
+        + _return_errno(errno.EPERM)
+        + _load_argument(2)
+        + _encode_instruction(_JUMP_EQUAL, 0, skip_if=2)
+        + _encode_instruction(_JUMP_EQUAL, _IPPROTO_TCP, skip_if=1)
+        + _return_errno(errno.EPERM)
+    )
+
+
+def _fail_unless_option_listed(more: dict[int, tuple[int, ...]]) -> bytes:
+    """Refuse every socket option that is neither in the fixed list nor in `more`."""
     block = b""
     for level, listed in _SOCKET_OPTIONS.items():
         options = (*listed, *more.get(level, ()))
         judged = b"".join(
-            _step(_JUMP_EQUAL, option, skip_if_not=1) + _step(_RETURN, _ALLOW) for option in options
+            _encode_instruction(_JUMP_EQUAL, option, skip_if_not=1) + _encode_instruction(_RETURN, _ALLOW)
+            for option in options
         )
-        judged = _load(2) + judged + _fail(errno.EPERM)
-        block += _load(1) + _step(_JUMP_EQUAL, level, skip_if_not=len(judged) // 8) + judged
-    return block + _fail(errno.EPERM)
+        judged = _load_argument(2) + judged + _return_errno(errno.EPERM)
+        block += (
+            _load_argument(1) + _encode_instruction(_JUMP_EQUAL, level, skip_if_not=len(judged) // 8) + judged
+        )
+    return block + _return_errno(errno.EPERM)
 
 
-def _kept_by_child(*, report: bool) -> dict[str, bytes]:
-    """Return the blocks that refuse further filters, and keep the report pipe open at its number.
+def _child_rules(*, report: bool) -> dict[str, bytes]:
+    """Return the instructions that refuse further filters and protect the report pipe's descriptor.
 
     A range gets "no such call", at which callers close one by one.
     """
-    further = {"prctl": _if_equal(0, _PR_SET_SECCOMP)}
+    further = {"prctl": _fail_if_equal(0, _PR_SET_SECCOMP)}
     if not report:
         return further
     return {
         **further,
-        "close": _if_equal(0, REPORT),
-        "dup2": _if_equal(1, REPORT),
-        "dup3": _if_equal(1, REPORT),
-        "close_range": _load(0) + _step(_JUMP_GREATER_EQUAL, REPORT + 1, skip_if=1) + _fail(errno.ENOSYS),
+        "close": _fail_if_equal(0, REPORT),
+        "dup2": _fail_if_equal(1, REPORT),
+        "dup3": _fail_if_equal(1, REPORT),
+        "close_range": _load_argument(0)
+        + _encode_instruction(_JUMP_GREATER_EQUAL, REPORT + 1, skip_if=1)
+        + _return_errno(errno.ENOSYS),
     }
 
 
-def _if_equal(argument: int, value: int) -> bytes:
-    return _load(argument) + _step(_JUMP_EQUAL, value, skip_if_not=1) + _fail(errno.EPERM)
+def _fail_if_equal(argument: int, value: int) -> bytes:
+    return (
+        _load_argument(argument)
+        + _encode_instruction(_JUMP_EQUAL, value, skip_if_not=1)
+        + _return_errno(errno.EPERM)
+    )
 
 
-def _unless_equal(argument: int, value: int) -> bytes:
-    return _load(argument) + _step(_JUMP_EQUAL, value, skip_if=1) + _fail(errno.EPERM)
+def _fail_unless_equal(argument: int, value: int) -> bytes:
+    return (
+        _load_argument(argument)
+        + _encode_instruction(_JUMP_EQUAL, value, skip_if=1)
+        + _return_errno(errno.EPERM)
+    )
 
 
-def _load(argument: int) -> bytes:
-    """Load the lower half of an argument; those judged here are all C ints (little-endian machines)."""
-    return _step(_LOAD, _ARGUMENTS + 8 * argument)
+def _load_argument(argument: int) -> bytes:
+    """Load the lower half of an argument; all checked arguments are C ints (little-endian machines)."""
+    return _encode_instruction(_LOAD, _ARGUMENTS + 8 * argument)
 
 
-def _fail(number: int) -> bytes:
-    return _step(_RETURN, _ERRNO | number)
+def _return_errno(number: int) -> bytes:
+    return _encode_instruction(_RETURN, _ERRNO | number)
 
 
-def _step(code: int, operand: int, *, skip_if: int = 0, skip_if_not: int = 0) -> bytes:
+def _encode_instruction(code: int, operand: int, *, skip_if: int = 0, skip_if_not: int = 0) -> bytes:
     """Return a ``struct sock_filter``: u16 code, two u8, u32 operand (little-endian machines)."""
     return (code | skip_if << 16 | skip_if_not << 24 | operand << 32).to_bytes(8, "little")

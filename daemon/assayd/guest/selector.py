@@ -13,23 +13,23 @@ READ, WRITE, HANG_UP = EPOLLIN, EPOLLOUT, EPOLLRDHUP
 
 
 class Selector:
-    """Descriptors with the callbacks for readable, writable and closed."""
+    """A set of descriptors with callbacks, which are called when they are readable, writable or closed."""
 
     def __init__(self) -> None:
         self._poll = epoll()
         self._calls: dict[int, Callable[[], None]] = {}
 
     def register(self, descriptor: int, events: int, call: Callable[[], None]) -> None:
-        """Watch a descriptor. Raises: OSError when it is watched already, or cannot be."""
+        """Watch a descriptor. Raises: OSError if it is already watched or cannot be watched."""
         self._poll.register(descriptor, events)
         self._calls[descriptor] = call
 
     def modify(self, descriptor: int, events: int) -> None:
-        """Watch a descriptor for other events."""
+        """Change the events that a descriptor is watched for."""
         self._poll.modify(descriptor, events)
 
     def unregister(self, descriptor: int) -> None:
-        """Watch a descriptor no longer; it must still be open."""
+        """Stop watching a descriptor, which must still be open."""
         del self._calls[descriptor]
         self._poll.unregister(descriptor)
 

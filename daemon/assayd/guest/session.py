@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .frames import Header
-    from .nursery import Nursery, SolutionPipes
-    from .outputs import Piece
+    from .nursery import SolutionForkServer, SolutionPipes
+    from .outputs import OutputPiece
     from .programs import UnitProgram
     from .relay import GuestRelay
     from .requests import BeginFrame, UnitRequest
@@ -35,7 +35,7 @@ _USES_DATABASE = "sql"
 
 
 class GuestSession:
-    """Takes the frames between `begin` and `finish`."""
+    """The state of an attempt, which handles the frames between `begin` and `finish`."""
 
     def __init__(
         self,
@@ -55,26 +55,28 @@ class GuestSession:
         self._stdin = bytearray()
         self._arguments = bytearray()
         self._used = False
-        self._outputs = _load_outputs() if attempt.collect or _USES_DATABASE in attempt.programs else None
+        self._outputs = (
+            _load_output_collection() if attempt.collect or _USES_DATABASE in attempt.programs else None
+        )
         self._database = AttemptDatabase(attempt.limits.outputs_bytes)
         self._next_child: PreforkedChild | None = None
         paired = any(getattr(program, "PAIRED", False) for program in programs.values())
-        self._pairing = _load_pairing() if paired else None
-        self._nursery: Nursery | None = None
+        self._pairing = _load_pairing_modules() if paired else None
+        self._nursery: SolutionForkServer | None = None
         self._solution: SolutionPipes | None = None
         self._common = bytearray()
 
     def fork_ahead(self) -> None:
-        """Fork the child of the next unit, unless it exists. No other may live. Raises: OSError."""
+        """Fork the child of the next unit unless it exists; no other child may be alive. Raises: OSError."""
         if self._next_child is None:
-            self._around.work.open_up()
+            self._around.work.restore_access()
             before, work = self._around.cgroup.counters(), self._around.work.descriptor
             self._next_child = PreforkedChild(self._confinement, self._programs, work, before)
         if self._nursery is not None and self._solution is None:
             self._solution = self._nursery.start()
 
     def add_solution(self, body: bytes) -> None:
-        """Take the solution, before anything of its tests has come. Raises: Fault, OSError."""
+        """Accept the solution, which must precede everything of its tests. Raises: Fault, OSError."""
         if (
             self._pairing is None
             or self._nursery is not None
@@ -83,16 +85,18 @@ class GuestSession:
             or self._arguments
         ):
             raise Fault("a solution was not expected")
-        self._nursery = self._pairing.nursery.Nursery(self._confinement, body, self._around.work.descriptor)
+        self._nursery = self._pairing.nursery.SolutionForkServer(
+            self._confinement, body, self._around.work.descriptor
+        )
         self._around.processes.spare(self._nursery.pid)
         self.fork_ahead()
 
     def add_common(self, body: bytes) -> None:
-        """Add a part of the data that all tests share."""
+        """Append a part of the data that all tests share."""
         self._common += body
 
     def add_file(self, header: Header, body: bytes) -> None:
-        """Take a file or a further part of one. Raises: Fault."""
+        """Append a file or a further part of one. Raises: Fault."""
         path = read_path(header)
         if not get(header, "append", bool):
             self._files[path] = bytearray()
@@ -102,15 +106,15 @@ class GuestSession:
         self._unstaged.add(path)
 
     def add_database(self, body: bytes) -> None:
-        """Take a part of the database that `sql` units work on."""
+        """Append a part of the database that `sql` units use."""
         self._database.add(body)
 
     def add_stdin(self, body: bytes) -> None:
-        """Take a part of the next unit's standard input."""
+        """Append a part of the next unit's standard input."""
         self._stdin += body
 
     def add_arguments(self, body: bytes) -> None:
-        """Take a part of the next unit's arguments."""
+        """Append a part of the next unit's arguments."""
         self._arguments += body
 
     def start(self, request: UnitRequest, body: bytes) -> RunningUnit | None:
@@ -122,12 +126,12 @@ class GuestSession:
         self._arguments.clear()
         self._stdin.clear()
         if request.program not in self._programs:
-            self._around.send(_never_ran(request.index, _NO_SUCH_PROGRAM, "unknown program"), b"")
+            self._around.send(_failed_start_header(request.index, _NO_SUCH_PROGRAM, "unknown program"), b"")
             return None
         self.fork_ahead()
         given = UnitInput(arguments=arguments, stdin=stdin, relay=self.relay)
         try:
-            self._prepare_work(request.fresh_cwd)
+            self._prepare_work_directory(request.fresh_cwd)
             if request.program == _USES_DATABASE:
                 self._database.stage(self._around.work)
                 given = UnitInput(
@@ -138,33 +142,33 @@ class GuestSession:
                 raise
             # What earlier units have left there is the guest's doing, not ours.
             self._discard_child()
-            full = _never_ran(request.index, _NO_ROOM, "no room for its files")
+            full = _failed_start_header(request.index, _NO_ROOM, "no room for its files")
             self._around.send({**full, "work_full": True}, b"")
             return None
         return RunningUnit(
-            request, self._attempt.limits, self._around, self._take_child(), given, self._take_pair()
+            request, self._attempt.limits, self._around, self._take_child(), given, self._take_solution_pair()
         )
 
-    def _take_pair(self) -> SolutionPair | None:
+    def _take_solution_pair(self) -> SolutionPair | None:
         if self._pairing is None:
             return None
         if self._nursery is None or self._solution is None:
             raise Fault("tests have come without a solution")
         pair = SolutionPair(
-            nursery=self._nursery, pipes=self._solution, separation=self._pairing.apart.Separation
+            nursery=self._nursery, pipes=self._solution, separation=self._pairing.apart.TestSession
         )
         self._solution = None
         return pair
 
     def _take_child(self) -> PreforkedChild:
-        """Return the child that waits. Raises: Unconfined, which is never the fault of submitted code.
+        """Return the preforked child. Raises: Unconfined, which is never the fault of submitted code.
 
         One that the kernel has killed for memory is a unit that is out of memory: files are staged meanwhile.
         """
         assert self._next_child is not None  # noqa: S101 - it was forked before the files were staged
         forked, self._next_child = self._next_child, None
         if not forked.is_confined() and self._around.cgroup.counters().oom_kills == forked.before.oom_kills:
-            raise Unconfined(f"a child could not be confined: {forked.last_words()}")
+            raise Unconfined(f"a child could not be confined: {forked.read_stderr_tail()}")
         return forked
 
     def _discard_child(self) -> None:
@@ -178,17 +182,17 @@ class GuestSession:
         return self._database.take(self._around.work, keep=ended_well)
 
     def send_outputs(self) -> list[str]:
-        """Send the declared outputs; give the reasons why others stay behind."""
+        """Send the declared outputs; return the reasons why other outputs were dropped."""
         self._discard_child()
         database = self._database.changed
         if self._outputs is None:
             return []
         limits = self._attempt.limits
         for number, part in enumerate(() if database is None else chunks(database)):
-            self._send_piece(
-                self._outputs.Piece(path=RESULT, content=part, append=number > 0, truncated=False)
+            self._send_output_piece(
+                self._outputs.OutputPiece(path=RESULT, content=part, append=number > 0, truncated=False)
             )
-        collector = self._outputs.Collector(
+        collector = self._outputs.OutputCollector(
             self._around.work.descriptor,
             self._attempt.collect,
             max_files=limits.outputs_files - (database is not None),
@@ -196,17 +200,17 @@ class GuestSession:
             known=self._files if self._attempt.changed_only else {},
         )
         for piece in collector.collect():
-            self._send_piece(piece)
+            self._send_output_piece(piece)
         dropped: list[str] = collector.dropped
         return dropped
 
-    def _send_piece(self, piece: Piece) -> None:
+    def _send_output_piece(self, piece: OutputPiece) -> None:
         header: Header = {"type": "collected", "path": piece.path}
         header |= {"append": piece.append, "truncated": piece.truncated}
         self._around.send(header, piece.content)
 
-    def _prepare_work(self, fresh: bool) -> None:
-        """Prepare the work directory of a unit: the attempt's files alone, or with what the last one left."""
+    def _prepare_work_directory(self, fresh: bool) -> None:
+        """Prepare a unit's work directory with only the attempt's files, or also the last unit's files."""
         if self._used:
             for directory in self._around.shared:
                 clear(directory)
@@ -222,27 +226,27 @@ class GuestSession:
         self._used = True
 
 
-def _load_pairing() -> Any:
-    """Load what keeps a solution apart from its tests; before our modules are hidden."""
+def _load_pairing_modules() -> Any:
+    """Import the modules that separate a solution from its tests, before our modules are hidden."""
     from . import apart, nursery
 
-    return _Pairing(nursery=nursery, apart=apart)
+    return _PairingModules(nursery=nursery, apart=apart)
 
 
-class _Pairing(Value):
+class _PairingModules(Value):
     nursery: Any
     apart: Any
 
 
-def _load_outputs() -> Any:
-    """Load what brings `re`, where outputs are declared; before our modules are hidden."""
+def _load_output_collection() -> Any:
+    """Import the module that collects declared outputs and needs `re`, before our modules are hidden."""
     from . import outputs
 
     return outputs
 
 
-def _never_ran(unit: int, status: int, reason: str) -> Header:
-    """Return the end of a unit that was not started."""
+def _failed_start_header(unit: int, status: int, reason: str) -> Header:
+    """Return the `unit_end` header of a unit that could not be started."""
     counted = dict.fromkeys(
         (
             "wall_s", "cpu_s", "starved_s", "peak_memory_bytes", "oom_kills", "pids_refused", "stdout_bytes",

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ShownText:
-    """A submitted text, and the name that it is shown by."""
+    """A submitted text with its display name."""
 
     __slots__ = ("name", "text")
 

@@ -26,7 +26,7 @@ _LAST_WORDS = 500
 
 
 class Pipes(Value):
-    """The runner's ends of a child's pipes; none of them blocks once the child is confined."""
+    """The runner's ends of a child's pipes, which are all non-blocking once the child is confined."""
 
     stdin: int
     stdout: int
@@ -37,7 +37,7 @@ class Pipes(Value):
 
 
 class PreforkedChild:
-    """A child that waits. Either `assign` or `discard` ends that.
+    """A preforked child that waits for its unit, until `assign` or `discard` is called.
 
     `before` has the counts from before the fork: it may be killed for memory while files are staged.
     """
@@ -72,19 +72,19 @@ class PreforkedChild:
             os.close(pipe)
 
     def is_confined(self) -> bool:
-        """Wait until the child has given up its rights; False when it ended before. Ask once, and first."""
+        """Wait until the child is confined; return False if it ended before. Call it first, and only once."""
         said = os.read(self.pipes.report, len(child.CONFINED))
         os.set_blocking(self.pipes.report, False)
         return said == child.CONFINED
 
-    def last_words(self) -> str:
+    def read_stderr_tail(self) -> str:
         """Return the end of a dead child's standard error."""
         with suppress(BlockingIOError):
             return os.read(self.pipes.stderr, _MOST_WORDS).decode("utf-8", "replace").strip()[-_LAST_WORDS:]
         return ""
 
     def assign(self, program: str, arguments: bytes, *, has_input: bool) -> None:
-        """Send the child what to run. It reads to the end; one that is dead is seen when it is reaped."""
+        """Send the child its unit program and arguments; a dead child is noticed when it is reaped."""
         rest = memoryview(child.order(program, arguments, has_input=has_input))
         with suppress(BrokenPipeError):
             while rest:

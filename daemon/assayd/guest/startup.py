@@ -30,7 +30,7 @@ _newest = ""
 
 
 def preload(name: str) -> bool:
-    """Import a module for the children to find; False when that fails."""
+    """Import a module for later children; return False if the import fails."""
     if name in sys.modules:
         return True
     try:
@@ -40,8 +40,8 @@ def preload(name: str) -> bool:
     return True
 
 
-def take_environment() -> dict[str, str]:
-    """Return what programs of the image are started with; leave what the image sets for all code."""
+def extract_environment() -> dict[str, str]:
+    """Return the environment of the image's programs; keep only the image's constants in ``os.environ``."""
     constants = os.environ.get("ASSAYD_CONSTANTS", "").split(":")
     kept = {name: os.environ[name] for name in (*_FOR_PROGRAMS, *constants) if name in os.environ}
     os.environ.clear()
@@ -49,8 +49,8 @@ def take_environment() -> dict[str, str]:
     return kept
 
 
-def find_our_modules() -> None:
-    """Find which of the modules are ours that were loaded since this was last called.
+def record_own_modules() -> None:
+    """Record which modules loaded since the last call belong to the daemon's guest code.
 
     Whoever goes through all of them writes to the page of each name, which forks share.
     """
@@ -64,56 +64,56 @@ def find_our_modules() -> None:
     _newest = newest
 
 
-def hide_our_modules() -> None:
-    """Take our modules, and ctypes, which only we need, out of the reach of guest code.
+def hide_own_modules() -> None:
+    """Remove the guest runner's modules and ctypes from ``sys.modules``, so that guest code can't reach them.
 
     What runs holds them by reference. Code that may use ctypes imports it anew.
     """
     sys.meta_path[:] = [finder for finder in sys.meta_path if not hasattr(finder, "holds_guest_code")]
-    find_our_modules()
+    record_own_modules()
     for name in _ours:
         sys.modules.pop(name, None)
 
 
 def open_shared_memory() -> tuple[int, ...]:
-    """Open the folder of POSIX shared memory, where the container has one."""
+    """Open the directory of POSIX shared memory, if the container has one."""
     try:
         return (os.open("/dev/shm", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC),)  # noqa: S108 - as it is called
     except FileNotFoundError:
         return ()
 
 
-def postpone_fork_handlers() -> None:
-    """Keep from here on what modules want done at a fork because of threads: there is one.
+def defer_fork_handlers() -> None:
+    """Defer the fork handlers that modules register for threads, as only one thread exists.
 
     Done for the clone and for each child, it would write to some hundred pages in each that forks share.
     """
-    os.register_at_fork = _postpone  # type: ignore[assignment]  # takes the same
+    os.register_at_fork = _defer_handlers  # type: ignore[assignment]  # takes the same
 
 
-def end_postponing(*, guest_forks: bool) -> None:
-    """Let modules register again; what was kept is registered where guest code may fork, or threads run."""
+def stop_deferring_handlers(*, guest_forks: bool) -> None:
+    """Stop deferring; register the deferred handlers if guest code may fork or threads run."""
     os.register_at_fork = _register_at_fork
     if guest_forks or _count_threads():
         for handlers in _postponed:
             _register_at_fork(**handlers)
 
 
-def _postpone(**handlers: Callable[[], object]) -> None:
+def _defer_handlers(**handlers: Callable[[], object]) -> None:
     if _FOR_THREADS.issuperset(getattr(handler, "__module__", "") for handler in handlers.values()):
         _postponed.append(handlers)
     else:
         _register_at_fork(**handlers)
 
 
-def settle_memory() -> None:
-    """Leave objects where they are: collecting them would copy pages that forks share."""
+def freeze_memory() -> None:
+    """Disable garbage collection, as it would copy memory pages that forked children share."""
     gc.disable()
     gc.freeze()
 
 
 def reset_signals() -> None:
-    """Put every signal at its default, whatever the runner was started with.
+    """Reset every signal to its default, whatever the runner has inherited.
 
     As PID 1 that makes it deaf to all that its namespace sends.
     """
@@ -121,8 +121,8 @@ def reset_signals() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-def take_standard_streams() -> tuple[int, int]:
-    """Move the conversation away from 0 and 1; what imported modules print goes to standard error.
+def relocate_standard_streams() -> tuple[int, int]:
+    """Move the protocol away from descriptors 0 and 1; redirect prints of imported modules to stderr.
 
     The descriptors up to 6 are what a child gets; none of ours may be among them.
     """
@@ -130,14 +130,14 @@ def take_standard_streams() -> tuple[int, int]:
     while null < _FIRST_FREE_DESCRIPTOR - 1:
         null = os.dup(null)
     source, sink, errors = os.dup(0), os.dup(1), os.dup(2)
-    renew_text_streams()
+    create_text_streams()
     for target, origin in enumerate((null, errors, errors)):
         os.dup2(origin, target)
     return source, sink
 
 
-def renew_text_streams() -> None:
-    """Make the text streams that children will use, once, as it takes too long to be done in each.
+def create_text_streams() -> None:
+    """Create the children's text streams once, as creating them in each child takes too long.
 
     They remember what they were made for, so 0, 1 and 2 are pipes for that moment, as in a child.
     """
@@ -150,9 +150,9 @@ def renew_text_streams() -> None:
     os.close(reading)
     os.close(writing)
     for name, stream in (
-        ("stdin", _text_stream(0, "r", "surrogateescape")),
-        ("stdout", _text_stream(1, "w", "backslashreplace")),
-        ("stderr", _text_stream(2, "w", "backslashreplace")),
+        ("stdin", _open_text_stream(0, "r", "surrogateescape")),
+        ("stdout", _open_text_stream(1, "w", "backslashreplace")),
+        ("stderr", _open_text_stream(2, "w", "backslashreplace")),
     ):
         _renewed[name] = stream
         setattr(sys, name, stream)
@@ -162,6 +162,6 @@ def renew_text_streams() -> None:
         os.close(origin)
 
 
-def _text_stream(descriptor: int, mode: str, errors: str) -> IO[str]:
+def _open_text_stream(descriptor: int, mode: str, errors: str) -> IO[str]:
     # By lines, so that what was printed before a kill is kept.
     return open(descriptor, mode, 1, encoding="utf-8", errors=errors, closefd=False)

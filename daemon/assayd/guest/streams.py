@@ -9,7 +9,7 @@ import os
 
 from .capture import Capture
 from .frames import chunks
-from .reports import Reports, SolutionReports
+from .reports import Reports, SolutionReportReader
 from .selector import READ, WRITE
 
 TYPE_CHECKING = False
@@ -27,7 +27,7 @@ _READ_BYTES = 64 * 1024
 
 
 class UnitStreams:
-    """The four pipes of one unit, as the runner sees them."""
+    """The runner's side of the four pipes of one unit."""
 
     def __init__(
         self,
@@ -50,11 +50,11 @@ class UnitStreams:
         self._takers: dict[int, Callable[[bytes], None]] = {}
         self._feeding: int | None = pipes.stdin
         self._unfed = memoryview(stdin)
-        self._watch(pipes.stdout, lambda content: self._take_output("stdout", self.stdout, content))
-        self._watch(pipes.stderr, lambda content: self._take_output("stderr", self.stderr, content))
-        self._watch(pipes.report, self._take_report)
-        selector.register(pipes.stdin, WRITE, self._feed)
-        self._feed()
+        self._watch_pipe(pipes.stdout, lambda content: self._handle_output("stdout", self.stdout, content))
+        self._watch_pipe(pipes.stderr, lambda content: self._handle_output("stderr", self.stderr, content))
+        self._watch_pipe(pipes.report, self._handle_report)
+        selector.register(pipes.stdin, WRITE, self._feed_stdin)
+        self._feed_stdin()
 
     @property
     def exceeded(self) -> str | None:
@@ -66,10 +66,10 @@ class UnitStreams:
     def finish(self) -> None:
         """Read the rest, send the tails, close. All writers must be dead."""
         for pipe in list(self._takers):
-            while self._read(pipe):
+            while self._read_pipe(pipe):
                 pass
-            self._close(pipe)
-        self._stop_feeding()
+            self._close_pipe(pipe)
+        self._close_stdin()
         for header, body in self.reports.finish():
             self._send(header, body)
         for name, capture in (("stdout", self.stdout), ("stderr", self.stderr)):
@@ -77,24 +77,24 @@ class UnitStreams:
                 self._send_output(name, "tail", tail)
 
     def watch_events(self, pipe: int, result_bytes: int) -> None:
-        """Pass on the policy events of another pipe, a solution's, and nothing else of it.
+        """Pass on only the policy events from another pipe, which belongs to a solution.
 
         Those of its tests are dropped: they would show what the tests import.
         """
         self.reports.passes_events = False
-        reports = SolutionReports(self._unit, result_bytes)
+        reports = SolutionReportReader(self._unit, result_bytes)
 
         def take(content: bytes) -> None:
             for header, body in reports.feed(content):
                 self._send(header, body)
 
-        self._watch(pipe, take)
+        self._watch_pipe(pipe, take)
 
-    def _watch(self, pipe: int, take: Callable[[bytes], None]) -> None:
+    def _watch_pipe(self, pipe: int, take: Callable[[bytes], None]) -> None:
         self._takers[pipe] = take
         self._selector.register(pipe, READ, lambda: self._read_or_close(pipe))
 
-    def _feed(self) -> None:
+    def _feed_stdin(self) -> None:
         """Write as much as the pipe accepts now; close it after the last byte, or without a reader."""
         if self._feeding is None:
             return
@@ -106,20 +106,20 @@ class UnitStreams:
             return
         except BrokenPipeError:
             pass
-        self._stop_feeding()
+        self._close_stdin()
 
-    def _stop_feeding(self) -> None:
+    def _close_stdin(self) -> None:
         if self._feeding is not None:
             self._selector.unregister(self._feeding)
             os.close(self._feeding)
             self._feeding = None
 
     def _read_or_close(self, pipe: int) -> None:
-        if not self._read(pipe):
-            self._close(pipe)
+        if not self._read_pipe(pipe):
+            self._close_pipe(pipe)
 
-    def _read(self, pipe: int) -> bool:
-        """Read once; False at the end of the stream, or when a drained pipe has nothing more."""
+    def _read_pipe(self, pipe: int) -> bool:
+        """Read once; return False at the end of the stream or when a drained pipe is empty."""
         try:
             content = os.read(pipe, _READ_BYTES)
         except BlockingIOError:
@@ -129,16 +129,16 @@ class UnitStreams:
             self._takers[pipe](content)
         return bool(content)
 
-    def _close(self, pipe: int) -> None:
+    def _close_pipe(self, pipe: int) -> None:
         self._selector.unregister(pipe)
         del self._takers[pipe]
         os.close(pipe)
 
-    def _take_output(self, name: str, capture: Capture, content: bytes) -> None:
+    def _handle_output(self, name: str, capture: Capture, content: bytes) -> None:
         if head := capture.feed(content):
             self._send_output(name, "head", head)
 
-    def _take_report(self, content: bytes) -> None:
+    def _handle_report(self, content: bytes) -> None:
         for header, body in self.reports.feed(content):
             self._send(header, body)
 

@@ -8,7 +8,7 @@ private.isolate(globals())
 
 
 class suppress:  # noqa: N801 - as it is called there
-    """Let exceptions of these kinds end the block, and no more than that."""
+    """A context manager that suppresses exceptions of the given types and ends its block."""
 
     __slots__ = ("_kinds",)
 

@@ -150,7 +150,7 @@ TAGS = tuple(_READERS)
 
 
 class _Tagging(Renderer):
-    """Renders with tags; every level of JSON counts as depth."""
+    """A renderer that uses tagged values; every level of JSON counts as depth."""
 
     def _odd_float(self, value: float, path: str) -> object:
         return self._tagged("float", float.__repr__(value))

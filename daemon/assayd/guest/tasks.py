@@ -20,7 +20,7 @@ _STATE, _TIMES = 0, slice(11, 15)
 
 
 class KernelTask(Value):
-    """One task, as ``/proc/PID/task/TID/schedstat`` has it.
+    """The scheduling data of one task from ``/proc/PID/task/TID/schedstat``.
 
     `waited_s` is told when a wait is over; `slices` counts how often it was given a processor. `is_runnable`
     tells whether it runs or waits for a processor just now.
@@ -34,8 +34,8 @@ class KernelTask(Value):
     is_runnable: Callable[[], bool]
 
 
-class OwnWaiting:
-    """What the first thread of this process waits for a processor."""
+class OwnProcessorWait:
+    """A measurement of how long the first thread of this process waits for a processor."""
 
     def __init__(self) -> None:
         self._before_s = 0.0
@@ -52,30 +52,30 @@ class OwnWaiting:
 
 
 def read_tasks(pids: Iterable[int]) -> Iterator[KernelTask]:
-    """Return the tasks of processes; none where the kernel does not keep such figures."""
+    """Yield the tasks of processes; nothing if the kernel doesn't provide these statistics."""
     for pid in pids:
         with suppress(OSError):
             for name in os.listdir(f"/proc/{pid}/task"):
                 with suppress(OSError, ValueError):
-                    yield _read(pid, int(name))
+                    yield _read_task(pid, int(name))
 
 
 def read_first_task(pid: int) -> Iterator[KernelTask]:
-    """Return the first task of a process that has no other yet; None without such figures."""
+    """Yield the first task of a process that has no other yet; nothing without these statistics."""
     with suppress(OSError, ValueError):
-        yield _read(pid, pid)
+        yield _read_task(pid, pid)
 
 
 def used_s(pids: Iterable[int]) -> float:
     """Return the processor time of processes and of those that they have waited for."""
     ticks = 0
     for pid in pids:
-        ticks += sum(map(int, _after_name(f"/proc/{pid}/stat")[_TIMES]))
+        ticks += sum(map(int, _read_stat_fields(f"/proc/{pid}/stat")[_TIMES]))
     return ticks * _TICK_S
 
 
-def _read(pid: int, tid: int) -> KernelTask:
-    ran, waited, slices = map(int, _content(f"/proc/{pid}/task/{tid}/schedstat").split())
+def _read_task(pid: int, tid: int) -> KernelTask:
+    ran, waited, slices = map(int, _read_small_file(f"/proc/{pid}/task/{tid}/schedstat").split())
     return KernelTask(
         pid=pid,
         tid=tid,
@@ -87,19 +87,19 @@ def _read(pid: int, tid: int) -> KernelTask:
 
 
 def _is_runnable(pid: int, tid: int) -> bool:
-    return _after_name(f"/proc/{pid}/task/{tid}/stat")[_STATE : _STATE + 1] == [b"R"]
+    return _read_stat_fields(f"/proc/{pid}/task/{tid}/stat")[_STATE : _STATE + 1] == [b"R"]
 
 
-def _after_name(path: str) -> list[bytes]:
-    """Return the fields of a stat file from the state on; none when the task is gone."""
+def _read_stat_fields(path: str) -> list[bytes]:
+    """Return the fields of a stat file from the state on; an empty list if the task has ended."""
     with suppress(OSError):
         # The name in parentheses is the process's own choice; the last one closes it.
-        return _content(path).rpartition(b")")[2].split()
+        return _read_small_file(path).rpartition(b")")[2].split()
     return []
 
 
-def _content(path: str) -> bytes:
-    """Return the content of a small file; a stream would write to twice as many pages that a fork shares."""
+def _read_small_file(path: str) -> bytes:
+    """Return the content of a small file without a stream, which would write to more shared pages."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(descriptor, 1024)

@@ -55,11 +55,11 @@ _UNREADABLE = (TypeError, ValueError, LookupError, AttributeError, ArithmeticErr
 
 
 class TransferError(ValueError):
-    """A value that can't cross, or a form that stands for none."""
+    """A value that can't be transferred, or bytes that don't encode a value."""
 
 
-class Outgoing:
-    """Packs the values of one message; those of `known`, which the other side has numbered, come first."""
+class MessageEncoder:
+    """An encoder of one message; the already numbered values of `known` come first."""
 
     def __init__(self, refer: Refer, classes: Classes, known: Iterable[object] = ()) -> None:
         self.objects: list[object] = list(known)
@@ -81,11 +81,11 @@ class Outgoing:
         if self._left < 0 or depth > _MOST_DEPTH:
             raise TransferError("the value is too large, or nested too deeply")
         if kind in _NODES or kind in self._names:
-            return ["r", self._number(value)]
+            return ["r", self._assign_number(value)]
         if kind is tuple or kind is frozenset:
             items = [self.form(item, depth + 1) for item in value]
             return ["t" if kind is tuple else "z", items]
-        return self._odd(value, kind, depth)
+        return self._encode_other(value, kind, depth)
 
     def nodes(self, start: int) -> list[Form]:
         """Return the nodes from a number on, those included that packing them adds. Raises: TransferError."""
@@ -111,11 +111,11 @@ class Outgoing:
                 for key, item in (OrderedDict if tag == "od" else dict).items(value)
             ]
             factory = getattr(value, "default_factory", None) if tag == "dd" else None
-            return [tag, pairs, None if factory is None else self._factory(factory)]
+            return [tag, pairs, None if factory is None else self._encode_factory(factory)]
         items: Iterable[object] = base.__dict__["__iter__"](value)
         return [tag, [self.form(item) for item in items]]
 
-    def _factory(self, factory: object) -> Form:
+    def _encode_factory(self, factory: object) -> Form:
         """Return the name of a built-in factory, or a handle of a function that stays on its side."""
         name = next((name for name, kind in _FACTORIES.items() if kind is factory), None)
         found = name if name is not None else self._refer(factory)
@@ -123,42 +123,44 @@ class Outgoing:
             raise TransferError("a defaultdict with such a factory can't be transferred")
         return found
 
-    def _number(self, value: object) -> int:
+    def _assign_number(self, value: object) -> int:
         number = self._at.setdefault(id(value), len(self.objects))
         if number == len(self.objects):
             self.objects.append(value)
         return number
 
-    def _odd(self, value: Any, kind: type, depth: int) -> Form:
-        if kind is bytes or kind in _EXACT or kind in _loaded_kinds():
+    def _encode_other(self, value: Any, kind: type, depth: int) -> Form:
+        if kind is bytes or kind in _EXACT or kind in _get_loaded_kinds():
             found = form_of(value)
             assert found is not None  # noqa: S101 - each of these has a form
             return ["p", found.tag, found.value]
         if kind in _WRITERS:
             return _WRITERS[kind](value, self.form)
-        if (shared := _shared(value, kind)) is not None:
+        if (shared := _shared_name(value, kind)) is not None:
             return shared
-        if (fraction := _fraction()) is not None and kind is fraction:
+        if (fraction := _get_fraction_type()) is not None and kind is fraction:
             return ["q", f"{fraction.__dict__['__str__'](value)}"]
         referred = self._refer(value)
-        return referred if referred is not None else self._as_base(value, kind, depth)
+        return referred if referred is not None else self._encode_subclass(value, kind, depth)
 
-    def _as_base(self, value: Any, kind: type, depth: int) -> Form:
-        """Return an instance of a subclass of a built-in type as what the built-in part of it holds."""
+    def _encode_subclass(self, value: Any, kind: type, depth: int) -> Form:
+        """Encode an instance of a subclass of a built-in type by the content of its built-in part."""
         base = next((base for base in _BASES if issubclass(kind, base)), None)
         if base is None:
             raise TransferError(f"a value of type {_name(kind)} can't be transferred")
         if base in {list, dict, set}:
             return [
                 "r",
-                self._number(base(base.__iter__(value)) if base is not dict else dict(dict.items(value))),
+                self._assign_number(
+                    base(base.__iter__(value)) if base is not dict else dict(dict.items(value))
+                ),
             ]
         plain = {int: int.__int__, float: float.__float__, str: str.__str__}.get(base)
         return self.form(plain(value) if plain else base(base.__dict__["__iter__"](value)), depth + 1)
 
 
-class Incoming:
-    """Unpacks the values of one message. `known` are those that were numbered before it."""
+class MessageDecoder:
+    """A decoder of one message. `known` are the values that were numbered before it."""
 
     def __init__(
         self, resolve: Callable[[list[Form]], object], classes: Classes, known: Iterable[object] = ()
@@ -171,57 +173,57 @@ class Incoming:
         """Make the nodes, then fill them. Raises: TransferError."""
         start = len(self.objects)
         try:
-            self.objects += [self._empty(node) for node in nodes]
+            self.objects += [self._create_empty(node) for node in nodes]
             # Hashed containers come last, when all their parts are complete.
             for number in sorted(range(len(nodes)), key=lambda number: nodes[number][0] in _HASHING):
                 self.fill(self.objects[start + number], nodes[number])
         except _UNREADABLE as problem:
-            raise _wrong(problem) from None
+            raise _to_transfer_error(problem) from None
 
     def fill(self, value: Any, node: Form) -> None:
-        """Give a container the content of a node."""
+        """Fill a container with the content of a node."""
         tag, content = node[0], node[-1] if node[0] not in _DICTS else node[1]
         if tag == "y":
-            value[:] = _bytes(content)
+            value[:] = _decode_bytes(content)
         elif tag == "o":
-            fields = {key: self._form(item) for key, item in content if type(key) is str}
-            _refuse_hidden(type(value), fields)
+            fields = {key: self._decode_form(item) for key, item in content if type(key) is str}
+            _reject_shadowed_methods(type(value), fields)
             space = object.__getattribute__(value, "__dict__")
             space.clear()
             space.update(fields)
         elif tag in _DICTS:
-            pairs = [(self._form(key), self._form(item)) for key, item in content]
+            pairs = [(self._decode_form(key), self._decode_form(item)) for key, item in content]
             base = OrderedDict if tag == "od" else dict
             base.clear(value)
             for key, item in pairs:
                 base.__setitem__(value, key, item)
         else:
-            items = [self._form(item) for item in content]
+            items = [self._decode_form(item) for item in content]
             value.clear()
             (value.update if tag == "s" else value.extend)(items)
 
     def value(self, form: Form) -> object:
         """Return the value of a form. Raises: TransferError."""
         try:
-            return self._form(form)
+            return self._decode_form(form)
         except _UNREADABLE as problem:
-            raise _wrong(problem) from None
+            raise _to_transfer_error(problem) from None
 
     def update(self, changes: Any) -> None:
-        """Change containers that were numbered before, by their numbers. Raises: TransferError."""
+        """Apply changes to containers, which are identified by their numbers. Raises: TransferError."""
         try:
             for number, node in changes:
-                self.fill(self._changed(number, node[0]), node)
+                self.fill(self._get_changed(number, node[0]), node)
         except _UNREADABLE as problem:
-            raise _wrong(problem) from None
+            raise _to_transfer_error(problem) from None
 
-    def _changed(self, number: object, tag: object) -> object:
-        """Return a container that was numbered before, and is of the kind that a change of it has."""
+    def _get_changed(self, number: object, tag: object) -> object:
+        """Return the container that a change refers to by number, and check its type."""
         if type(number) is not int or number < 0 or _tag_of(self.objects[number], self._classes) != tag:
             raise ValueError("a change of an unknown container")
         return self.objects[number]
 
-    def _empty(self, node: Form) -> object:
+    def _create_empty(self, node: Form) -> object:
         tag = node[0]
         if tag == "o":
             return object.__new__(self._classes[node[1]])
@@ -236,7 +238,7 @@ class Incoming:
             return Counter()
         return _EMPTY[tag]()
 
-    def _form(self, form: Form) -> object:
+    def _decode_form(self, form: Form) -> object:
         if type(form) is not list:
             if type(form) is dict:
                 raise ValueError("an object")
@@ -249,11 +251,11 @@ class Incoming:
             return self.objects[number]
         if tag in {"h", "m"}:
             return self._resolve(form)
-        return _READERS[tag](form, self._form)
+        return _READERS[tag](form, self._decode_form)
 
 
-def _refuse_hidden(kind: type, fields: Mapping[str, object]) -> None:
-    """Let no field of an instance take the place of a method of its class.
+def _reject_shadowed_methods(kind: type, fields: Mapping[str, object]) -> None:
+    """Raise an error if a field of an instance would shadow a method of its class.
 
     Raises: TransferError.
     """
@@ -270,12 +272,12 @@ def _tag_of(value: object, classes: Classes) -> str:
     return _NODES[kind][1]
 
 
-def _base_of(kind: type) -> tuple[type, str]:
+def _find_base(kind: type) -> tuple[type, str]:
     return next((base, tag) for base, tag in ((list, "l"), (dict, "d"), (set, "s")) if issubclass(kind, base))
 
 
-def _shared(value: Any, kind: type) -> Form | None:
-    """Return the name of a built-in function, type or exception, which both sides have."""
+def _shared_name(value: Any, kind: type) -> Form | None:
+    """Return the name of a built-in function, type or exception that both sides have; otherwise None."""
     name = getattr(value, "__name__", None) if kind is type or kind is type(len) else None
     if type(name) is not str:
         return None
@@ -291,7 +293,7 @@ def _is_exception(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, BaseException)
 
 
-def _named(form: list[Form], _: object) -> object:
+def _decode_builtin(form: list[Form], _: object) -> object:
     name = form[1]
     found = private.NAMES[name] if type(name) is str else None
     if name in _SHARED_NAMES or _is_exception(found):
@@ -299,7 +301,7 @@ def _named(form: list[Form], _: object) -> object:
     raise ValueError("no such name")
 
 
-def _of_module(form: list[Form], _: object) -> object:
+def _decode_module_attribute(form: list[Form], _: object) -> object:
     module, name = form[1], form[2]
     if module not in _SHARED_MODULES or type(name) is not str:
         raise ValueError("no such function")
@@ -309,26 +311,26 @@ def _of_module(form: list[Form], _: object) -> object:
     return found
 
 
-def _fraction() -> type | None:
+def _get_fraction_type() -> type | None:
     return getattr(sys.modules.get("fractions"), "Fraction", None)
 
 
-def _loaded_kinds() -> tuple[type, ...]:
+def _get_loaded_kinds() -> tuple[type, ...]:
     found = ((sys.modules[module], name) for module, name in _LOADED if module in sys.modules)
     return tuple(kind for module, name in found if isinstance(kind := vars(module).get(name), type))
 
 
-def _bytes(text: Any) -> bytes:
+def _decode_bytes(text: Any) -> bytes:
     from binascii import a2b_base64
 
     return a2b_base64(text.encode("ascii"), strict_mode=True)
 
 
-def _complex(real: Any, imaginary: Any) -> complex:
+def _decode_complex(real: Any, imaginary: Any) -> complex:
     return complex(real, imaginary)
 
 
-def _read_fraction(form: list[Form], _: object) -> object:
+def _decode_fraction(form: list[Form], _: object) -> object:
     from fractions import Fraction
 
     return Fraction(form[1])
@@ -339,28 +341,28 @@ def _name(kind: type) -> str:
     return name[:100] if type(name) is str else "object"
 
 
-def _wrong(problem: Exception) -> TransferError:
+def _to_transfer_error(problem: Exception) -> TransferError:
     return problem if isinstance(problem, TransferError) else TransferError("bytes that stand for no value")
 
 
-def _counter() -> type:
+def _get_counter_type() -> type:
     found = getattr(sys.modules.get("collections"), "Counter", None)
     return found if isinstance(found, type) else dict
 
 
-class _Nodes(dict[type, tuple[type, str]]):
-    """The numbered types with their base and tag; `Counter` once its module is loaded."""
+class _NodeTypes(dict[type, tuple[type, str]]):
+    """The numbered types with their base and tag; includes `Counter` once its module is loaded."""
 
     def __contains__(self, kind: object) -> bool:
-        return dict.__contains__(self, kind) or (kind is _counter() and kind is not dict)
+        return dict.__contains__(self, kind) or (kind is _get_counter_type() and kind is not dict)
 
     def __missing__(self, kind: type) -> tuple[type, str]:
-        if kind is _counter():
+        if kind is _get_counter_type():
             return dict, "dc"
         raise KeyError(kind)
 
 
-_NODES: Mapping[type, tuple[type, str]] = _Nodes(
+_NODES: Mapping[type, tuple[type, str]] = _NodeTypes(
     {
         list: (list, "l"), dict: (dict, "d"), set: (set, "s"), bytearray: (bytearray, "y"),
         deque: (deque, "k"), OrderedDict: (dict, "od"), defaultdict: (dict, "dd"),
@@ -374,18 +376,18 @@ _HASHING = _DICTS | {"s"}
 _WRITERS: Mapping[type, Callable[[Any, Callable[[object], Form]], Form]] = {
     complex: lambda value, form: ["c", form(value.real), form(value.imag)],
     range: lambda value, _: ["g", value.start, value.stop, value.step],
-    type(Ellipsis): lambda _value, _form: ["e"],
+    type(Ellipsis): lambda _value, _decode_form: ["e"],
 }
 _READERS: Mapping[object, Callable[[list[Form], Callable[[Form], object]], object]] = {
     "t": lambda form, read: tuple(map(read, form[1])),
     "z": lambda form, read: frozenset(map(read, form[1])),
     "i": lambda form, _: int(form[1], 16),
     "f": lambda form, _: {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}[form[1]],
-    "c": lambda form, read: _complex(read(form[1]), read(form[2])),
+    "c": lambda form, read: _decode_complex(read(form[1]), read(form[2])),
     "g": lambda form, _: range(form[1], form[2], form[3]),
     "p": lambda form, _: restore({TAG: form[1], VALUE: form[2]}),
-    "q": _read_fraction,
-    "e": lambda _form, _: Ellipsis,
-    "B": _named,
-    "M": _of_module,
+    "q": _decode_fraction,
+    "e": lambda _decode_form, _: Ellipsis,
+    "B": _decode_builtin,
+    "M": _decode_module_attribute,
 }

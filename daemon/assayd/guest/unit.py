@@ -19,17 +19,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from .apart import Separation
+    from .apart import TestSession
     from .cgroup import Cgroup
     from .frames import Header
-    from .nursery import Nursery, SolutionPipes
+    from .nursery import SolutionForkServer, SolutionPipes
     from .processes import Processes, ReapedProcess
     from .relay import GuestRelay
     from .requests import GuestLimits, UnitRequest
     from .selector import Selector
     from .spare import PreforkedChild
     from .streams import Send
-    from .tasks import OwnWaiting
+    from .tasks import OwnProcessorWait
     from .workdir import WorkDirectory
 
     OnDead = Callable[[bool], str | None]
@@ -45,7 +45,7 @@ _TELL_S = 1.0
 
 
 class RunnerContext(Value):
-    """What a unit uses of the runner.
+    """The parts of the runner that a unit uses.
 
     `shared` are other directories (open descriptors) that a child can write to: no unit finds there what
     another has left. `waiting` is what the runner itself waits between units. `environment` is what programs
@@ -54,7 +54,7 @@ class RunnerContext(Value):
 
     selector: Selector
     processes: Processes
-    waiting: OwnWaiting
+    waiting: OwnProcessorWait
     cgroup: Cgroup
     work: WorkDirectory
     shared: tuple[int, ...]
@@ -62,29 +62,29 @@ class RunnerContext(Value):
     send: Send
 
 
-def _nothing_to_do(_: bool) -> None:
+def _ignore_leftovers(_: bool) -> None:
     return None
 
 
 class UnitInput(Value):
-    """The context of a request: a relay under an allowlist. `on_dead` can judge the leftovers."""
+    """The input of a unit, with a relay under an allowlist. `on_dead` can check the leftovers."""
 
     arguments: bytes
     stdin: bytes
     relay: GuestRelay | None
-    on_dead: OnDead = _nothing_to_do
+    on_dead: OnDead = _ignore_leftovers
 
 
 class SolutionPair(Value):
-    """The solution's process on the other end of a tests' process, and who forks such processes."""
+    """The solution's process that is connected to a tests' process, and the nursery that forks it."""
 
-    nursery: Nursery
+    nursery: SolutionForkServer
     pipes: SolutionPipes
-    separation: type[Separation]
+    separation: type[TestSession]
 
 
 class RunningUnit:
-    """A unit that runs. Call `turn` after every round of the selector until it returns True."""
+    """A running unit, which must be advanced after every round of the selector until it has ended."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class RunningUnit:
         self.request = request
         self._on_dead, self._relay = given.on_dead, given.relay
         self._around = around
-        pipes = forked.pipes if pair is None else _with_solution(forked.pipes, pair.pipes)
+        pipes = forked.pipes if pair is None else _merge_solution_pipes(forked.pipes, pair.pipes)
         self._streams = UnitStreams(request.index, limits, pipes, given.stdin, around.selector, around.send)
         self._end = "exited"
         self._child: ReapedProcess | None = None
@@ -109,12 +109,17 @@ class RunningUnit:
         self._started = time.monotonic()
         self._moved = self._streams.moved
         self._clock = UnitClock(
-            request.deadline_s, around.processes, self._kept_s, tasks=read_first_task(forked.pid)
+            request.deadline_s, around.processes, self._runner_wait_s, tasks=read_first_task(forked.pid)
         )
-        self._separation: Separation | None = None
+        self._separation: TestSession | None = None
         if pair is not None:
             self._separation = pair.separation(
-                pair.nursery, pair.pipes, forked.pipes, around.selector, request.call_s, self._clock_s
+                pair.nursery,
+                pair.pipes,
+                forked.pipes,
+                around.selector,
+                request.call_s,
+                self._effective_time_s,
             )
             self._streams.watch_events(pair.pipes.report, limits.unit_result_bytes)
         self._told_s, self._tell_at = 0.0, self._started + _TELL_S
@@ -126,43 +131,43 @@ class RunningUnit:
             self._relay.begin(request.index)
 
     def wait_s(self) -> float:
-        """Return how long the selector may wait."""
+        """Return how many seconds the selector may wait."""
         until = self._clock.next_at()
         if self._child is not None:
-            until = min(until, self._linger_until())
+            until = min(until, self._linger_deadline())
         if self._separation is not None and (call_s := self._separation.until_s()) is not None:
             until = min(until, self._started + call_s + self._clock.starved_s)
         return max(until - time.monotonic(), 0.0)
 
     def turn(self) -> bool:
-        """Look at the child and its limits; True when the unit has ended and its end was sent."""
+        """Check the child and its limits; return True when the unit has ended and `unit_end` was sent."""
         for ended in self._around.processes.reap():
-            self._note(ended)
+            self._record_reaped(ended)
         if self._separation is not None:
             self._separation.look()
-        if not self._is_over():
+        if not self._has_ended():
             return False
         self._finish()
         return True
 
-    def _is_over(self) -> bool:
+    def _has_ended(self) -> bool:
         late = self._clock.is_over()
-        self._tell_clock()
+        self._report_clock()
         if self._child is not None:
-            gone = self._separation is not None or self._around.processes.none_left()
+            gone = self._separation is not None or self._around.processes.has_no_processes()
             return gone or late or self._streams.exceeded is not None or self._has_lingered()
         if late:
             self._end = "deadline"
         return late or self._streams.exceeded is not None
 
-    def _kept_s(self) -> float:
-        """Return how long the runner waited for a processor, where the unit waited for the runner."""
+    def _runner_wait_s(self) -> float:
+        """Return how many seconds the runner waited for a processor while the unit waited for the runner."""
         waited_s = self._around.waiting.take()
         moved, self._moved = self._streams.moved - self._moved, self._streams.moved
         return waited_s if moved else 0.0
 
-    def _tell_clock(self) -> None:
-        """Send what went by, so that the attempt's clock waits when the unit's does."""
+    def _report_clock(self) -> None:
+        """Report waiting times, so that the attempt's deadline pauses together with the unit's."""
         clock, now = self._clock, time.monotonic()
         if clock.starved_s - self._told_s < _TOLD_S and now < self._tell_at:
             return
@@ -170,22 +175,22 @@ class RunningUnit:
         spent = {"wall_s": now - self._started, "cpu_s": clock.used_s, "starved_s": clock.starved_s}
         self._around.send({"type": "clock", "unit": self.request.index, **spent}, b"")
 
-    def _clock_s(self) -> float:
-        """Return the time since the start, minus the wait for a processor."""
+    def _effective_time_s(self) -> float:
+        """Return the seconds since the start, minus the wait for a processor."""
         return time.monotonic() - self._started - self._clock.starved_s
 
-    def _linger_until(self) -> float:
+    def _linger_deadline(self) -> float:
         starved_s = self._clock.starved_s - self._starved_by_then_s
         return self._ended_at + min(_LINGER_S + starved_s, _MOST_LINGER_S)
 
     def _has_lingered(self) -> bool:
-        """Return whether what the child has left has had its time to end."""
-        if time.monotonic() < self._linger_until():
+        """Return whether the processes that the child left have had enough time to end."""
+        if time.monotonic() < self._linger_deadline():
             return False
         self._clock.look()
-        return time.monotonic() >= self._linger_until()
+        return time.monotonic() >= self._linger_deadline()
 
-    def _note(self, ended: ReapedProcess) -> None:
+    def _record_reaped(self, ended: ReapedProcess) -> None:
         self._cpu_s += ended.cpu_s
         # Once it is reaped, its number may come back on a process that it left.
         if ended.pid == self._pid and self._child is None:
@@ -195,10 +200,10 @@ class RunningUnit:
             self._starved_by_then_s = self._clock.starved_s
 
     def _finish(self) -> None:
-        """Kill the remaining processes, drain the pipes, and send the end."""
-        left_processes = self._left_processes()
+        """Kill the remaining processes, drain the pipes, and send `unit_end`."""
+        left_processes = self._count_leftover_processes()
         for ended in self._around.processes.kill_all():
-            self._note(ended)
+            self._record_reaped(ended)
         self._streams.finish()
         if self._separation is not None:
             self._separation.close()
@@ -206,23 +211,23 @@ class RunningUnit:
             self._relay.end()
         if self._end == "exited" and self._streams.exceeded is not None:
             self._end = self._streams.exceeded
-        evidence = self._evidence(left_processes)
+        evidence = self._build_unit_end(left_processes)
         self._around.waiting.take()
         problem = self._on_dead(self._end == "exited" and evidence["wait_status"] == 0)
         evidence["malformed"] = evidence["malformed"] or problem
         self._around.send(evidence, b"")
 
-    def _left_processes(self) -> int:
-        """Count what outlived the child: at least one, when there is any.
+    def _count_leftover_processes(self) -> int:
+        """Count the processes that outlived the child; return at least one if there are any.
 
         A chain of processes that fork and end at once can be missed one by one while they are counted.
         """
         processes = self._around.processes
         if self._separation is not None:
             return 0  # the solution waits for the next call, and neither of both can start a process
-        return 0 if self._child is None or processes.none_left() else max(processes.count(), 1)
+        return 0 if self._child is None or processes.has_no_processes() else max(processes.count(), 1)
 
-    def _evidence(self, left_processes: int) -> Header:
+    def _build_unit_end(self, left_processes: int) -> Header:
         assert self._child is not None  # noqa: S101 - all children are reaped, this one too
         counters, use, reports = (
             self._around.cgroup.counters(),
@@ -252,8 +257,8 @@ class RunningUnit:
         }
 
 
-def _with_solution(tests: Pipes, solution: SolutionPipes) -> Pipes:
-    """Return the pipes of a unit whose output is the solution's; that of its tests is in their record."""
+def _merge_solution_pipes(tests: Pipes, solution: SolutionPipes) -> Pipes:
+    """Return a unit's pipes with the solution's output; the tests' own output is in their record."""
     os.close(tests.stdout)
     os.close(tests.stderr)
     return Pipes(stdin=tests.stdin, stdout=solution.stdout, stderr=solution.stderr, report=tests.report)

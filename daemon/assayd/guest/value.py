@@ -19,17 +19,17 @@ else:
 private.isolate(globals())
 
 
-class _Fields(type):
+class _ValueMeta(type):
     """Creates a slot for each annotated name; a value assigned in the class is its default."""
 
-    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, object]) -> _Fields:
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, object]) -> _ValueMeta:
         fields: tuple[str, ...] = tuple(namespace.get("__annotations__", ()))  # type: ignore[arg-type]
         defaults = {field: namespace.pop(field) for field in fields if field in namespace}
         return super().__new__(mcs, name, bases, {**namespace, "__slots__": fields, "DEFAULTS": defaults})
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
-class Value(metaclass=_Fields):
+class Value(metaclass=_ValueMeta):
     """Base of values. Each is made of all its fields by keyword. Raises: TypeError when one is missing."""
 
     if TYPE_CHECKING:

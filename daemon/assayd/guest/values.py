@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 
 from . import private
-from .arrays import holds_as_base
+from .arrays import is_like_base
 from .forms import TAG, TYPE, VALUE, form_of
 from .value import Value
 
@@ -56,7 +56,7 @@ _DICTS = frozenset({OrderedDict, defaultdict})
 
 
 class Rendered(Value):
-    """A value in JSON form, with notes about losses.
+    """A value rendered as JSON, with notes about losses.
 
     `complete` if no part was omitted because of its size.
     """
@@ -73,18 +73,18 @@ def render(value: object) -> Rendered:
 
 
 def type_name(value: object) -> str:
-    """Return the name of the value's exact type, whatever its metaclass says."""
+    """Return the name of the value's exact type, bypassing its metaclass."""
     name = type.__dict__["__qualname__"].__get__(type(value))
     return name[:_MAX_NAME].encode("utf-8", "backslashreplace").decode() if type(name) is str else "object"
 
 
 def is_a(value: object, kind: type[_T]) -> TypeGuard[_T]:
-    """Return what isinstance tells, without its question to the value's own ``__class__``."""
+    """Return whether the value's real type is a subclass of `kind`, ignoring its ``__class__`` attribute."""
     return issubclass(type(value), kind)
 
 
 class Renderer:
-    """Renders one value. Use it only once: it counts."""
+    """A renderer of one value; it counts items, so use it only once."""
 
     __slots__ = ("_above", "_containers_left", "_items_left", "complete", "notes")
 
@@ -266,7 +266,7 @@ class Renderer:
 
     def _note_subclass(self, value: object, base: type, path: str) -> None:
         kind = type(value)
-        if kind is not base and not _is_dict_in_all(kind) and not holds_as_base(kind):
+        if kind is not base and not _is_dict_in_all(kind) and not is_like_base(kind):
             self._note(path, f"a {type_name(value)}, shown as its base type {base.__name__}")
 
     def _note(self, path: str, problem: str) -> None:

@@ -28,16 +28,16 @@ class NotEmptied(RuntimeError):
     """The work directory could not be emptied in time."""
 
 
-class WorkdirUse(Value):
-    """How much of the work directory's file system is taken."""
+class WorkdirUsage(Value):
+    """The space and the number of files used in the work directory's file system."""
 
     used_bytes: int
     used_files: int
     full: bool
 
 
-class _Open:
-    """A descriptor that is closed at the end of a with statement."""
+class _OpenDescriptor:
+    """A context manager that closes a descriptor."""
 
     __slots__ = ("descriptor",)
 
@@ -52,29 +52,29 @@ class _Open:
 
 
 class WorkDirectory:
-    """A directory held by descriptor, so that renaming it or its parents changes nothing."""
+    """A directory kept open by descriptor, so that renaming it or its parents has no effect."""
 
     def __init__(self, path: str) -> None:
         self.descriptor = os.open(path, _DIRECTORY)
         self.path = os.path.realpath(path)
-        self._baseline = self._measure()
+        self._baseline = self._measure_usage()
 
-    def use(self) -> WorkdirUse:
+    def use(self) -> WorkdirUsage:
         """Measure the growth since the start, and the remaining room."""
-        now = self._measure()
-        return WorkdirUse(
+        now = self._measure_usage()
+        return WorkdirUsage(
             used_bytes=max(now.used_bytes - self._baseline.used_bytes, 0),
             used_files=max(now.used_files - self._baseline.used_files, 0),
             full=now.full,
         )
 
-    def open_up(self) -> None:
-        """Let a child into it, whatever an earlier one has made of its mode."""
+    def restore_access(self) -> None:
+        """Restore the directory's mode for a child, whatever an earlier child has set."""
         os.fchmod(self.descriptor, 0o700)
 
     def empty(self) -> None:
         """Remove all that is in it, however deep, odd or unwritable. Raises: NotEmptied, OSError."""
-        self.open_up()
+        self.restore_access()
         clear(self.descriptor)
 
     def stage(self, path: str, content: bytes | bytearray) -> None:
@@ -83,18 +83,18 @@ class WorkDirectory:
         What the guest put in its place, or in the place of one of its directories, goes. Raises: OSError.
         """
         *folders, name = path.split("/")
-        with self._entered(folders) as parent:
+        with self._open_directory(folders) as parent:
             _write_file(parent, name, content)
 
     def make(self, folder: str) -> None:
         """Create a directory at such a relative path; an existing one stays unchanged. Raises: OSError."""
-        with self._entered(folder.split("/")):
+        with self._open_directory(folder.split("/")):
             pass
 
     def read(self, path: str, most_bytes: int) -> bytes | None:
         """Return the content of a file; None when it is anything else, or larger. Raises: OSError."""
         *folders, name = path.split("/")
-        with self._entered(folders) as parent:
+        with self._open_directory(folders) as parent:
             descriptor = os.open(name, _FILE, dir_fd=parent)
         with open(descriptor, "rb") as stream:
             found = os.fstat(descriptor)
@@ -104,23 +104,23 @@ class WorkDirectory:
 
     def remove(self, name: str) -> None:
         """Remove the entry of this name, if it exists, with its content. Raises: NotEmptied, OSError."""
-        _discard(self.descriptor, name)
+        _remove_if_present(self.descriptor, name)
 
-    def _entered(self, folders: list[str]) -> _Open:
-        """Open a directory, and create it with its parents if missing."""
-        entered = _Open(os.dup(self.descriptor))
+    def _open_directory(self, folders: list[str]) -> _OpenDescriptor:
+        """Open a directory; create it and its parents if they are missing."""
+        entered = _OpenDescriptor(os.dup(self.descriptor))
         try:
             for folder in folders:
-                parent, entered.descriptor = entered.descriptor, _enter(entered.descriptor, folder)
+                parent, entered.descriptor = entered.descriptor, _open_or_create(entered.descriptor, folder)
                 os.close(parent)
         except BaseException:
             os.close(entered.descriptor)
             raise
         return entered
 
-    def _measure(self) -> WorkdirUse:
+    def _measure_usage(self) -> WorkdirUsage:
         found = os.fstatvfs(self.descriptor)
-        return WorkdirUse(
+        return WorkdirUsage(
             used_bytes=(found.f_blocks - found.f_bfree) * found.f_frsize,
             used_files=found.f_files - found.f_ffree,
             full=found.f_blocks > 0 and (found.f_bavail == 0 or (found.f_files > 0 and found.f_ffree == 0)),
@@ -136,27 +136,27 @@ def clear(directory: int) -> None:
     end = time.monotonic() + _EMPTY_LIMIT_S
     while names := os.listdir(directory):
         for name in names:
-            _remove(name, directory)
+            _remove_entry(name, directory)
             if time.monotonic() > end:
                 raise NotEmptied(f"{len(names)} entries remain in the work directory")
 
 
-def _remove(name: str, parent: int) -> None:
+def _remove_entry(name: str, parent: int) -> None:
     if not _is_directory(name, parent):
         os.unlink(name, dir_fd=parent)
         return
-    with _opened(name, parent) as inner:
+    with _open_subdirectory(name, parent) as inner:
         for below in os.listdir(inner):
             if _is_directory(below, inner):
                 os.chmod(below, 0o700, dir_fd=inner)
-                _move_up(below, inner, parent)
+                _move_to_parent(below, inner, parent)
             else:
                 os.unlink(below, dir_fd=inner)
     os.rmdir(name, dir_fd=parent)
 
 
-def _move_up(name: str, origin: int, parent: int) -> None:
-    for target in _fresh_names():
+def _move_to_parent(name: str, origin: int, parent: int) -> None:
+    for target in _generate_names():
         try:
             os.rename(name, target, src_dir_fd=origin, dst_dir_fd=parent)
         except OSError as error:
@@ -166,7 +166,7 @@ def _move_up(name: str, origin: int, parent: int) -> None:
             return
 
 
-def _fresh_names() -> Iterator[str]:
+def _generate_names() -> Iterator[str]:
     number = time.monotonic_ns()
     while True:
         yield f"removed-{number:x}"
@@ -177,13 +177,13 @@ def _is_directory(name: str, parent: int) -> bool:
     return stat.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode)
 
 
-def _opened(name: str, parent: int) -> _Open:
+def _open_subdirectory(name: str, parent: int) -> _OpenDescriptor:
     os.chmod(name, 0o700, dir_fd=parent)
-    return _Open(os.open(name, _DIRECTORY, dir_fd=parent))
+    return _OpenDescriptor(os.open(name, _DIRECTORY, dir_fd=parent))
 
 
-def _enter(parent: int, name: str) -> int:
-    """Open a directory in `parent`, making it when there is none."""
+def _open_or_create(parent: int, name: str) -> int:
+    """Open a directory in `parent`; create it if it doesn't exist."""
     try:
         if not _is_directory(name, parent):
             os.unlink(name, dir_fd=parent)
@@ -195,7 +195,7 @@ def _enter(parent: int, name: str) -> int:
 
 
 def _write_file(parent: int, name: str, content: bytes | bytearray) -> None:
-    _discard(parent, name)
+    _remove_if_present(parent, name)
     descriptor = os.open(name, _NEW_FILE, 0o644, dir_fd=parent)
     try:
         view = memoryview(content)
@@ -205,10 +205,10 @@ def _write_file(parent: int, name: str, content: bytes | bytearray) -> None:
         os.close(descriptor)
 
 
-def _discard(parent: int, name: str) -> None:
+def _remove_if_present(parent: int, name: str) -> None:
     with suppress(FileNotFoundError):
         if _is_directory(name, parent):
-            with _opened(name, parent) as inner:
+            with _open_subdirectory(name, parent) as inner:
                 clear(inner)
             os.rmdir(name, dir_fd=parent)
         else:

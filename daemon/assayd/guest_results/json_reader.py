@@ -5,7 +5,7 @@ What a record means is decided in `record` and by the validators.
 
 from __future__ import annotations
 
-from assayd.model.json_reader import JsonError, JsonLimits, read_strictly
+from assayd.model.json_reader import JsonError, JsonLimits, parse_strictly
 from assayd.model.submission import JsonValue
 from assayd.model.text_limits import shorten
 
@@ -15,7 +15,7 @@ DEFAULT_LIMITS = JsonLimits(
 
 
 class GuestJsonError(ValueError):
-    """Bytes of a guest that are not acceptable JSON; the message says why."""
+    """Guest output that is not acceptable JSON; the message gives the reason."""
 
 
 def decode(body: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> JsonValue:
@@ -24,6 +24,6 @@ def decode(body: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> JsonValue:
     Raises: GuestJsonError at anything that is not strict JSON within the limits.
     """
     try:
-        return read_strictly(body, limits)
+        return parse_strictly(body, limits)
     except JsonError as problem:
         raise GuestJsonError(shorten(f"not JSON: {problem}", 200)) from None

@@ -24,7 +24,7 @@ _MEANT_CHARS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """A place in a value where something was not plain JSON and got a safe rendering."""
+    """A place in a value that was not plain JSON and was rendered safely."""
 
     path: str
     problem: str
@@ -45,7 +45,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Returned:
-    """A `call` that came back. `again` are the results of further calls, None for one that raised."""
+    """A `call` that returned. `again` holds the results of further calls, None for one that raised."""
 
     value: Value
     again: tuple[JsonValue, ...] = ()
@@ -53,7 +53,7 @@ class Returned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """A `python` text that ran to its end, with the names that it was to bind.
+    """A `python` text that ran to its end, with the requested names and their values.
 
     `again` are the values of the first of them in further runs.
     """
@@ -65,7 +65,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raised:
-    """An exception that left the submitted code. `line` is the last one in a submitted file, `file` which.
+    """An uncaught exception of submitted code. `line` is the last one in the submitted file `file`.
 
     `meant` is the attribute, key or name that is nearest to the missing one; `certain` if no other is as
     near. `values` are the values of the names on the line, as text.
@@ -84,8 +84,8 @@ class Raised:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CalledEach:
-    """Many calls in one process, in order: the value or the exception of each."""
+class CallResults:
+    """Many calls in one process, in order: the value or the exception of each call."""
 
     results: tuple[Value | Raised, ...]
 
@@ -107,7 +107,7 @@ class NoFunction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotExecuted:
-    """The program was never started. `error` is the name of the kernel's reason, e.g. ENOENT."""
+    """A program that could not be started. `error` is the kernel's error name, e.g. ENOENT."""
 
     error: str
     message: str
@@ -115,14 +115,14 @@ class NotExecuted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exited:
-    """A script that ended itself by ``sys.exit()``; its wait status says with what."""
+    """A script that ended by ``sys.exit()``; its wait status contains the exit status."""
 
 
-Record = Returned | Bound | CalledEach | Raised | NotCompiled | NoFunction | NotExecuted | Exited
+Record = Returned | Bound | CallResults | Raised | NotCompiled | NoFunction | NotExecuted | Exited
 
 
 def read_record(body: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> Record:
-    """Read one record.
+    """Parse one record.
 
     Raises: GuestJsonError when it is not a record of the protocol.
     """
@@ -135,11 +135,11 @@ def read_record(body: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> Record:
     return _READERS[status](fields)
 
 
-def _returned(fields: Mapping[str, JsonValue]) -> Returned | Bound | CalledEach:
+def _returned(fields: Mapping[str, JsonValue]) -> Returned | Bound | CallResults:
     if "values" in fields:
-        return _bound(fields)
+        return _parse_bound_names(fields)
     if "each" in fields:
-        return _called_each(fields["each"])
+        return _parse_call_results(fields["each"])
     return Returned(value=_value(fields), again=_again(fields))
 
 
@@ -150,23 +150,23 @@ def _again(fields: Mapping[str, JsonValue]) -> tuple[JsonValue, ...]:
     return tuple(again)
 
 
-def _called_each(each: JsonValue) -> CalledEach:
+def _parse_call_results(each: JsonValue) -> CallResults:
     if not isinstance(each, list):
         raise GuestJsonError("each is not a list")
-    return CalledEach(results=tuple(_result(_object(one)) for one in each))
+    return CallResults(results=tuple(_parse_call_result(_object(one)) for one in each))
 
 
-def _result(fields: Mapping[str, JsonValue]) -> Value | Raised:
+def _parse_call_result(fields: Mapping[str, JsonValue]) -> Value | Raised:
     if "error_type" not in fields:
         return _value(fields)
     return read_raised({**fields, "traceback": ""}, "call")
 
 
-def _read_raised(fields: Mapping[str, JsonValue]) -> Raised:
+def _parse_raised(fields: Mapping[str, JsonValue]) -> Raised:
     return read_raised(fields, _text(fields, "phase", _NAME_CHARS))
 
 
-def _bound(fields: Mapping[str, JsonValue]) -> Bound:
+def _parse_bound_names(fields: Mapping[str, JsonValue]) -> Bound:
     values, missing = fields["values"], fields.get("missing", [])
     if not isinstance(values, dict) or not isinstance(missing, list):
         raise GuestJsonError("values is not an object, or missing is not a list")
@@ -178,12 +178,12 @@ def _bound(fields: Mapping[str, JsonValue]) -> Bound:
 
 
 def read_raised(fields: Mapping[str, JsonValue], phase: str) -> Raised:
-    """Read what the guest tells of an exception. Raises: GuestJsonError."""
+    """Read the guest's record of an exception. Raises: GuestJsonError."""
     where, file, meant = fields.get("where"), fields.get("file"), fields.get("meant")
     return Raised(
         error_type=_text(fields, "error_type", _NAME_CHARS),
         message=_text(fields, "message"),
-        line=_position(fields, "line"),
+        line=_read_position(fields, "line"),
         traceback=_text(fields, "traceback", TRACEBACK_CHARS),
         where=shorten(where, _NAME_CHARS) if isinstance(where, str) else None,
         phase=phase,
@@ -192,36 +192,36 @@ def read_raised(fields: Mapping[str, JsonValue], phase: str) -> Raised:
         if isinstance(meant, str) and len(meant) <= _MEANT_CHARS and meant.isprintable()
         else None,
         certain=fields.get("certain") is True,
-        values=tuple(_values(fields.get("values"))),
+        values=tuple(_parse_variable_values(fields.get("values"))),
     )
 
 
-def _values(given: JsonValue) -> Iterator[tuple[str, str]]:
-    """Read the values of names, as far as they are texts of a fair length."""
+def _parse_variable_values(given: JsonValue) -> Iterator[tuple[str, str]]:
+    """Yield the variable names and values that are valid texts of limited length."""
     for name, text in list(given.items())[:_MOST_VALUES] if isinstance(given, dict) else ():
         if isinstance(text, str) and name.isidentifier() and len(name) <= _MEANT_CHARS:
             yield name, shorten(text, _VALUE_CHARS)
 
 
-def _not_compiled(fields: Mapping[str, JsonValue]) -> NotCompiled:
+def _parse_not_compiled(fields: Mapping[str, JsonValue]) -> NotCompiled:
     return NotCompiled(
         error_type=_text(fields, "error_type", _NAME_CHARS),
         message=_text(fields, "message"),
-        line=_position(fields, "line"),
-        column=_position(fields, "column"),
+        line=_read_position(fields, "line"),
+        column=_read_position(fields, "column"),
     )
 
 
-def _not_executed(fields: Mapping[str, JsonValue]) -> NotExecuted:
+def _parse_not_executed(fields: Mapping[str, JsonValue]) -> NotExecuted:
     return NotExecuted(error=_text(fields, "error", _NAME_CHARS), message=_text(fields, "message"))
 
 
 _READERS: Mapping[str, Callable[[Mapping[str, JsonValue]], Record]] = {
     "returned": _returned,
-    "raised": _read_raised,
-    "not_compiled": _not_compiled,
+    "raised": _parse_raised,
+    "not_compiled": _parse_not_compiled,
     "no_function": lambda _: NoFunction(),
-    "not_executed": _not_executed,
+    "not_executed": _parse_not_executed,
     "exited": lambda _: Exited(),
 }
 
@@ -255,8 +255,8 @@ def _text(fields: Mapping[str, JsonValue], name: str, chars: int = MESSAGE_CHARS
     return shorten(value, chars)
 
 
-def _position(fields: Mapping[str, JsonValue], name: str) -> int | None:
-    """Return a line or column; None when the guest does not know it or says nonsense."""
+def _read_position(fields: Mapping[str, JsonValue], name: str) -> int | None:
+    """Return a line or column; None if the guest doesn't know it or sends an invalid number."""
     value = fields.get(name)
     if value is None:
         return None

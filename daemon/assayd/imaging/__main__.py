@@ -21,14 +21,17 @@ def main() -> int:
     try:
         recipes = Recipes(chosen.recipes or share("images"))
         for name in chosen.names or [recipe.name for recipe in recipes.all() if not recipe.on_demand]:
-            print(build(name, recipes=recipes, guest=guest, cache=chosen.out, progress=_say), flush=True)
+            print(
+                build(name, recipes=recipes, guest=guest, cache=chosen.out, progress=_print_progress),
+                flush=True,
+            )
     except AssaydError as error:
         print(f"{error.code}: {error}", file=sys.stderr)
         return 3
     return 0
 
 
-def _say(line: str) -> None:
+def _print_progress(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 

@@ -25,8 +25,8 @@ from assayd.imaging.interpreters import (
     HOME,
     FoundPython,
     copy_own,
+    find_known_programs,
     find_pythons,
-    known_programs,
     own_start,
 )
 from assayd.imaging.layers import CAPS, Caps, LayeredRoot, remove
@@ -36,8 +36,8 @@ from assayd.imaging.paths import resolved
 from assayd.imaging.recipe import Recipe
 from assayd.imaging.sbom import SBOM_FILE
 from assayd.imaging.source import Source, open_tar, opened, unpack_layer
-from assayd.imaging.tree import LABEL_FILES, entries_of_layers, tree_digest
-from assayd.imaging.workplace import Workplace
+from assayd.imaging.tree import LABEL_FILES, read_layer_entries, tree_digest
+from assayd.imaging.workplace import BuildFolders
 
 System = Callable[[], AbstractContextManager[tuple[Path, Recipe]]]
 """Provides the root folder of the image ``python``, with its recipe."""
@@ -69,8 +69,8 @@ sys.stdout.buffer.write(json.dumps(said).encode() + b"\\n" + body)
 """Compiles the guest code with the image's own Python, and checks that all of it can be imported."""
 
 
-class Machine(Protocol):
-    """The engine operations that adopting needs. Both raise EngineError."""
+class ImageEngine(Protocol):
+    """The engine operations that adopting an image needs. Both raise EngineError."""
 
     def save(self, image: str, archive: Path) -> None:
         """Write an image of a local engine in the format of `docker save`."""
@@ -82,8 +82,8 @@ class Machine(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adopted:
-    """The result of an adoption: a recipe, layers, and facts about its Python."""
+class AdoptedImage:
+    """An adopted image: its recipe, its layers, and facts about its Python."""
 
     recipe: Recipe
     layers: Sequence[tuple[str, Path]]
@@ -104,7 +104,7 @@ class _Facts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Compiled:
+class _CompiledGuest:
     """The guest code as compiled by the image's own Python, with its facts."""
 
     version: str
@@ -112,7 +112,9 @@ class _Compiled:
     content: bytes
 
 
-def adopt(recipe: Recipe, guest: Path, place: Workplace, machine: Machine, system: System) -> Adopted:
+def adopt(
+    recipe: Recipe, guest: Path, place: BuildFolders, machine: ImageEngine, system: System
+) -> AdoptedImage:
     """Return the parts of an adopted image.
 
     Args:
@@ -126,27 +128,29 @@ def adopt(recipe: Recipe, guest: Path, place: Workplace, machine: Machine, syste
     """
     base = _base(recipe, place, machine)
     facts = _read_facts(base)
-    recipe = replace(recipe, environment=_environment(facts, recipe), offer=recipe.offer or _offer(facts))
+    recipe = replace(
+        recipe, environment=_build_environment(facts, recipe), offer=recipe.offer or _list_programs(facts)
+    )
     layer = (facts.digest, base / _LAYER)
     for python in facts.pythons:
-        compiled = _compiled(python, recipe, guest, layer, place, machine) if python.fits else None
+        compiled = _compile_guest(python, recipe, guest, layer, place, machine) if python.fits else None
         if compiled is not None:
-            return _on_its_own(python, compiled, recipe, layer, place.work)
+            return _adopt_with_own_python(python, compiled, recipe, layer, place.work)
     said = ", ".join(f"Python 3.{one.minor}" for one in facts.pythons) or "no Python"
     place.progress(
         f"it has {said}: the runner adds a Python for itself, and submissions can only "
         "run programs of the image (argv)"
     )
-    return _with_ours(recipe, layer, guest, place.work, system)
+    return _adopt_with_shipped_python(recipe, layer, guest, place.work, system)
 
 
-def source_digest(where: str, tag: str | None, work: Path, machine: Machine) -> str:
-    """Return the digest of an image to adopt. Raises: ConfigError ``image.source_*``."""
-    with opened(_path_of(where, work, machine), tag, packages.engine_architecture()) as source:
+def source_digest(where: str, tag: str | None, work: Path, machine: ImageEngine) -> str:
+    """Return the digest of the image to adopt. Raises: ConfigError ``image.source_*``."""
+    with opened(_resolve_path(where, work, machine), tag, packages.engine_architecture()) as source:
         return source.digest
 
 
-def _path_of(where: str, work: Path, machine: Machine) -> Path:
+def _resolve_path(where: str, work: Path, machine: ImageEngine) -> Path:
     """Return the path of an image; an image of a local engine is first saved to a file."""
     path = Path(where)
     if path.exists():
@@ -158,7 +162,7 @@ def _path_of(where: str, work: Path, machine: Machine) -> Path:
     return archive
 
 
-def _base(recipe: Recipe, place: Workplace, machine: Machine) -> Path:
+def _base(recipe: Recipe, place: BuildFolders, machine: ImageEngine) -> Path:
     """Return the folder with the image's layer; unpack it if necessary."""
     if recipe.source is None or recipe.source.locked is None:
         remedy = f"run: assay images adopt {recipe.name} --from IMAGE"
@@ -169,7 +173,7 @@ def _base(recipe: Recipe, place: Workplace, machine: Machine) -> Path:
     if not (base / _FACTS).is_file():
         made = Path(tempfile.mkdtemp(prefix="base-", dir=place.work))
         wanted, architecture = recipe.source, packages.engine_architecture()
-        with opened(_path_of(wanted.where, place.work, machine), wanted.tag, architecture) as source:
+        with opened(_resolve_path(wanted.where, place.work, machine), wanted.tag, architecture) as source:
             if source.digest != wanted.locked:
                 message = (
                     f"{wanted.where} changed since adoption: it was {str(wanted.locked)[:19]}, "
@@ -177,13 +181,13 @@ def _base(recipe: Recipe, place: Workplace, machine: Machine) -> Path:
                     f"{recipe.name}"
                 )
                 raise ConfigError("image.source_differs", message)
-            facts = _unpack(source, made, place)
+            facts = _unpack_image(source, made, place)
         (made / _FACTS).write_text(json.dumps(asdict(facts)))
         made.rename(base)
     return base
 
 
-def _unpack(source: Source, made: Path, place: Workplace) -> _Facts:
+def _unpack_image(source: Source, made: Path, place: BuildFolders) -> _Facts:
     """Flatten an image into one layer, and search it for interpreters."""
     if source.architecture != packages.engine_architecture():
         message = (
@@ -192,19 +196,19 @@ def _unpack(source: Source, made: Path, place: Workplace) -> _Facts:
         raise ConfigError("image.source_refused", message)
     root = Path(tempfile.mkdtemp(prefix="root-", dir=place.work))
     flatten(source, root, place)
-    _furnish(root)
+    _add_mount_points(root)
     environment = dict(one.split("=", 1) for one in source.environment if "=" in one)
     folders = [part for part in environment.get("PATH", _PATH).split(":") if part.startswith("/")]
     pythons = find_pythons(root, folders)
-    programs = known_programs(root, folders, pythons)
-    rootfs.write(root, SBOM_FILE, sbom.of_image(place.folder.name, inventory.of_root(root)))
+    programs = find_known_programs(root, folders, pythons)
+    rootfs.write(root, SBOM_FILE, sbom.image_sbom(place.folder.name, inventory.inventory_root(root)))
     digest = pack_layer(root, made / _LAYER, {rootfs.SANDBOX: rootfs.GUEST_UID})
     shutil.rmtree(root)
-    _say_left(environment, place.progress)
+    _report_ignored_variables(environment, place.progress)
     return _Facts(digest=digest, environment=environment, pythons=pythons, programs=programs)
 
 
-def flatten(source: Source, root: Path, place: Workplace, caps: Caps = CAPS) -> None:
+def flatten(source: Source, root: Path, place: BuildFolders, caps: Caps = CAPS) -> None:
     """Apply the layers of an image to an empty folder, and report omitted entries.
 
     Raises: ConfigError ``image.source_refused``, ``image.source_too_large``; OSError, ValueError.
@@ -225,7 +229,7 @@ def flatten(source: Source, root: Path, place: Workplace, caps: Caps = CAPS) -> 
         place.progress(f"omitted, as {reason}: {', '.join(names[:_SHOWN])}{more}")
 
 
-def _furnish(root: Path) -> None:
+def _add_mount_points(root: Path) -> None:
     """Create the mount points of containers, and an account for their processes."""
     for name in (*_KERNEL_FOLDERS, *_EMPTY_FOLDERS, HOME):
         if name in _KERNEL_FOLDERS or name in {rootfs.SANDBOX, HOME} or not _is_folder(root / name):
@@ -248,7 +252,7 @@ def _is_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
 
 
-def _say_left(environment: Mapping[str, str], progress: Progress) -> None:
+def _report_ignored_variables(environment: Mapping[str, str], progress: Progress) -> None:
     left = [name for name in environment if name not in {"PATH", "LANG"} and not is_variable_for_code(name)]
     if left:
         progress(f"ignored environment variables of the image: {', '.join(sorted(left)[:_SHOWN])}")
@@ -259,7 +263,7 @@ def _read_facts(base: Path) -> _Facts:
     return _Facts(**{**held, "pythons": [FoundPython(**one) for one in held["pythons"]]})
 
 
-def _environment(facts: _Facts, recipe: Recipe) -> tuple[tuple[str, str], ...]:
+def _build_environment(facts: _Facts, recipe: Recipe) -> tuple[tuple[str, str], ...]:
     """Return the environment of its programs: the image's variables, overridden by the recipe's."""
     taken = {name: text for name, text in facts.environment.items() if is_variable_for_code(name)}
     fixed = {
@@ -269,27 +273,27 @@ def _environment(facts: _Facts, recipe: Recipe) -> tuple[tuple[str, str], ...]:
     return tuple(sorted({**taken, **dict(recipe.environment), **fixed}.items()))
 
 
-def _offer(facts: _Facts) -> str:
+def _list_programs(facts: _Facts) -> str:
     return ", ".join(facts.programs) or "programs that aren't listed"
 
 
-def _compiled(
+def _compile_guest(
     python: FoundPython,
     recipe: Recipe,
     guest: Path,
     layer: tuple[str, Path],
-    place: Workplace,
-    machine: Machine,
-) -> _Compiled | None:
+    place: BuildFolders,
+    machine: ImageEngine,
+) -> _CompiledGuest | None:
     """Compile the guest code in a container of the image; None if its Python can't do that."""
     kept = layer[1].parent / f"{guest_digest(guest).removeprefix('sha256:')[:16]}-3.{python.minor}"
     if (kept / _SAID).is_file():
         held = json.loads((kept / _SAID).read_text())
-        return _Compiled(content=(kept / _COMPILED).read_bytes(), **held)
+        return _CompiledGuest(content=(kept / _COMPILED).read_bytes(), **held)
     place.progress(f"trying its Python 3.{python.minor}, in a container")
-    archive = _stage(python, recipe, guest, layer, place.work)
+    archive = _write_compile_image(python, recipe, guest, layer, place.work)
     try:
-        compiled = _read_printed(machine.printed_by(archive), python)
+        compiled = _parse_compile_output(machine.printed_by(archive), python)
     except AssaydError as problem:
         place.progress(f"its Python 3.{python.minor} can't run the runner: {problem.message[:300]}")
         return None
@@ -301,7 +305,9 @@ def _compiled(
     return compiled
 
 
-def _stage(python: FoundPython, recipe: Recipe, guest: Path, below: tuple[str, Path], work: Path) -> Path:
+def _write_compile_image(
+    python: FoundPython, recipe: Recipe, guest: Path, below: tuple[str, Path], work: Path
+) -> Path:
     """Write an image that compiles the guest code and prints the result."""
     root = Path(tempfile.mkdtemp(prefix="stage-", dir=work))
     place = root / HOME / "stage"
@@ -320,14 +326,14 @@ def _stage(python: FoundPython, recipe: Recipe, guest: Path, below: tuple[str, P
         user=f"{rootfs.GUEST_UID}:{rootfs.GUEST_UID}",
         entrypoint=[f"/{python.path}", "-I", "-S", "-c", _STAGE, *folders],
         environment=dict(recipe.environment),
-        labels={LABEL_FILES: tree_digest(entries_of_layers([path for _, path in both]))},
+        labels={LABEL_FILES: tree_digest(read_layer_entries([path for _, path in both]))},
     )
     archive = work / "stage-image.tar"
     write_archive(archive, image, both)
     return archive
 
 
-def _read_printed(printed: bytes, python: FoundPython) -> _Compiled:
+def _parse_compile_output(printed: bytes, python: FoundPython) -> _CompiledGuest:
     """Parse a stage's output, which comes from an untrusted interpreter."""
     head, _, content = printed.partition(b"\n")
     try:
@@ -339,22 +345,22 @@ def _read_printed(printed: bytes, python: FoundPython) -> _Compiled:
         raise ConfigError("image.python_broken", f"it says that it is {version[:20]!a}")
     if not 0 < len(content) <= _MOST_COMPILED:
         raise ConfigError("image.python_broken", f"it compiled {len(content)} bytes")
-    return _Compiled(version=version, modules=_plain(named.items()), content=content)
+    return _CompiledGuest(version=version, modules=_filter_modules(named.items()), content=content)
 
 
-def _plain(named: Iterable[tuple[object, object]]) -> dict[str, str]:
+def _filter_modules(named: Iterable[tuple[object, object]]) -> dict[str, str]:
     """Return the modules that have valid names and versions."""
     found = (f"{name}={version}" for name, version in list(named)[:_MOST_MODULES])
     return dict(text.split("=", 1) for text in found if _MODULE.fullmatch(text))
 
 
-def _on_its_own(
-    python: FoundPython, compiled: _Compiled, recipe: Recipe, layer: tuple[str, Path], work: Path
-) -> Adopted:
+def _adopt_with_own_python(
+    python: FoundPython, compiled: _CompiledGuest, recipe: Recipe, layer: tuple[str, Path], work: Path
+) -> AdoptedImage:
     root = Path(tempfile.mkdtemp(prefix="guest-", dir=work))
     rootfs.write(root, GUEST_FILE, compiled.content)
     start = [f"/{python.path}", "-I", "-S"]
-    return _adopted(
+    return _build_result(
         replace(recipe, python=f"3.{python.minor}", python_path=tuple(python.libraries)),
         [layer, (pack_layer(root, work / "guest.tar"), work / "guest.tar")],
         start,
@@ -363,7 +369,9 @@ def _on_its_own(
     )
 
 
-def _with_ours(recipe: Recipe, layer: tuple[str, Path], guest: Path, work: Path, system: System) -> Adopted:
+def _adopt_with_shipped_python(
+    recipe: Recipe, layer: tuple[str, Path], guest: Path, work: Path, system: System
+) -> AdoptedImage:
     runner, root = work / "runner", work / "guest"
     with system() as (shipped, python):
         copy_own(shipped, python, runner)
@@ -372,10 +380,10 @@ def _with_ours(recipe: Recipe, layer: tuple[str, Path], guest: Path, work: Path,
     packed = [
         (pack_layer(each, each.with_suffix(".tar")), each.with_suffix(".tar")) for each in (runner, root)
     ]
-    return _adopted(recipe, [layer, *packed], start, labels={"org.assayd.runner": "own"})
+    return _build_result(recipe, [layer, *packed], start, labels={"org.assayd.runner": "own"})
 
 
-def _adopted(
+def _build_result(
     recipe: Recipe,
     layers: Sequence[tuple[str, Path]],
     start: Sequence[str],
@@ -383,11 +391,11 @@ def _adopted(
     python: str | None = None,
     modules: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
-) -> Adopted:
+) -> AdoptedImage:
     said = {"org.assayd.interpreter": " ".join(start)}
     if recipe.source is not None and recipe.source.locked is not None:
         said["org.assayd.adopted"] = recipe.source.locked
-    return Adopted(
+    return AdoptedImage(
         recipe=replace(recipe, entrypoint=(*start, f"/{GUEST_FILE}")),
         layers=layers,
         architecture=packages.engine_architecture(),

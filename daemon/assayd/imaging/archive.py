@@ -44,9 +44,9 @@ def pack_layer(root: Path, layer: Path, owners: Mapping[str, int] | None = None)
     """
     owners = owners or {}
     with tarfile.open(layer, "w", format=tarfile.PAX_FORMAT) as tar:
-        for path in sorted(_walk(root), key=lambda each: each.relative_to(root).as_posix()):
+        for path in sorted(_list_tree(root), key=lambda each: each.relative_to(root).as_posix()):
             name = path.relative_to(root).as_posix()
-            _add(tar, path, _member(name, owners.get(name, 0)))
+            _add_path(tar, path, _create_member(name, owners.get(name, 0)))
     return file_digest(layer)
 
 
@@ -58,12 +58,12 @@ def write_archive(archive: Path, image: Image, layers: Sequence[tuple[str, Path]
         image: the engine's configuration.
         layers: digest and file of each layer, the lowest first.
     """
-    config = _canonical(_config(image, [digest for digest, _ in layers]))
+    config = _encode_canonical(_build_config(image, [digest for digest, _ in layers]))
     identity = hashlib.sha256(config).hexdigest()
     names = [f"{digest.removeprefix('sha256:')}/layer.tar" for digest, _ in layers]
     manifest = [{"Config": f"{identity}.json", "RepoTags": [image.tag], "Layers": names}]
     with tarfile.open(archive, "w", format=tarfile.PAX_FORMAT) as tar:
-        _add_bytes(tar, "manifest.json", _canonical(manifest))
+        _add_bytes(tar, "manifest.json", _encode_canonical(manifest))
         _add_bytes(tar, f"{identity}.json", config)
         for name, (_, layer) in zip(names, layers, strict=True):
             with layer.open("rb") as stream:
@@ -72,7 +72,7 @@ def write_archive(archive: Path, image: Image, layers: Sequence[tuple[str, Path]
 
 
 def image_id(archive: Path) -> str:
-    """Return the id that the image in `archive` gets when it is loaded.
+    """Return the id that the image in `archive` has after it is loaded.
 
     Raises:
         ConfigError: ``image.archive_invalid``, if `write_archive` didn't write the file.
@@ -87,7 +87,7 @@ def image_id(archive: Path) -> str:
     return f"sha256:{str(name).removesuffix('.json')}"
 
 
-def _config(image: Image, layers: Sequence[str]) -> dict[str, object]:
+def _build_config(image: Image, layers: Sequence[str]) -> dict[str, object]:
     return {
         "architecture": image.architecture,
         "os": "linux",
@@ -104,11 +104,11 @@ def _config(image: Image, layers: Sequence[str]) -> dict[str, object]:
     }
 
 
-def _canonical(value: object) -> bytes:
+def _encode_canonical(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _walk(root: Path) -> list[Path]:
+def _list_tree(root: Path) -> list[Path]:
     """Return everything below `root`; links to folders aren't followed."""
     found: list[Path] = []
     for folder, folders, files in os.walk(root):
@@ -116,7 +116,7 @@ def _walk(root: Path) -> list[Path]:
     return found
 
 
-def _member(name: str, owner: int = 0) -> tarfile.TarInfo:
+def _create_member(name: str, owner: int = 0) -> tarfile.TarInfo:
     member = tarfile.TarInfo(name)
     member.mtime = _TIME_S
     member.uid = member.gid = owner
@@ -124,7 +124,7 @@ def _member(name: str, owner: int = 0) -> tarfile.TarInfo:
     return member
 
 
-def _add(tar: tarfile.TarFile, path: Path, member: tarfile.TarInfo) -> None:
+def _add_path(tar: tarfile.TarFile, path: Path, member: tarfile.TarInfo) -> None:
     if path.is_symlink():
         member.type, member.linkname, member.mode = tarfile.SYMTYPE, str(path.readlink()), 0o777
         tar.addfile(member)
@@ -144,6 +144,6 @@ def _add_bytes(tar: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def _add_stream(tar: tarfile.TarFile, name: str, stream: IO[bytes], size: int) -> None:
-    member = _member(name)
+    member = _create_member(name)
     member.size = size
     tar.addfile(member, stream)

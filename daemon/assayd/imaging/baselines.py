@@ -9,7 +9,7 @@ UNMEASURED = "unmeasured"
 _FILE = "baselines.json"
 
 
-def measured_baseline(cache: Path, name: str, files: str) -> int | None:
+def read_baseline(cache: Path, name: str, files: str) -> int | None:
     """Return the measured baseline in megabytes of an image with these files, or None."""
     path = cache / name / _FILE
     found = json.loads(path.read_text()) if path.is_file() else {}
@@ -17,6 +17,6 @@ def measured_baseline(cache: Path, name: str, files: str) -> int | None:
     return megabytes if type(megabytes) is int else None
 
 
-def keep_baseline(cache: Path, name: str, files: str, megabytes: int) -> None:
+def store_baseline(cache: Path, name: str, files: str, megabytes: int) -> None:
     """Store the measurement, and delete those of other files."""
     (cache / name / _FILE).write_text(json.dumps({files: megabytes}))

@@ -15,19 +15,19 @@ from pathlib import Path, PurePosixPath
 
 from assayd.errors import ConfigError
 from assayd.imaging import inventory, packages, rootfs, sbom
-from assayd.imaging.adopting import Machine, System, adopt
+from assayd.imaging.adopting import ImageEngine, System, adopt
 from assayd.imaging.archive import Image, pack_layer, write_archive
-from assayd.imaging.baselines import LABEL_BASELINE, UNMEASURED, measured_baseline
+from assayd.imaging.baselines import LABEL_BASELINE, UNMEASURED, read_baseline
 from assayd.imaging.digest import digest_of, guest_digest, guest_files, library_digest
-from assayd.imaging.modules import modules_in
+from assayd.imaging.modules import list_modules
 from assayd.imaging.packages import Progress
 from assayd.imaging.paths import resolved
 from assayd.imaging.recipe import Recipe
 from assayd.imaging.recipes import Recipes
 from assayd.imaging.sbom import SBOM_FILE
-from assayd.imaging.tree import LABEL_FILES, entries_of_layers, tree_digest
+from assayd.imaging.tree import LABEL_FILES, read_layer_entries, tree_digest
 from assayd.imaging.wheels import SITE, install
-from assayd.imaging.workplace import Workplace, workplace
+from assayd.imaging.workplace import BuildFolders, workplace
 
 _FACTS = "facts.json"
 _ROOT = "root"
@@ -38,7 +38,7 @@ _BRINGS = "python"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Facts:
+class _BaseFacts:
     """The facts about a cached base layer."""
 
     digest: str
@@ -49,8 +49,8 @@ class _Facts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Made:
-    """The parts of an image before packing."""
+class _ImageParts:
+    """An image's recipe and layers before packing."""
 
     recipe: Recipe
     layers: Sequence[tuple[str, Path]]
@@ -66,7 +66,7 @@ def build(  # noqa: PLR0913 - all by name
     cache: Path,
     progress: Progress,
     library: Path | None = None,
-    machine: Machine | None = None,
+    machine: ImageEngine | None = None,
 ) -> Path:
     """Build image `name` and return the path of its archive, ``<cache>/<name>/image.tar``.
 
@@ -92,42 +92,46 @@ def build(  # noqa: PLR0913 - all by name
         raise ConfigError("image.guest_missing", f"no guest code in {guest}: __main__.py is missing")
     with workplace(cache.resolve() / name, progress) as place:
         if recipe.source is None:
-            made = _from_packages(recipe, guest, library, place)
+            made = _build_from_packages(recipe, guest, library, place)
         else:
-            made = _from_source(recipe, guest, place, machine, partial(_shipped, recipes, cache, progress))
+            made = _build_from_source(
+                recipe, guest, place, machine, partial(_shipped_python_root, recipes, cache, progress)
+            )
         archive = place.work / "image.tar"
-        files = tree_digest(entries_of_layers([layer for _, layer in made.layers]))
+        files = tree_digest(read_layer_entries([layer for _, layer in made.layers]))
         labels = {**made.labels, LABEL_FILES: files}
-        if (baseline_mb := recipe.baseline_mb or measured_baseline(cache, name, files)) is not None:
+        if (baseline_mb := recipe.baseline_mb or read_baseline(cache, name, files)) is not None:
             labels[LABEL_BASELINE] = str(baseline_mb * 2**20)
         tag = UNMEASURED if baseline_mb is None and recipe.is_measured else "latest"
-        identity = write_archive(archive, _image(made, labels, tag), made.layers)
+        identity = write_archive(archive, _build_image(made, labels, tag), made.layers)
         progress(f"built assayd/{name} ({identity[7:19]}, {archive.stat().st_size / 1e6:.0f} MB)")
         return archive.replace(place.folder / "image.tar")
 
 
-def _from_packages(recipe: Recipe, guest: Path, library: Path | None, place: Workplace) -> _Made:
-    base = _base(recipe, place.folder, place.work, place.progress)
-    facts = _Facts(**json.loads((base / _FACTS).read_text()))
+def _build_from_packages(
+    recipe: Recipe, guest: Path, library: Path | None, place: BuildFolders
+) -> _ImageParts:
+    base = _ensure_base(recipe, place.folder, place.work, place.progress)
+    facts = _BaseFacts(**json.loads((base / _FACTS).read_text()))
     layers = [(facts.digest, base / _LAYER)]
     if recipe.guest:
-        layers.append(_guest_layer(recipe, guest, base / _ROOT, place.work))
+        layers.append(_build_guest_layer(recipe, guest, base / _ROOT, place.work))
     if library is not None:
-        layers.append(_library_layer(recipe, library, place.work))
-    labels = _labels(recipe, facts.python, facts.modules, guest=guest if recipe.guest else None)
+        layers.append(_build_library_layer(recipe, library, place.work))
+    labels = _build_labels(recipe, facts.python, facts.modules, guest=guest if recipe.guest else None)
     if library is not None:
         labels["org.assayd.library"] = library_digest(library)
-    return _Made(recipe=recipe, layers=layers, architecture=facts.architecture, labels=labels)
+    return _ImageParts(recipe=recipe, layers=layers, architecture=facts.architecture, labels=labels)
 
 
-def _from_source(
-    recipe: Recipe, guest: Path, place: Workplace, machine: Machine | None, system: System
-) -> _Made:
+def _build_from_source(
+    recipe: Recipe, guest: Path, place: BuildFolders, machine: ImageEngine | None, system: System
+) -> _ImageParts:
     if machine is None:
         raise ConfigError("image.no_engine", f"image {recipe.name!r} is adopted, which needs an engine")
     found = adopt(recipe, guest, place, machine, system)
-    labels = _labels(found.recipe, found.python, found.modules, guest=guest)
-    return _Made(
+    labels = _build_labels(found.recipe, found.python, found.modules, guest=guest)
+    return _ImageParts(
         recipe=found.recipe,
         layers=found.layers,
         architecture=found.architecture,
@@ -136,42 +140,42 @@ def _from_source(
 
 
 @contextlib.contextmanager
-def _shipped(recipes: Recipes, cache: Path, progress: Progress) -> Iterator[tuple[Path, Recipe]]:
+def _shipped_python_root(recipes: Recipes, cache: Path, progress: Progress) -> Iterator[tuple[Path, Recipe]]:
     """Provide the root folder of the image whose interpreter is added to other images."""
     recipe = recipes.load(_BRINGS)
     with workplace(cache.resolve() / _BRINGS, progress) as place:
-        yield _base(recipe, place.folder, place.work, progress) / _ROOT, recipe
+        yield _ensure_base(recipe, place.folder, place.work, progress) / _ROOT, recipe
 
 
-def _base(recipe: Recipe, folder: Path, work: Path, progress: Progress) -> Path:
+def _ensure_base(recipe: Recipe, folder: Path, work: Path, progress: Progress) -> Path:
     """Return the cached base for the present package lists; build it if necessary."""
     sources = packages.apt_sources()
     if not sources and packages.can_refresh():
         packages.refresh(progress)
         sources = packages.apt_sources()
     try:
-        return _base_of_lists(recipe, sources, folder, work, progress)
+        return _ensure_base_for_lists(recipe, sources, folder, work, progress)
     except ConfigError as error:
         # Outdated lists name packages that the archive has removed.
         if error.code != "image.packages_failed" or not packages.can_refresh():
             raise
         packages.refresh(progress)
-        return _base_of_lists(recipe, packages.apt_sources(), folder, work, progress)
+        return _ensure_base_for_lists(recipe, packages.apt_sources(), folder, work, progress)
 
 
-def _base_of_lists(
+def _ensure_base_for_lists(
     recipe: Recipe, sources: Sequence[packages.Source], folder: Path, work: Path, progress: Progress
 ) -> Path:
     if not sources:
         message = "apt has no package lists of the distribution: run 'apt-get update'"
         raise ConfigError("image.no_sources", message)
     code = [(name, path.read_bytes()) for name, path in guest_files(Path(__file__).parent)]
-    state = packages.lists_state(sources)
+    state = packages.package_lists_digest(sources)
     key = digest_of([("recipe", recipe.digest.encode()), ("lists", state.encode()), *code])
     base = folder / key.removeprefix("sha256:")[:16]
     if not (base / _FACTS).is_file():
         _build_base(recipe, sources, base, work, progress)
-    _keep_only(folder, base, work)
+    _remove_other_folders(folder, base, work)
     return base
 
 
@@ -185,44 +189,44 @@ def _build_base(
     tar, extracted = packages.extract(recipe.packages, sources, work, progress)
     rootfs.unpack(tar, root)
     tar.unlink()
-    _say_pruned(rootfs.prune(root, recipe), recipe, progress)
-    left = [each.package for each in extracted if any(_is_left(root, name) for name in each.files)]
+    _report_pruned(rootfs.prune(root, recipe), recipe, progress)
+    left = [each.package for each in extracted if any(_remains_in_image(root, name) for name in each.files)]
     rootfs.furnish(root, recipe)
-    _add_own(recipe, root, progress)
-    rootfs.write(root, SBOM_FILE, sbom.of_image(recipe.name, inventory.of_root(root, left)))
+    _add_operator_content(recipe, root, progress)
+    rootfs.write(root, SBOM_FILE, sbom.image_sbom(recipe.name, inventory.inventory_root(root, left)))
     version = None
     if recipe.python is not None:
         progress("compiling the Python library")
         rootfs.compile_python(root, root, [recipe.library, *recipe.python_path], recipe)
         version = rootfs.python_version(root, recipe)
     digest = pack_layer(root, made / _LAYER, {rootfs.SANDBOX: rootfs.GUEST_UID})
-    facts = _Facts(
+    facts = _BaseFacts(
         digest=digest,
         architecture=packages.engine_architecture(),
         python=version,
-        modules=modules_in([resolved(root, folder) for folder in recipe.python_path]),
+        modules=list_modules([resolved(root, folder) for folder in recipe.python_path]),
     )
     (made / _FACTS).write_text(json.dumps(asdict(facts)))
     made.rename(base)
 
 
-def _is_left(root: Path, name: str) -> bool:
+def _remains_in_image(root: Path, name: str) -> bool:
     """Return whether a package's file remains in the image after the recipe's removals."""
     path = resolved(root, PurePosixPath(name).parent) / PurePosixPath(name).name
     return path.is_symlink() or path.exists()
 
 
-def _add_own(recipe: Recipe, root: Path, progress: Progress) -> None:
+def _add_operator_content(recipe: Recipe, root: Path, progress: Progress) -> None:
     """Add the wheels and files of an operator's recipe."""
     if recipe.lock is not None and recipe.python is not None:
         progress(f"installing the wheels of {recipe.lock.path}")
         install(recipe.lock, recipe.python_packages, recipe.python, root)
-        _say_pruned(rootfs.disarm(resolved(root, SITE)), recipe, progress)
+        _report_pruned(rootfs.disable_programs(resolved(root, SITE)), recipe, progress)
     for place, path in recipe.files:
         rootfs.write(root, place, path.read_bytes())
 
 
-def _say_pruned(removed: Sequence[str], recipe: Recipe, progress: Progress) -> None:
+def _report_pruned(removed: Sequence[str], recipe: Recipe, progress: Progress) -> None:
     """Report the removed programs, with their names for an operator's recipe."""
     if removed:
         more = f" and {len(removed) - _NAMED} more" if len(removed) > _NAMED else ""
@@ -230,14 +234,14 @@ def _say_pruned(removed: Sequence[str], recipe: Recipe, progress: Progress) -> N
         progress(f"removed {len(removed)} programs that the recipe doesn't list{named}")
 
 
-def _guest_layer(recipe: Recipe, guest: Path, system: Path, work: Path) -> tuple[str, Path]:
+def _build_guest_layer(recipe: Recipe, guest: Path, system: Path, work: Path) -> tuple[str, Path]:
     root, layer = work / "guest", work / "guest.tar"
     root.mkdir()
     rootfs.place_guest(guest, system, root, recipe)
     return pack_layer(root, layer), layer
 
 
-def _library_layer(recipe: Recipe, library: Path, work: Path) -> tuple[str, Path]:
+def _build_library_layer(recipe: Recipe, library: Path, work: Path) -> tuple[str, Path]:
     if recipe.library_folder is None or not library.is_dir():
         problem = "doesn't allow a library" if library.is_dir() else f"can't add {library}: it isn't a folder"
         raise ConfigError("image.library", f"image {recipe.name!r} {problem}")
@@ -247,7 +251,7 @@ def _library_layer(recipe: Recipe, library: Path, work: Path) -> tuple[str, Path
     return pack_layer(root, layer), layer
 
 
-def _labels(
+def _build_labels(
     recipe: Recipe, python: str | None, modules: Mapping[str, str], *, guest: Path | None
 ) -> dict[str, str]:
     named = (f"{name}={version}" for name, version in sorted(modules.items()))
@@ -264,7 +268,7 @@ def _labels(
     return {name: text for name, text in stated.items() if text}
 
 
-def _image(made: _Made, labels: Mapping[str, str], tag: str) -> Image:
+def _build_image(made: _ImageParts, labels: Mapping[str, str], tag: str) -> Image:
     recipe = made.recipe
     environment = dict(recipe.environment)
     if recipe.constants:
@@ -281,8 +285,8 @@ def _image(made: _Made, labels: Mapping[str, str], tag: str) -> Image:
     )
 
 
-def _keep_only(folder: Path, *kept: Path) -> None:
-    """Remove the bases of older recipes and lists, and the remains of killed builds."""
+def _remove_other_folders(folder: Path, *kept: Path) -> None:
+    """Remove the bases of older recipes and package lists, and the remains of killed builds."""
     for path in folder.iterdir():
         if path.is_dir() and path not in kept:
             shutil.rmtree(path)

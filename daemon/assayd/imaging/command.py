@@ -11,7 +11,7 @@ _LINE_CHARACTERS = 160
 
 
 def plain_environment() -> dict[str, str]:
-    """Return this process's environment, with English messages and without questions by packages."""
+    """Return this process's environment, set to English messages and non-interactive package tools."""
     return {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
 
 

@@ -54,13 +54,13 @@ if __name__ == "__main__":
 
 
 def guest_file(sources: Path, package: str, shown: str) -> bytes:
-    """Return the file: all modules below `sources` in compiled form, and the code that starts them."""
+    """Return the guest file: all modules below `sources` in compiled form, and their start code."""
     codes: dict[str, tuple[bool, str, bytes]] = {}
     for path in sorted(sources.rglob("*.py")):
         place = path.relative_to(sources).as_posix()
         name = ".".join([package, *place.removesuffix(".py").split("/")])
         is_package = name.endswith(".__init__")
-        code = marshal.dumps(_compiled(path.read_bytes(), f"{shown}/{place}"))
+        code = marshal.dumps(_compile_module(path.read_bytes(), f"{shown}/{place}"))
         codes[name.removesuffix(".__init__")] = (is_package, f"{shown}/{place}", code)
     if f"{package}.__main__" not in codes:
         raise SystemExit(f"{sources} has no __main__.py")
@@ -69,7 +69,7 @@ def guest_file(sources: Path, package: str, shown: str) -> bytes:
     return importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8) + marshal.dumps(start)
 
 
-def _compiled(source: bytes, shown: str) -> CodeType:
+def _compile_module(source: bytes, shown: str) -> CodeType:
     """Compile a module without its ``__future__`` import; annotations stay unevaluated."""
     tree = ast.parse(source, shown)
     tree.body = [

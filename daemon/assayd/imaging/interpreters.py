@@ -33,7 +33,7 @@ _KNOWN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPython:
-    """A Python of an image. `libraries` are folders with further modules, `path` is its program."""
+    """A Python found in an image. `path` is its program, `libraries` are folders with further modules."""
 
     path: str
     minor: int
@@ -51,20 +51,20 @@ def find_pythons(root: Path, folders: Sequence[str]) -> list[FoundPython]:
     places = ((folder.strip("/"), name) for name in names for folder in folders)
     found: dict[str, FoundPython] = {}
     for folder, name in places:
-        one = _python_at(root, folder, name)
+        one = _find_python(root, folder, name)
         if one is not None:
             found.setdefault(one.path, one)
     return list(found.values())
 
 
-def known_programs(root: Path, folders: Sequence[str], pythons: Sequence[FoundPython]) -> list[str]:
+def find_known_programs(root: Path, folders: Sequence[str], pythons: Sequence[FoundPython]) -> list[str]:
     """Return the names of well-known programs in a root filesystem."""
     named = [PurePosixPath(one.path).name for one in pythons]
     return named + [name for name in _KNOWN if any(_is_program(root, folder, name) for folder in folders)]
 
 
 def copy_own(system: Path, recipe: Recipe, root: Path) -> None:
-    """Copy the interpreter of a built image, with its library and linked libraries, into `root`.
+    """Copy a built image's interpreter with its standard library and linked libraries into `root`.
 
     Its own loader starts it (`own_start`), so that it neither needs nor finds libraries of the image.
     """
@@ -80,7 +80,7 @@ def copy_own(system: Path, recipe: Recipe, root: Path) -> None:
 
 
 def own_start(system: Path, recipe: Recipe) -> list[str]:
-    """Return the command that starts the interpreter copied by `copy_own`.
+    """Return the command that starts the copied interpreter.
 
     Raises: ConfigError ``image.python_broken``.
     """
@@ -97,14 +97,16 @@ def _is_program(root: Path, folder: str, name: str) -> bool:
     return path.is_file() and bool(path.stat().st_mode & 0o100)
 
 
-def _python_at(root: Path, folder: str, name: str) -> FoundPython | None:
+def _find_python(root: Path, folder: str, name: str) -> FoundPython | None:
     """Return the Python that a name in a folder refers to, if its library exists."""
     if not _is_program(root, folder, name):
         return None
     program = resolved(root, f"{folder}/{name}")
     path = program.relative_to(root)
     prefix = path.parent.parent
-    minors = [match[1]] if (match := _NAME.fullmatch(program.name)) else list(_minors(root, prefix))
+    minors = (
+        [match[1]] if (match := _NAME.fullmatch(program.name)) else list(_find_minor_versions(root, prefix))
+    )
     if len(minors) != 1 or not _PLAIN.fullmatch(path.as_posix()):
         return None
     if not resolved(root, prefix / f"lib/python3.{minors[0]}/os.py").is_file():
@@ -113,17 +115,17 @@ def _python_at(root: Path, folder: str, name: str) -> FoundPython | None:
     return FoundPython(
         path=path.as_posix(),
         minor=int(minors[0]),
-        libraries=[one for each in prefixes for one in _libraries(root, each, minors[0])],
+        libraries=[one for each in prefixes for one in _find_libraries(root, each, minors[0])],
     )
 
 
-def _minors(root: Path, prefix: Path) -> Iterator[str]:
+def _find_minor_versions(root: Path, prefix: Path) -> Iterator[str]:
     for library in matching(root, f"{prefix.as_posix()}/lib/python3.*"):
         if match := _NAME.fullmatch(library.name):
             yield match[1]
 
 
-def _libraries(root: Path, prefix: str, minor: str) -> Iterator[str]:
+def _find_libraries(root: Path, prefix: str, minor: str) -> Iterator[str]:
     """Yield the package folders, as CPython and Debian place them."""
     for place in (
         f"local/lib/python3.{minor}/dist-packages",

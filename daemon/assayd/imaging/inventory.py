@@ -64,8 +64,8 @@ class Inventory:
     unreadable: int = 0
 
 
-def of_root(root: Path, debian: Iterable[Package] | None = None) -> Inventory:
-    """Return the packages in a root filesystem.
+def inventory_root(root: Path, debian: Iterable[Package] | None = None) -> Inventory:
+    """Return the inventory of packages in a root filesystem.
 
     Args:
         root: the folder; its links aren't followed outside.
@@ -73,16 +73,18 @@ def of_root(root: Path, debian: Iterable[Package] | None = None) -> Inventory:
 
     Raises: ConfigError ``image.source_too_large``, if a list or the number of packages exceeds its limit.
     """
-    reader = _Reader()
+    reader = _LimitedReader()
     packages: set[Package] = set()
     unreadable = 0
-    for package in chain(_of_dpkg(root, reader) if debian is None else debian, _of_python(root, reader)):
+    for package in chain(
+        _read_dpkg_packages(root, reader) if debian is None else debian, _read_python_packages(root, reader)
+    ):
         if package is None:
             unreadable += 1
         else:
             packages.add(package)
         if len(packages) + unreadable > MOST_PACKAGES:
-            raise _too_large(f"more than {MOST_PACKAGES} packages")
+            raise _too_large_error(f"more than {MOST_PACKAGES} packages")
     return Inventory(packages=tuple(sorted(packages)), unreadable=unreadable)
 
 
@@ -110,37 +112,37 @@ def python_package(name: str, version: str) -> Package | None:
     return Package(kind="pypi", name=re.sub(r"[-_.]+", "-", name).lower(), version=version)
 
 
-def system_of(root: Path) -> str:
+def detect_distribution(root: Path) -> str:
     """Return the distribution of a root filesystem, e.g. ``debian-12``; empty if unknown."""
     path = resolved(root, _RELEASE)
     if not path.is_file():
         return ""
-    lines = _Reader().head(path).splitlines()
+    lines = _LimitedReader().head(path).splitlines()
     said = {key: value.strip("\"' ") for key, _, value in (line.partition("=") for line in lines)}
     named = "-".join(filter(None, (said.get("ID", ""), said.get("VERSION_ID", ""))))
     return named if _SYSTEM.fullmatch(named) else ""
 
 
-def _of_dpkg(root: Path, reader: _Reader) -> Iterator[Package | None]:
-    system = system_of(root)
-    for path in _lists(root):
-        for paragraph in _paragraphs(reader.text(path)):
-            fields = _fields(paragraph)
+def _read_dpkg_packages(root: Path, reader: _LimitedReader) -> Iterator[Package | None]:
+    system = detect_distribution(root)
+    for path in _find_package_lists(root):
+        for paragraph in _split_paragraphs(reader.text(path)):
+            fields = _parse_fields(paragraph)
             if fields and fields.get("Status", "installed").endswith("installed"):
                 yield debian_package(fields, system)
 
 
-def _lists(root: Path) -> list[Path]:
+def _find_package_lists(root: Path) -> list[Path]:
     """Return the files that list packages: dpkg's own, or one per package in images without dpkg."""
     folder = resolved(root, _STATUS_FOLDER)
     each = sorted(folder.iterdir()) if folder.is_dir() else []
     if len(each) > _MOST_LISTS:
-        raise _too_large(f"more than {_MOST_LISTS} files in /{_STATUS_FOLDER}")
+        raise _too_large_error(f"more than {_MOST_LISTS} files in /{_STATUS_FOLDER}")
     paths = [resolved(root, _STATUS), *(path for path in each if path.suffix != ".md5sums")]
     return [path for path in paths if path.is_file() and not path.is_symlink()]
 
 
-def _of_python(root: Path, reader: _Reader) -> Iterator[Package | None]:
+def _read_python_packages(root: Path, reader: _LimitedReader) -> Iterator[Package | None]:
     skipped = root / _OF_DEBIAN
     for folder, folders, files in os.walk(root):
         if not folder.endswith(_LIBRARIES) or Path(folder) == skipped:
@@ -149,16 +151,16 @@ def _of_python(root: Path, reader: _Reader) -> Iterator[Package | None]:
             metadata = _METADATA.get(Path(name).suffix)
             path = Path(folder, name, metadata) if metadata and name in folders else Path(folder, name)
             if metadata and path.is_file() and not path.is_symlink() and not path.parent.is_symlink():
-                fields = _fields(reader.head(path).partition("\n\n")[0])
+                fields = _parse_fields(reader.head(path).partition("\n\n")[0])
                 yield python_package(fields.get("Name", ""), fields.get("Version", ""))
 
 
-def _fields(paragraph: str) -> dict[str, str]:
+def _parse_fields(paragraph: str) -> dict[str, str]:
     """Return the known fields, each of one line; continuation lines are ignored."""
     return {found["key"]: found["value"].strip() for found in _FIELD.finditer(paragraph)}
 
 
-def _paragraphs(text: str) -> Iterator[str]:
+def _split_paragraphs(text: str) -> Iterator[str]:
     """Yield the paragraphs of a file one at a time, because a list of many could fill the memory."""
     start = 0
     while start < len(text):
@@ -168,28 +170,28 @@ def _paragraphs(text: str) -> Iterator[str]:
         start = end + 2
 
 
-class _Reader:
-    """Reads files up to a total number of bytes."""
+class _LimitedReader:
+    """A reader of files that limits their total number of bytes."""
 
     def __init__(self) -> None:
         self._left = _MOST_BYTES
 
     def text(self, path: Path) -> str:
         """Return a whole file. Raises: ConfigError, if the files exceed the total."""
-        return self._read(path, self._left + 1)
+        return self._read_limited(path, self._left + 1)
 
     def head(self, path: Path) -> str:
         """Return the beginning of a file. Raises: as `text`."""
-        return self._read(path, _HEAD_BYTES).replace("\r\n", "\n")
+        return self._read_limited(path, _HEAD_BYTES).replace("\r\n", "\n")
 
-    def _read(self, path: Path, most: int) -> str:
+    def _read_limited(self, path: Path, most: int) -> str:
         with path.open("rb") as stream:
             content = stream.read(most)
         self._left -= len(content)
         if self._left < 0:
-            raise _too_large(f"lists of packages with more than {_MOST_BYTES >> 20} MiB in all")
+            raise _too_large_error(f"lists of packages with more than {_MOST_BYTES >> 20} MiB in all")
         return content.decode("utf-8", "replace")
 
 
-def _too_large(what: str) -> ConfigError:
+def _too_large_error(what: str) -> ConfigError:
     return ConfigError("image.source_too_large", f"the image has {what}; use a smaller one")

@@ -30,7 +30,7 @@ _COPY_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """Maximum size of an unpacked image."""
+    """The maximum size of an unpacked image."""
 
     entries: int = 500_000
     unpacked_bytes: int = 8 * 2**30
@@ -62,24 +62,24 @@ class LayeredRoot:
         """
         fresh: set[Path] = set()
         for member in layer:
-            self._count(member)
-            parts = _parts(member.name)
+            self._count_member(member)
+            parts = _split_member_path(member.name)
             if not parts:
                 continue
-            if not _is_text(member.name) or not _is_text(member.linkname):
+            if not _is_encodable(member.name) or not _is_encodable(member.linkname):
                 self.removed["its name isn't UTF-8"].append(ascii(member.name))
                 continue
             parent = resolved(self._root, PurePosixPath(*parts[:-1]))
             if parts[-1].startswith(_WHITEOUT):
-                self._white_out(parent, parts[-1], fresh)
+                self._apply_whiteout(parent, parts[-1], fresh)
                 continue
             target = parent / parts[-1]
-            self._require_shallow(target)
+            self._check_depth(target)
             parent.mkdir(parents=True, exist_ok=True)
-            self._place(layer, member, target)
+            self._create_entry(layer, member, target)
             fresh.add(target)
 
-    def _count(self, member: tarfile.TarInfo) -> None:
+    def _count_member(self, member: tarfile.TarInfo) -> None:
         if (
             member.issparse() or member.size < 0
         ):  # Image builders don't create sparse files, which can claim any size.
@@ -92,13 +92,13 @@ class LayeredRoot:
             message = f"the image has more than {most}, unpacked; take a smaller one"
             raise ConfigError("image.source_too_large", message)
 
-    def _require_shallow(self, target: Path) -> None:
-        """Reject a path that is too deep for the folder to be removed later. Links count at their target."""
+    def _check_depth(self, target: Path) -> None:
+        """Reject a path too deep for later removal of the folder; for links, the target's depth counts."""
         if len(target.relative_to(self._root).parts) > self._caps.depth:
             message = f"the image has files in more than {self._caps.depth} nested folders; remove them"
             raise ConfigError("image.source_refused", message)
 
-    def _white_out(self, parent: Path, name: str, fresh: set[Path]) -> None:
+    def _apply_whiteout(self, parent: Path, name: str, fresh: set[Path]) -> None:
         """Apply a whiteout; entries of the same layer stay."""
         if name == _OPAQUE:
             victims = list(parent.iterdir()) if parent.is_dir() else []
@@ -113,15 +113,15 @@ class LayeredRoot:
             if victim not in fresh:
                 remove(victim)
 
-    def _place(self, layer: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
+    def _create_entry(self, layer: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
         shown = target.relative_to(self._root).as_posix()
         if target.name in _SOCKETS and not member.isdir():
             message = f"the image has /{shown}, where programs look for an engine's socket; remove it"
             raise ConfigError("image.source_refused", message)
         if member.isdir():
-            self._place_folder(target)
+            self._create_folder(target)
         elif member.islnk():
-            self._link(member, target)
+            self._create_hard_link(member, target)
         elif member.issym():
             remove(target)
             target.symlink_to(member.linkname)
@@ -135,15 +135,15 @@ class LayeredRoot:
         else:
             remove(target)
             self._with_id.discard(target)
-            _write(layer, member, target)
+            _extract_file(layer, member, target)
 
-    def _place_folder(self, target: Path) -> None:
+    def _create_folder(self, target: Path) -> None:
         if target.is_symlink() or not target.is_dir():
             remove(target)
             target.mkdir()
 
-    def _link(self, member: tarfile.TarInfo, target: Path) -> None:
-        parts = _parts(member.linkname)
+    def _create_hard_link(self, member: tarfile.TarInfo, target: Path) -> None:
+        parts = _split_member_path(member.linkname)
         source = resolved(self._root, PurePosixPath(*parts[:-1])) / parts[-1] if parts else self._root
         if source in self._with_id:
             remove(target)
@@ -162,7 +162,7 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _parts(name: str) -> tuple[str, ...]:
+def _split_member_path(name: str) -> tuple[str, ...]:
     """Return the parts of a member's path below the root. Raises: ConfigError for ".."."""
     parts = tuple(part for part in PurePosixPath(name).parts if part.strip("/"))
     if ".." in parts:
@@ -170,12 +170,12 @@ def _parts(name: str) -> tuple[str, ...]:
     return parts
 
 
-def _is_text(name: str) -> bool:
+def _is_encodable(name: str) -> bool:
     """Return whether a name can be encoded as UTF-8."""
     return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
-def _write(layer: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
+def _extract_file(layer: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
     content: IO[bytes] | None = layer.extractfile(member)
     if content is None:
         raise tarfile.ReadError(f"{member.name} has no content")

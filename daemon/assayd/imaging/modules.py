@@ -5,17 +5,17 @@ from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 
-def modules_in(folders: Sequence[Path]) -> dict[str, str]:
-    """Return the importable top-level names with the version of their distribution; the first one wins."""
+def list_modules(folders: Sequence[Path]) -> dict[str, str]:
+    """Return importable top-level names with their distributions' versions; the first distribution wins."""
     found: dict[str, str] = {}
     for distribution in distributions(path=[str(folder) for folder in folders]):
-        for name in _tops(distribution):
+        for name in _top_level_names(distribution):
             if name.isidentifier() and not name.startswith("_"):
                 found.setdefault(name, distribution.version)
     return found
 
 
-def _tops(distribution: Distribution) -> Iterator[str]:
+def _top_level_names(distribution: Distribution) -> Iterator[str]:
     listed = distribution.read_text("top_level.txt")
     if listed is not None:
         yield from listed.split()

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from assayd.errors import ConfigError
 from assayd.imaging.digest import digest_of
-from assayd.imaging.recipe import AdoptedFrom, Recipe, Table, is_inside
+from assayd.imaging.recipe import AdoptionSource, Recipe, Table, is_inside
 from assayd.imaging.wheels import SITE, Lock, read_lock
 
 SUFFIX = ".toml"
@@ -35,7 +35,7 @@ _FOR_WHEELS = ("libstdc++6",)
 """System libraries that wheels can expect (manylinux, PEP 600) but the image `python` lacks."""
 
 
-def own_path(own: Path, name: str) -> Path:
+def recipe_path(own: Path, name: str) -> Path:
     """Return the path of an operator's recipe."""
     return own / f"{name}{SUFFIX}"
 
@@ -45,12 +45,12 @@ def lock_path(own: Path, name: str) -> Path:
     return own / f"{name}.lock"
 
 
-def read_own(own: Path, name: str) -> tuple[Table, str | None]:
-    """Parse a recipe's file; return it with the name of the extended recipe, None for an adopted image.
+def read_recipe_table(own: Path, name: str) -> tuple[Table, str | None]:
+    """Parse a recipe file; return its table and the extended recipe's name, None for an adopted image.
 
     Raises: ConfigError ``image.recipe_invalid``.
     """
-    table = Table.read(own_path(own, name), KEYS | _KEYS_OF_ADOPTED)
+    table = Table.read(recipe_path(own, name), KEYS | _KEYS_OF_ADOPTED)
     if table.text("from"):
         for key in table.values:
             if key not in _KEYS_OF_ADOPTED:
@@ -73,7 +73,7 @@ def adopted_recipe(table: Table, name: str) -> Recipe:
     """
     lock = read_lock(lock_path(table.path.parent, name))
     found = _DIGEST.search(lock.source.decode("ascii", "replace"))
-    source = AdoptedFrom(
+    source = AdoptionSource(
         where=table.text("from") or "", tag=table.text("tag"), locked=found[0] if found else None
     )
     modules = table.texts("preload")
@@ -85,7 +85,7 @@ def adopted_recipe(table: Table, name: str) -> Recipe:
         drop=(),
         links=(),
         scripts=(),
-        environment=tuple(sorted(_environment(table).items())),
+        environment=tuple(sorted(_read_environment(table).items())),
         python=None,
         python_path=(),
         guest=False,
@@ -114,7 +114,7 @@ def extended(parent: Recipe, table: Table, name: str) -> Recipe:
     Raises: ConfigError ``image.recipe_invalid``, with the key.
     """
     own = table.path.parent
-    python_packages = _joined(parent.python_packages, table, "python_packages")
+    python_packages = _merge_lists(parent.python_packages, table, "python_packages")
     for text in python_packages:
         if not _REQUIREMENT.fullmatch(text):
             raise table.error(
@@ -123,7 +123,9 @@ def extended(parent: Recipe, table: Table, name: str) -> Recipe:
     if python_packages and parent.python is None:
         raise table.error("python_packages", f"image {parent.name!r} has no Python")
     lock = read_lock(lock_path(own, name)) if python_packages else None
-    files = tuple((place, _source(table, place, file)) for place, file in table.pairs("files").items())
+    files = tuple(
+        (place, _resolve_source_file(table, place, file)) for place, file in table.pairs("files").items()
+    )
     site = (SITE,) if python_packages else ()
     libraries = _FOR_WHEELS if python_packages else ()
     return replace(
@@ -132,32 +134,34 @@ def extended(parent: Recipe, table: Table, name: str) -> Recipe:
         extends=parent.name,
         on_demand=False,
         description=table.text("description") or parent.description,
-        packages=tuple(dict.fromkeys((*_joined(parent.packages, table, "packages"), *libraries))),
-        executables=_joined(parent.executables, table, "executables"),
-        drop=_joined(parent.drop, table, "drop"),
-        environment=tuple(sorted((dict(parent.environment) | _environment(table)).items())),
+        packages=tuple(dict.fromkeys((*_merge_lists(parent.packages, table, "packages"), *libraries))),
+        executables=_merge_lists(parent.executables, table, "executables"),
+        drop=_merge_lists(parent.drop, table, "drop"),
+        environment=tuple(sorted((dict(parent.environment) | _read_environment(table)).items())),
         python_path=tuple(dict.fromkeys((*site, *parent.python_path))),
         python_packages=python_packages,
         lock=lock,
         files=parent.files + files,
-        preload=_preload(parent, table),
+        preload=_read_preload(parent, table),
         baseline_mb=table.count("baseline_mb"),
         offer=table.text("offer") or parent.offer,
-        digest=_digest(parent, table, lock, files),
+        digest=_compute_digest(parent, table, lock, files),
     )
 
 
-def _digest(parent: Recipe, table: Table, lock: Lock | None, files: tuple[tuple[str, Path], ...]) -> str:
+def _compute_digest(
+    parent: Recipe, table: Table, lock: Lock | None, files: tuple[tuple[str, Path], ...]
+) -> str:
     parts = [("extends", parent.digest.encode()), ("own", table.source)]
     parts += [("lock", lock.source)] if lock is not None else []
     return digest_of([*parts, *((place, path.read_bytes()) for place, path in files)])
 
 
-def _joined(inherited: tuple[str, ...], table: Table, key: str) -> tuple[str, ...]:
+def _merge_lists(inherited: tuple[str, ...], table: Table, key: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(inherited + table.texts(key)))
 
 
-def _environment(table: Table) -> dict[str, str]:
+def _read_environment(table: Table) -> dict[str, str]:
     found = table.pairs("environment")
     for variable in found:
         if not _VARIABLE.fullmatch(variable):
@@ -167,8 +171,8 @@ def _environment(table: Table) -> dict[str, str]:
     return found
 
 
-def _preload(parent: Recipe, table: Table) -> tuple[str, ...]:
-    return _modules(table, _joined(parent.preload, table, "preload"))
+def _read_preload(parent: Recipe, table: Table) -> tuple[str, ...]:
+    return _modules(table, _merge_lists(parent.preload, table, "preload"))
 
 
 def _modules(table: Table, modules: tuple[str, ...]) -> tuple[str, ...]:
@@ -178,7 +182,7 @@ def _modules(table: Table, modules: tuple[str, ...]) -> tuple[str, ...]:
     return modules
 
 
-def _source(table: Table, place: str, file: str) -> Path:
+def _resolve_source_file(table: Table, place: str, file: str) -> Path:
     """Return the file next to a recipe that is copied into the image."""
     if not is_inside(place):
         raise table.error(
@@ -192,7 +196,7 @@ def _source(table: Table, place: str, file: str) -> Path:
     return path
 
 
-def recipe_of_both(name: str, shipped: Path, own: Path) -> ConfigError:
-    """Return the error for an operator's recipe with the name of a shipped image."""
+def duplicate_recipe_error(name: str, shipped: Path, own: Path) -> ConfigError:
+    """Return the error for an operator's recipe that has the name of a shipped image."""
     message = f"{own}: {name!r} is the name of a shipped image ({shipped}); rename the recipe"
     return ConfigError("image.recipe_invalid", message)

@@ -14,7 +14,7 @@ from pathlib import Path
 from assayd.errors import ConfigError
 from assayd.imaging.command import plain_environment, run
 from assayd.imaging.digest import digest_of
-from assayd.imaging.inventory import Package, debian_package, system_of
+from assayd.imaging.inventory import Package, debian_package, detect_distribution
 
 Progress = Callable[[str], None]
 
@@ -44,7 +44,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extracted:
+class ExtractedPackage:
     """An unpacked package, with the paths of its files."""
 
     package: Package
@@ -65,14 +65,14 @@ def require_mmdebstrap(progress: Progress) -> None:
         )
     progress("installing mmdebstrap from the distribution")
     options = ["-qq", "-y", "-o", "DPkg::Lock::Timeout=300", "--no-install-recommends"]
-    _run(["apt-get", "install", *options, "mmdebstrap"])
+    _run_command(["apt-get", "install", *options, "mmdebstrap"])
 
 
 def refresh(progress: Progress) -> None:
     """Update apt's package lists; requires root."""
     progress("refreshing the package lists (apt-get update)")
     try:
-        _run(["apt-get", "-qq", "update"])
+        _run_command(["apt-get", "-qq", "update"])
     # One of many sources may be unavailable; the next step fails if its packages are needed.
     except ConfigError as error:
         progress(f"can't refresh all package lists: {error}")
@@ -91,9 +91,9 @@ def apt_sources() -> list[Source]:
     if not shutil.which("apt-get"):
         message = "building images needs a Debian-like system; apt is missing"
         raise ConfigError("image.tool_missing", message)
-    vendor = _os_release().get("ID", "debian").lower()
-    native = _run(["dpkg", "--print-architecture"]).strip()
-    return read_targets(_run(["apt-get", "indextargets", "Created-By: Packages"]), vendor, native)
+    vendor = _read_os_release().get("ID", "debian").lower()
+    native = _run_command(["dpkg", "--print-architecture"]).strip()
+    return read_targets(_run_command(["apt-get", "indextargets", "Created-By: Packages"]), vendor, native)
 
 
 def read_targets(targets: str, vendor: str, architecture: str) -> list[Source]:
@@ -104,12 +104,12 @@ def read_targets(targets: str, vendor: str, architecture: str) -> list[Source]:
         ours = fields.get("Origin", "").lower() == vendor and fields.get("Architecture") == architecture
         # A flat repository has no component; distributions always have one.
         if ours and fields.get("Trusted") == "yes" and fields.get("Component"):
-            source = _source(fields)
+            source = _parse_source(fields)
             found[source.line] = source
     return list(found.values())
 
 
-def lists_state(sources: Sequence[Source]) -> str:
+def package_lists_digest(sources: Sequence[Source]) -> str:
     """Return a digest that changes with the package lists."""
     files = [path for source in sources for path in source.release or source.lists]
     return digest_of((path.name, path.read_bytes()) for path in sorted(set(files)))
@@ -117,14 +117,14 @@ def lists_state(sources: Sequence[Source]) -> str:
 
 def engine_architecture() -> str:
     """Return this machine's architecture in the engine's spelling."""
-    native = _run(["dpkg", "--print-architecture"]).strip()
+    native = _run_command(["dpkg", "--print-architecture"]).strip()
     return _ENGINE_NAMES.get(native, native)
 
 
 def extract(
     packages: Sequence[str], sources: Sequence[Source], work: Path, progress: Progress
-) -> tuple[Path, list[Extracted]]:
-    """Fetch packages with their dependencies; return a tar file of their files, and the list of each.
+) -> tuple[Path, list[ExtractedPackage]]:
+    """Fetch packages with their dependencies; return a tar file and, for each package, its files.
 
     None of their code is run.
 
@@ -148,27 +148,27 @@ def extract(
     command += [f'--setup-hook=cp -t "$1/var/lib/apt/lists" {shlex.join(sorted(set(lists)))}']
     command += [f"--extract-hook={listing_hook}"]
     try:
-        _run([*command, "", str(tar), str(listing)], temporary=work)
+        _run_command([*command, "", str(tar), str(listing)], temporary=work)
     except ConfigError as error:
         message = f"can't fetch the packages; try 'apt-get update'. {error.message}"
         raise ConfigError("image.packages_failed", message, retryable=True) from error
-    return tar, _extracted(listed.read_text(), system_of(Path("/")))
+    return tar, _parse_listing(listed.read_text(), detect_distribution(Path("/")))
 
 
-def _extracted(listing: str, system: str) -> list[Extracted]:
-    found: list[Extracted] = []
+def _parse_listing(listing: str, system: str) -> list[ExtractedPackage]:
+    found: list[ExtractedPackage] = []
     for line in listing.splitlines():
         if "\t" in line:
             shown = dict(zip(("Package", "Version", "Architecture", "Source"), line.split("\t"), strict=True))
             if (package := debian_package(shown, system)) is None:
                 raise ConfigError("image.packages_failed", f"dpkg-deb shows a package as {line[:200]!a}")
-            found.append(Extracted(package=package, files=[]))
+            found.append(ExtractedPackage(package=package, files=[]))
         elif not line.endswith("/"):
             found[-1].files.append(line.removeprefix("./"))
     return found
 
 
-def _source(fields: dict[str, str]) -> Source:
+def _parse_source(fields: dict[str, str]) -> Source:
     packages = Path(fields["Filename"])
     # Lists are named <address>_<component>_<…>_Packages, the release file next to them <address>_InRelease.
     prefix = packages.name.partition("_" + fields["MetaKey"].replace("/", "_"))[0]
@@ -182,13 +182,15 @@ def _source(fields: dict[str, str]) -> Source:
 
 
 def _fetch_settings() -> str:
-    lines = [line for line in _run(["apt-config", "dump"]).splitlines() if line.startswith(_FETCH_SETTINGS)]
+    lines = [
+        line for line in _run_command(["apt-config", "dump"]).splitlines() if line.startswith(_FETCH_SETTINGS)
+    ]
     lines += ['Acquire::Languages "none";']
     lines += ['Dir::Etc::netrc "/etc/apt/auth.conf";', 'Dir::Etc::netrcparts "/etc/apt/auth.conf.d";']
     return "\n".join(lines) + "\n"
 
 
-def _os_release() -> dict[str, str]:
+def _read_os_release() -> dict[str, str]:
     text = Path("/etc/os-release").read_text()
     pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line)
     return {key: value.strip("\"'") for key, value in pairs}
@@ -198,7 +200,7 @@ def _is_root_with_apt() -> bool:
     return os.geteuid() == 0 and shutil.which("apt-get") is not None
 
 
-def _run(command: Sequence[str], temporary: Path | None = None) -> str:
+def _run_command(command: Sequence[str], temporary: Path | None = None) -> str:
     # mmdebstrap creates its root folder below TMPDIR, so that this code can always remove it.
     environment = plain_environment() | ({"TMPDIR": str(temporary)} if temporary else {})
     return run(command, code="image.tool_failed", timeout_s=_FETCH_TIMEOUT_S, environment=environment)

@@ -104,7 +104,7 @@ _KEYS = _BASE_KEYS | {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdoptedFrom:
+class AdoptionSource:
     """The foreign image on which an adopted image is based.
 
     `where` is a path, or a local engine's name for it. `tag` selects one of several images. `locked` is the
@@ -162,7 +162,7 @@ class Recipe:
     lock: Lock | None = None
     files: tuple[tuple[str, Path], ...] = ()
     """The operator's files: place in the image, path on the host."""
-    source: AdoptedFrom | None = None
+    source: AdoptionSource | None = None
     """The source of an adopted image; None for an image made from packages."""
 
     @property
@@ -182,7 +182,7 @@ class Recipe:
 
 
 def load_recipe(recipes: Path, name: str, shipped: Path | None = None) -> Recipe:
-    """Parse the recipe of a shipped image; `recipes.load` also knows the operator's.
+    """Parse the recipe of a shipped image; `recipes.load` also finds the operator's recipes.
 
     `shipped` is the folder of `base.toml`, if `recipes` belongs to another package.
 
@@ -197,9 +197,9 @@ def load_recipe(recipes: Path, name: str, shipped: Path | None = None) -> Recipe
     recipe = Recipe(
         name=name,
         description=own.text("description") or "",
-        packages=_joined("packages", base, own),
-        executables=_joined("executables", base, own),
-        drop=_joined("drop", base, own),
+        packages=_merge_lists("packages", base, own),
+        executables=_merge_lists("executables", base, own),
+        drop=_merge_lists("drop", base, own),
         links=tuple((base.pairs("links") | own.pairs("links")).items()),
         scripts=tuple((base.pairs("scripts") | own.pairs("scripts")).items()),
         environment=tuple(sorted((base.pairs("environment") | own.pairs("environment")).items())),
@@ -224,7 +224,7 @@ def is_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def _joined(key: str, base: Table, own: Table) -> tuple[str, ...]:
+def _merge_lists(key: str, base: Table, own: Table) -> tuple[str, ...]:
     return tuple(dict.fromkeys(base.texts(key) + own.texts(key)))
 
 

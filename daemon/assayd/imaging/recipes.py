@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assayd.errors import ConfigError
-from assayd.imaging.own_recipe import SUFFIX, adopted_recipe, extended, own_path, read_own, recipe_of_both
+from assayd.imaging.own_recipe import (
+    SUFFIX,
+    adopted_recipe,
+    duplicate_recipe_error,
+    extended,
+    read_recipe_table,
+    recipe_path,
+)
 from assayd.imaging.recipe import RECIPE, Recipe, check, is_name, load_recipe
 
 
@@ -39,38 +46,38 @@ class Recipes:
         Raises:
             ConfigError: ``image.unknown`` (no such recipe) or ``image.recipe_invalid``.
         """
-        return self._load(name, ())
+        return self._load_extended(name, ())
 
-    def _load(self, name: str, trail: tuple[str, ...]) -> Recipe:
-        own = own_path(self.own, name) if self.own is not None and is_name(name) else None
+    def _load_extended(self, name: str, trail: tuple[str, ...]) -> Recipe:
+        own = recipe_path(self.own, name) if self.own is not None and is_name(name) else None
         if self.own is None or own is None or not own.is_file():
-            return self._shipped(name, own)
-        shipped = self._folder_of(name) / name / RECIPE
+            return self._load_shipped(name, own)
+        shipped = self._find_recipe_folder(name) / name / RECIPE
         if shipped.is_file():
-            raise recipe_of_both(name, shipped, own)
-        table, extends = read_own(self.own, name)
+            raise duplicate_recipe_error(name, shipped, own)
+        table, extends = read_recipe_table(self.own, name)
         if extends is None:
             return adopted_recipe(table, name)
         if extends in {name, *trail}:
             circle = " > ".join((*trail, name, extends))
             raise table.error("extends", f"recipes extend each other in a cycle: {circle}")
-        parent = self._load(extends, (*trail, name))
+        parent = self._load_extended(extends, (*trail, name))
         if parent.source is not None:
             raise table.error("extends", f"image {extends!r} is adopted and used unchanged; extend another")
         recipe = extended(parent, table, name)
         check(recipe, table)
         return recipe
 
-    def _folder_of(self, name: str) -> Path:
+    def _find_recipe_folder(self, name: str) -> Path:
         """Return the folder with the recipe of an image; the shipped folder if none has it."""
         if not is_name(name):
             return self.shipped
         having = (each for each in (self.shipped, *self.packaged) if (each / name / RECIPE).is_file())
         return next(having, self.shipped)
 
-    def _shipped(self, name: str, own: Path | None) -> Recipe:
+    def _load_shipped(self, name: str, own: Path | None) -> Recipe:
         try:
-            return load_recipe(self._folder_of(name), name, self.shipped)
+            return load_recipe(self._find_recipe_folder(name), name, self.shipped)
         except ConfigError as error:
             if error.code != "image.unknown" or own is None:
                 raise

@@ -63,7 +63,7 @@ def prune(root: Path, recipe: Recipe) -> list[str]:
     """
     for pattern in recipe.drop:
         for path in matching(root, pattern):
-            _remove(path)
+            _remove_path(path)
     kept = set(recipe.executables)
     removed = []
     for folder in _PROGRAM_FOLDERS:
@@ -71,9 +71,9 @@ def prune(root: Path, recipe: Recipe) -> list[str]:
             name = path.relative_to(root).as_posix()
             if name not in kept:
                 removed.append(name)
-                _remove(path)
-    removed += disarm(root, kept)
-    _drop_dangling(root)
+                _remove_path(path)
+    removed += disable_programs(root, kept)
+    _remove_dangling_links(root)
     for name in recipe.executables:
         if not resolved(root, name).exists():
             raise ConfigError(
@@ -83,14 +83,14 @@ def prune(root: Path, recipe: Recipe) -> list[str]:
 
 
 def furnish(root: Path, recipe: Recipe) -> None:
-    """Add the results of the packages' own scripts, and the recipe's links and scripts."""
+    """Add mount points, accounts, and the recipe's links and scripts, as package scripts don't run."""
     for name in _MOUNT_POINTS:
         resolved(root, name).mkdir(parents=True, exist_ok=True)
     link_temporary(root)
     for name, content in _ACCOUNTS.items():
         write(root, name, content.encode())
     for name, target in recipe.links:
-        for link in _places(root, name, target):
+        for link in _link_paths(root, name, target):
             link.parent.mkdir(parents=True, exist_ok=True)
             link.unlink(missing_ok=True)
             link.symlink_to(target)
@@ -103,7 +103,7 @@ def furnish(root: Path, recipe: Recipe) -> None:
 
 def link_temporary(root: Path) -> None:
     """Link /tmp to the sandbox's tmp/: the root is read-only, but programs expect a writable /tmp."""
-    _remove(root / "tmp")
+    _remove_path(root / "tmp")
     (root / "tmp").symlink_to(f"/{SANDBOX}/tmp")  # noqa: S108 - of the image
 
 
@@ -159,7 +159,7 @@ def python_version(system: Path, recipe: Recipe) -> str:
 
 
 def _run_python(system: Path, recipe: Recipe, arguments: Sequence[str]) -> str:
-    """Run the image's interpreter by the image's own loader, which needs neither root nor a chroot."""
+    """Run the image's interpreter with the image's own dynamic loader, without root or a chroot."""
     # The real file: /lib64/ld-linux… is an absolute link, which would lead to this machine's loader.
     found = next(iter(matching(system, "usr/lib/*/ld-linux*.so*")), None)
     if found is None:
@@ -172,8 +172,8 @@ def _run_python(system: Path, recipe: Recipe, arguments: Sequence[str]) -> str:
     return run(command, code="image.python_broken", timeout_s=_COMPILE_TIMEOUT_S, environment=environment)
 
 
-def _places(root: Path, name: str, target: str) -> list[Path]:
-    """Return the places of a link: a ``*`` for a folder means each folder in which its target exists."""
+def _link_paths(root: Path, name: str, target: str) -> list[Path]:
+    """Return the paths of a link: a ``*`` for a folder means each folder in which its target exists."""
     path = PurePosixPath(name)
     if "*" not in name:
         return [resolved(root, path.parent) / path.name]
@@ -181,7 +181,7 @@ def _places(root: Path, name: str, target: str) -> list[Path]:
     return [resolved(root, each) / path.name for each in folders if resolved(root, each / target).is_file()]
 
 
-def disarm(root: Path, kept: Set[str] = frozenset()) -> list[str]:
+def disable_programs(root: Path, kept: Set[str] = frozenset()) -> list[str]:
     """Disable programs outside the allowlist: remove compiled ones, clear the execute bit of scripts.
 
     Return the paths of the removed programs.
@@ -204,7 +204,7 @@ def disarm(root: Path, kept: Set[str] = frozenset()) -> list[str]:
     return removed
 
 
-def _drop_dangling(root: Path) -> None:
+def _remove_dangling_links(root: Path) -> None:
     """Remove links whose target was removed."""
     for folder, folders, files in os.walk(root):
         for path in (Path(folder, name) for name in folders + files):
@@ -212,7 +212,7 @@ def _drop_dangling(root: Path) -> None:
                 path.unlink()
 
 
-def _remove(path: Path) -> None:
+def _remove_path(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

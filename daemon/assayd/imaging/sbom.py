@@ -26,20 +26,20 @@ _NAMESPACE = uuid.UUID("8a5b0c7e-3f6d-5e52-9d55-6f1c0d1f8a61")
 _UNREADABLE = "org.assayd:unreadable-packages"
 
 
-def of_image(name: str, found: Inventory) -> bytes:
+def image_sbom(name: str, found: Inventory) -> bytes:
     """Return the SBOM of an image."""
-    return _document("container", f"assayd/{name}", None, found)
+    return _build_document("container", f"assayd/{name}", None, found)
 
 
-def of_environment() -> bytes:
+def environment_sbom() -> bytes:
     """Return the SBOM of the Python environment of this process."""
     named = ((one.metadata["Name"], one.version) for one in importlib.metadata.distributions())
     found = [python_package(name, version) for name, version in named if name != "assayd"]
     packages = sorted({package for package in found if package is not None})
-    return _document("application", "assayd", __version__, Inventory(packages=tuple(packages)))
+    return _build_document("application", "assayd", __version__, Inventory(packages=tuple(packages)))
 
 
-def _document(kind: str, name: str, version: str | None, found: Inventory) -> bytes:
+def _build_document(kind: str, name: str, version: str | None, found: Inventory) -> bytes:
     # Imported only here: it takes half a second, and memory that the daemon doesn't need.
     from cyclonedx.model import Property
     from cyclonedx.model.bom import Bom, BomMetaData
@@ -47,7 +47,7 @@ def _document(kind: str, name: str, version: str | None, found: Inventory) -> by
     from cyclonedx.output.json import JsonV1Dot6
 
     described = Component(name=name, version=version, type=ComponentType(kind), bom_ref="described")
-    components = list(_components(found.packages))
+    components = list(_build_components(found.packages))
     metadata = BomMetaData(component=described)
     if found.unreadable:
         metadata.properties.add(Property(name=_UNREADABLE, value=str(found.unreadable)))
@@ -59,7 +59,7 @@ def _document(kind: str, name: str, version: str | None, found: Inventory) -> by
     return json.dumps(document | {"serialNumber": digest.urn}, sort_keys=True, indent=1).encode() + b"\n"
 
 
-def _components(packages: Iterable[Package]) -> Iterable[Component]:
+def _build_components(packages: Iterable[Package]) -> Iterable[Component]:
     from cyclonedx.model.component import Component, ComponentType
     from packageurl import PackageURL
 

@@ -40,7 +40,7 @@ Table = Mapping[str, object]
 
 
 class Parts(Protocol):
-    """The files of an image."""
+    """Access to the files of an image."""
 
     def open(self, name: str) -> IO[bytes] | None:
         """Open a file by its path, or return None."""
@@ -73,16 +73,16 @@ def opened(path: Path, tag: str | None, architecture: str) -> Iterator[Source]:
 
     Raises: ConfigError ``image.source_invalid``, ``image.source_ambiguous``.
     """
-    with _told(path):
+    with _translate_errors(path):
         if path.is_dir():
-            yield _read(_FolderParts(path), path, tag, architecture)
+            yield _read_source(_FolderFiles(path), path, tag, architecture)
             return
-        with path.open("rb") as raw, open_tar(_unzipped(raw)) as tar:
-            yield _read(_ArchiveParts(tar), path, tag, architecture)
+        with path.open("rb") as raw, open_tar(_open_decompressed(raw)) as tar:
+            yield _read_source(_ArchiveFiles(tar), path, tag, architecture)
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _translate_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except ConfigError:
@@ -101,9 +101,9 @@ def unpack_layer(source: Source, layer: Layer, target: Path, most_bytes: int) ->
     if stream is None:
         raise ValueError(f"{layer.path} is missing")
     with stream:
-        packed = _Hashed(stream)
+        packed = _HashingStream(stream)
         with target.open("wb") as file:
-            unpacked = _copy(_plain(packed), file, most_bytes)
+            unpacked = _copy_limited(_decompress_layer(packed), file, most_bytes)
         while packed.read(_COPY_BYTES):
             pass
     for wanted, found in ((layer.digest, packed.total.hexdigest()), (layer.unpacked, unpacked)):
@@ -112,17 +112,17 @@ def unpack_layer(source: Source, layer: Layer, target: Path, most_bytes: int) ->
 
 
 def open_tar(file: IO[bytes]) -> tarfile.TarFile:
-    """Open a tar file with limited headers, because `tarfile` reads each header at once."""
-    return tarfile.open(fileobj=cast("IO[bytes]", _Bounded(file)), mode="r:")
+    """Open a tar file with limited header sizes, because `tarfile` reads each header in one piece."""
+    return tarfile.open(fileobj=cast("IO[bytes]", _BoundedFile(file)), mode="r:")
 
 
-def _unzipped(raw: IO[bytes]) -> IO[bytes]:
+def _open_decompressed(raw: IO[bytes]) -> IO[bytes]:
     zipped = raw.read(2) == _GZIP
     raw.seek(0)
     return cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if zipped else raw
 
 
-class _Bounded:
+class _BoundedFile:
     """A file whose reads are limited in size."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -136,7 +136,7 @@ class _Bounded:
         return self._file.read(size)
 
 
-class _Hashed:
+class _HashingStream:
     """A stream that computes the digest of its bytes."""
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -156,7 +156,7 @@ class _Hashed:
         return block
 
 
-class _FolderParts:
+class _FolderFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
@@ -165,7 +165,7 @@ class _FolderParts:
         return path.open("rb") if path.is_file() else None
 
 
-class _ArchiveParts:
+class _ArchiveFiles:
     def __init__(self, tar: tarfile.TarFile) -> None:
         self._tar = tar
         self._members: dict[str, tarfile.TarInfo] = {}
@@ -179,49 +179,57 @@ class _ArchiveParts:
         return self._tar.extractfile(member) if member is not None else None
 
 
-def _read(parts: Parts, path: Path, tag: str | None, architecture: str) -> Source:
-    index = _document(parts, "index.json")
+def _read_source(parts: Parts, path: Path, tag: str | None, architecture: str) -> Source:
+    index = _read_document(parts, "index.json")
     if index is not None:
-        return _of_layout(parts, _chosen(parts, _table(index), tag, architecture, path))
-    manifest = _document(parts, "manifest.json")
+        return _read_oci_layout(
+            parts, _choose_manifest(parts, _require_table(index), tag, architecture, path)
+        )
+    manifest = _read_document(parts, "manifest.json")
     if manifest is None:
         raise ValueError("it has neither index.json nor manifest.json")
-    return _of_docker(parts, manifest, tag, path)
+    return _read_docker_archive(parts, manifest, tag, path)
 
 
-def _of_layout(parts: Parts, manifest: Table) -> Source:
-    content = _blob(parts, _table(manifest.get("config")))
-    layers = [_table(one) for one in _list(manifest.get("layers"))]
+def _read_oci_layout(parts: Parts, manifest: Table) -> Source:
+    content = _read_blob(parts, _require_table(manifest.get("config")))
+    layers = [_require_table(one) for one in _require_list(manifest.get("layers"))]
     named = [(_blob_path(layer), _text(layer.get("digest"))) for layer in layers]
-    return _source(parts, content, named)
+    return _build_source(parts, content, named)
 
 
-def _of_docker(parts: Parts, manifest: object, tag: str | None, path: Path) -> Source:
-    images = [_table(one) for one in _list(manifest)]
+def _read_docker_archive(parts: Parts, manifest: object, tag: str | None, path: Path) -> Source:
+    images = [_require_table(one) for one in _require_list(manifest)]
     if tag is not None:
         wanted = {tag, f"{tag}:latest"}
-        images = [image for image in images if wanted & set(_tags(image))]
+        images = [image for image in images if wanted & set(_read_tags(image))]
     if len(images) != 1:
-        raise _ambiguous(path, [name for one in _list(manifest) for name in _tags(_table(one))])
+        raise _ambiguous_image_error(
+            path, [name for one in _require_list(manifest) for name in _read_tags(_require_table(one))]
+        )
     [image] = images
-    content = _bytes(parts, _text(image.get("Config")))
-    return _source(parts, content, [(_text(layer), None) for layer in _list(image.get("Layers"))])
+    content = _read_bytes(parts, _text(image.get("Config")))
+    return _build_source(
+        parts, content, [(_text(layer), None) for layer in _require_list(image.get("Layers"))]
+    )
 
 
-def _tags(image: Table) -> list[str]:
-    return [_text(tag) for tag in _list(image.get("RepoTags") or [])]
+def _read_tags(image: Table) -> list[str]:
+    return [_text(tag) for tag in _require_list(image.get("RepoTags") or [])]
 
 
-def _source(parts: Parts, content: bytes, named: Sequence[tuple[str, str | None]]) -> Source:
-    config = _table(json.loads(content))
-    unpacked = [_digest_of(one) for one in _list(_table(config.get("rootfs")).get("diff_ids"))]
+def _build_source(parts: Parts, content: bytes, named: Sequence[tuple[str, str | None]]) -> Source:
+    config = _require_table(json.loads(content))
+    unpacked = [
+        _require_digest(one) for one in _require_list(_require_table(config.get("rootfs")).get("diff_ids"))
+    ]
     if len(unpacked) != len(named):
         raise ValueError(f"it has {len(named)} layers, but lists {len(unpacked)}")
-    settings = _table(config.get("config") or {})
+    settings = _require_table(config.get("config") or {})
     return Source(
         digest=f"sha256:{hashlib.sha256(content).hexdigest()}",
         architecture=_text(config.get("architecture")),
-        environment=[_text(one) for one in _list(settings.get("Env") or [])],
+        environment=[_text(one) for one in _require_list(settings.get("Env") or [])],
         layers=[
             Layer(path=path, digest=digest, unpacked=tar)
             for (path, digest), tar in zip(named, unpacked, strict=True)
@@ -230,72 +238,72 @@ def _source(parts: Parts, content: bytes, named: Sequence[tuple[str, str | None]
     )
 
 
-def _chosen(parts: Parts, index: Table, tag: str | None, architecture: str, path: Path) -> Table:
+def _choose_manifest(parts: Parts, index: Table, tag: str | None, architecture: str, path: Path) -> Table:
     """Return the selected manifest, which an index may reference through other indexes per platform."""
-    found = [_table(one) for one in _list(index.get("manifests"))]
+    found = [_require_table(one) for one in _require_list(index.get("manifests"))]
     if tag is not None:
-        found = [one for one in found if tag in _names(one)]
+        found = [one for one in found if tag in _read_names(one)]
     for _ in range(_DEPTH):
         if len(found) != 1:
-            raise _ambiguous(path, [name for one in found for name in _names(one)])
-        manifest = _table(json.loads(_blob(parts, found[0])))
+            raise _ambiguous_image_error(path, [name for one in found for name in _read_names(one)])
+        manifest = _require_table(json.loads(_read_blob(parts, found[0])))
         if "manifests" not in manifest:
             return manifest
         found = [
             one
-            for one in (_table(each) for each in _list(manifest.get("manifests")))
-            if _table(one.get("platform") or {}).get("architecture") == architecture
-            and _table(one.get("platform") or {}).get("os") == "linux"
+            for one in (_require_table(each) for each in _require_list(manifest.get("manifests")))
+            if _require_table(one.get("platform") or {}).get("architecture") == architecture
+            and _require_table(one.get("platform") or {}).get("os") == "linux"
         ]
     raise ValueError("its index is nested too deeply")
 
 
-def _names(descriptor: Table) -> list[str]:
-    said = _table(descriptor.get("annotations") or {})
+def _read_names(descriptor: Table) -> list[str]:
+    said = _require_table(descriptor.get("annotations") or {})
     return [_text(said[key]) for key in _NAMES if key in said]
 
 
-def _ambiguous(path: Path, names: Sequence[str]) -> ConfigError:
+def _ambiguous_image_error(path: Path, names: Sequence[str]) -> ConfigError:
     known = ", ".join(sorted(set(names))[:20]) or "none has a name"
     message = f"{path} has no single matching image; choose one with --tag: {known}"
     return ConfigError("image.source_ambiguous", message)
 
 
-def _blob(parts: Parts, descriptor: Table) -> bytes:
-    content = _bytes(parts, _blob_path(descriptor))
+def _read_blob(parts: Parts, descriptor: Table) -> bytes:
+    content = _read_bytes(parts, _blob_path(descriptor))
     if f"sha256:{hashlib.sha256(content).hexdigest()}" != descriptor.get("digest"):
         raise ValueError(f"{descriptor.get('digest')} doesn't match its digest")
     return content
 
 
 def _blob_path(descriptor: Table) -> str:
-    return f"blobs/sha256/{_digest_of(descriptor.get('digest')).removeprefix('sha256:')}"
+    return f"blobs/sha256/{_require_digest(descriptor.get('digest')).removeprefix('sha256:')}"
 
 
-def _document(parts: Parts, name: str) -> object:
+def _read_document(parts: Parts, name: str) -> object:
     stream = parts.open(name)
     if stream is None:
         return None
     with stream:
-        return json.loads(_limited(stream, name))
+        return json.loads(_read_limited(stream, name))
 
 
-def _bytes(parts: Parts, name: str) -> bytes:
+def _read_bytes(parts: Parts, name: str) -> bytes:
     stream = parts.open(name)
     if stream is None:
         raise ValueError(f"{name} is missing")
     with stream:
-        return _limited(stream, name)
+        return _read_limited(stream, name)
 
 
-def _limited(stream: IO[bytes], name: str) -> bytes:
+def _read_limited(stream: IO[bytes], name: str) -> bytes:
     content = stream.read(_DOCUMENT_BYTES + 1)
     if len(content) > _DOCUMENT_BYTES:
         raise ValueError(f"{name} is larger than {_DOCUMENT_BYTES >> 20} MiB")
     return content
 
 
-def _plain(packed: _Hashed) -> IO[bytes]:
+def _decompress_layer(packed: _HashingStream) -> IO[bytes]:
     stream = cast("IO[bytes]", packed)
     if packed.head.startswith(_GZIP):
         return cast("IO[bytes]", gzip.GzipFile(fileobj=stream))
@@ -304,7 +312,7 @@ def _plain(packed: _Hashed) -> IO[bytes]:
     return stream
 
 
-def _copy(stream: IO[bytes], target: IO[bytes], most_bytes: int) -> str:
+def _copy_limited(stream: IO[bytes], target: IO[bytes], most_bytes: int) -> str:
     total, size = hashlib.sha256(), 0
     while block := stream.read(_COPY_BYTES):
         size += len(block)
@@ -316,20 +324,20 @@ def _copy(stream: IO[bytes], target: IO[bytes], most_bytes: int) -> str:
     return total.hexdigest()
 
 
-def _digest_of(value: object) -> str:
+def _require_digest(value: object) -> str:
     text = _text(value)
     if not _DIGEST.fullmatch(text):
         raise ValueError(f"{text[:80]!a} isn't a sha256 digest")
     return text
 
 
-def _table(value: object) -> Table:
+def _require_table(value: object) -> Table:
     if not isinstance(value, dict):
         raise TypeError("the image is malformed")
     return value
 
 
-def _list(value: object) -> Sequence[object]:
+def _require_list(value: object) -> Sequence[object]:
     if not isinstance(value, list):
         raise TypeError("the image is malformed")
     return value

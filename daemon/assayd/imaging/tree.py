@@ -25,18 +25,18 @@ Entries = Mapping[str, tuple[str, str]]
 
 
 def tree_digest(entries: Entries) -> str:
-    """Return ``sha256:…`` over all entries; owners and times don't count."""
+    """Return ``sha256:…`` over all entries, ignoring owners and times."""
     return digest_of(
         (f"{kind} {path}", content.encode()) for path, (kind, content) in sorted(entries.items())
     )
 
 
-def entries_of_layers(layers: Sequence[Path]) -> dict[str, tuple[str, str]]:
+def read_layer_entries(layers: Sequence[Path]) -> dict[str, tuple[str, str]]:
     """Return the entries that result from unpacking the layers, the lowest first."""
     found: dict[str, tuple[str, str]] = {}
     for layer in layers:
         with tarfile.open(layer, "r:") as tar:
-            found |= {member.name: _entry_of(tar, member) for member in tar}
+            found |= {member.name: _read_entry(tar, member) for member in tar}
     return found
 
 
@@ -49,10 +49,10 @@ def entries_of_folder(root: Path, known: Known | None = None) -> dict[str, tuple
 
     Raises: OSError, if it is unreadable or contains special files.
     """
-    return dict(_walk(os.fspath(root), "", known))
+    return dict(_walk_entries(os.fspath(root), "", known))
 
 
-def _entry_of(tar: tarfile.TarFile, member: tarfile.TarInfo) -> tuple[str, str]:
+def _read_entry(tar: tarfile.TarFile, member: tarfile.TarInfo) -> tuple[str, str]:
     if member.isdir():
         return ("folder", "")
     if member.issym():
@@ -61,10 +61,10 @@ def _entry_of(tar: tarfile.TarFile, member: tarfile.TarInfo) -> tuple[str, str]:
     if stream is None:
         raise OSError(f"{member.name} isn't a file, folder or link")
     with stream:
-        return ("program" if member.mode & 0o100 else "file", _digest(stream))
+        return ("program" if member.mode & 0o100 else "file", _compute_digest(stream))
 
 
-def _walk(folder: str, name: str, known: Known | None) -> Iterator[tuple[str, tuple[str, str]]]:
+def _walk_entries(folder: str, name: str, known: Known | None) -> Iterator[tuple[str, tuple[str, str]]]:
     with os.scandir(folder) as found:
         for each in found:
             path = f"{name}/{each.name}" if name else each.name
@@ -72,7 +72,7 @@ def _walk(folder: str, name: str, known: Known | None) -> Iterator[tuple[str, tu
                 yield path, ("link", os.readlink(each.path))  # noqa: PTH115 - as quick as it gets
             elif each.is_dir(follow_symlinks=False):
                 yield path, ("folder", "")
-                yield from _walk(each.path, path, known)
+                yield from _walk_entries(each.path, path, known)
             elif each.is_file(follow_symlinks=False):
                 facts = each.stat(follow_symlinks=False)
                 yield (
@@ -95,10 +95,10 @@ def _digest_of(path: str, facts: os.stat_result, known: Known | None) -> str:
 
 def _read_digest(path: str) -> str:
     with open(path, "rb") as stream:  # noqa: PTH123 - as quick as it gets, thousands of times
-        return _digest(stream)
+        return _compute_digest(stream)
 
 
-def _digest(stream: IO[bytes]) -> str:
+def _compute_digest(stream: IO[bytes]) -> str:
     total = hashlib.sha256()
     while block := stream.read(_READ_BYTES):
         total.update(block)

@@ -38,7 +38,7 @@ class Lock:
 
 
 def read_lock(path: Path) -> Lock:
-    """Read a lock; a missing one is empty."""
+    """Read a lock file; return an empty lock if the file doesn't exist."""
     return Lock(path=path, source=path.read_bytes() if path.is_file() else b"")
 
 
@@ -48,13 +48,13 @@ def resolve(required: Sequence[str], python: str, path: Path) -> int:
     Raises: ConfigError ``image.wheels_failed``, with pip's message.
     """
     with tempfile.TemporaryDirectory(prefix="assayd-lock-") as folder:
-        _pip("download", *_only_wheels_for(python), "--dest", folder, *required)
+        _run_pip("download", *_pip_wheel_options(python), "--dest", folder, *required)
         wheels = sorted(Path(folder).glob("*.whl"))
-        lines = [line for wheel in wheels for line in _locked(wheel)]
-    here = f"CPython {python} on {platform.machine()} with glibc {_glibc()}"
+        lines = [line for wheel in wheels for line in _lock_lines(wheel)]
+    here = f"CPython {python} on {platform.machine()} with glibc {_glibc_minor_version()}"
     head = [
         f"# Wheels for {here}; written by `assay images lock {path.stem}`.",
-        _REQUIRED + _digest(required),
+        _REQUIRED + _requirements_digest(required),
     ]
     path.write_text("\n".join([*head, *lines]) + "\n")
     return len(wheels)
@@ -70,7 +70,7 @@ def install(lock: Lock, required: Sequence[str], python: str, root: Path) -> Non
     site = resolved(root, SITE)
     options = ["--no-deps", "--require-hashes", "--no-compile", "--target", str(site)]
     try:
-        _pip("install", *_only_wheels_for(python), *options, "--requirement", str(lock.path))
+        _run_pip("install", *_pip_wheel_options(python), *options, "--requirement", str(lock.path))
     except ConfigError as error:
         found = _MISMATCH.search(error.message)
         if found is None:
@@ -87,31 +87,33 @@ def _require_current(lock: Lock, required: Sequence[str]) -> None:
     remedy = f"run: assay images lock {lock.path.stem}"
     if not lock.source:
         raise ConfigError("image.lock_missing", f"{lock.path} does not exist; {remedy}")
-    if f"{_REQUIRED}{_digest(required)}\n" not in lock.source.decode("utf-8", "replace"):
+    if f"{_REQUIRED}{_requirements_digest(required)}\n" not in lock.source.decode("utf-8", "replace"):
         message = f"{lock.path} was written for other python_packages than the recipe has now; {remedy}"
         raise ConfigError("image.lock_outdated", message)
 
 
-def _locked(wheel: Path) -> tuple[str, str]:
+def _lock_lines(wheel: Path) -> tuple[str, str]:
     name, version = wheel.name.split("-")[:2]
     return f"{name.replace('_', '-').lower()}=={version} \\", f"    --hash={file_digest(wheel)}"
 
 
-def _digest(required: Sequence[str]) -> str:
+def _requirements_digest(required: Sequence[str]) -> str:
     return digest_of((text, b"") for text in sorted(required))
 
 
-def _only_wheels_for(python: str) -> list[str]:
+def _pip_wheel_options(python: str) -> list[str]:
     """Return pip's options for wheels that the interpreter of an image can load."""
     machine = platform.machine()
-    tags = [f"manylinux_2_{minor}_{machine}" for minor in range(_glibc(), _OLDEST_GLIBC - 1, -1)]
+    tags = [
+        f"manylinux_2_{minor}_{machine}" for minor in range(_glibc_minor_version(), _OLDEST_GLIBC - 1, -1)
+    ]
     tags += [f"manylinux2014_{machine}", f"linux_{machine}"]
     options = [word for tag in tags for word in ("--platform", tag)]
     return ["--only-binary=:all:", "--implementation", "cp", "--python-version", python, *options]
 
 
-def _glibc() -> int:
-    """Return the minor version of this machine's C library; the image's distribution is the same."""
+def _glibc_minor_version() -> int:
+    """Return the minor version of this machine's C library, which equals the image's."""
     minor = platform.libc_ver()[1].partition(".")[2]
     if not minor.isdigit():
         raise ConfigError(
@@ -120,12 +122,12 @@ def _glibc() -> int:
     return int(minor)
 
 
-def _pip(*arguments: str) -> None:
+def _run_pip(*arguments: str) -> None:
     quiet = ["--quiet", "--disable-pip-version-check", "--no-input", "--no-python-version-warning"]
-    run([*_found_pip(), *quiet, *arguments], code="image.wheels_failed", timeout_s=_TIMEOUT_S)
+    run([*_find_pip(), *quiet, *arguments], code="image.wheels_failed", timeout_s=_TIMEOUT_S)
 
 
-def _found_pip() -> list[str]:
+def _find_pip() -> list[str]:
     if find_spec("pip") is not None:
         return [sys.executable, "-m", "pip"]
     if program := shutil.which("pip3"):

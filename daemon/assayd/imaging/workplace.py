@@ -13,8 +13,8 @@ from assayd.imaging.packages import Progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workplace:
-    """An image's own folder, a temporary folder in it, and the receiver of progress."""
+class BuildFolders:
+    """An image's own folder, a temporary folder in it, and the progress callback."""
 
     folder: Path
     work: Path
@@ -22,10 +22,10 @@ class Workplace:
 
 
 @contextlib.contextmanager
-def workplace(folder: Path, progress: Progress) -> Iterator[Workplace]:
-    """Lock an image's folder while the body runs."""
+def workplace(folder: Path, progress: Progress) -> Iterator[BuildFolders]:
+    """Hold an exclusive lock on an image's folder while the body runs."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with tempfile.TemporaryDirectory(prefix=".building-", dir=folder) as work:
-            yield Workplace(folder=folder, work=Path(work), progress=progress)
+            yield BuildFolders(folder=folder, work=Path(work), progress=progress)

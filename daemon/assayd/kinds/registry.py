@@ -39,35 +39,35 @@ WINGS: Mapping[str, str] = MappingProxyType({"fifth": "assayd_fifth", "pipeline"
 
 @cache
 def packages() -> Mapping[str, str]:
-    """Return the package of each kind of this project that is installed, by kind. Imports none of them."""
+    """Return the packages of this project's installed kinds, by kind, without importing them."""
     folders = (found.name for found in pkgutil.iter_modules(kinds.__path__) if found.ispkg)
     core = {name: f"{kinds.__name__}.{name}" for name in folders}
     wings = {kind: package for kind, package in WINGS.items() if find_spec(package) is not None}
     return MappingProxyType(dict(sorted((core | wings).items())))
 
 
-def missing_wings() -> Mapping[str, str]:
-    """Return the packages of those wings that aren't installed, by kind."""
+def missing_packages() -> Mapping[str, str]:
+    """Return the packages of optional kinds that aren't installed, by kind."""
     return {kind: package for kind, package in WINGS.items() if kind not in packages()}
 
 
-def own_kinds() -> tuple[str, ...]:
-    """Return the names of the kinds of this project that are installed, sorted."""
+def list_own_kinds() -> tuple[str, ...]:
+    """Return the sorted names of this project's installed kinds."""
     return tuple(packages())
 
 
 @cache
 def all_validators() -> Mapping[str, Kind]:
-    """Return the validators of this project by kind, in the order of their names."""
-    return MappingProxyType({name: own(name) for name in own_kinds()})
+    """Return this project's validators by kind, sorted by name."""
+    return MappingProxyType({name: own(name) for name in list_own_kinds()})
 
 
 @cache
 def own(kind: str) -> Kind:
-    """Return the validator of a kind of this project, and import no other one."""
+    """Return the validator of one of this project's kinds, without importing any other."""
     from importlib.metadata import EntryPoint
 
-    return _validator(EntryPoint(kind, f"{packages()[kind]}.validator:validator", GROUP))
+    return _load_validator(EntryPoint(kind, f"{packages()[kind]}.validator:validator", GROUP))
 
 
 def find(kind: str, enabled: Sequence[str] = ()) -> Kind:
@@ -77,19 +77,19 @@ def find(kind: str, enabled: Sequence[str] = ()) -> Kind:
         RequestError: ``kind.unknown``.
         ConfigError: as `load`.
     """
-    if kind in own_kinds():
+    if kind in list_own_kinds():
         return own(kind)
     if not enabled:
-        raise RequestError("kind.unknown", unknown_kind(kind, own_kinds()), field="kind")
+        raise RequestError("kind.unknown", unknown_kind_message(kind, list_own_kinds()), field="kind")
     known = load(enabled)
     if kind not in known:
-        raise RequestError("kind.unknown", unknown_kind(kind, known), field="kind")
+        raise RequestError("kind.unknown", unknown_kind_message(kind, known), field="kind")
     return known[kind]
 
 
-def unknown_kind(kind: str, known: Iterable[str]) -> str:
-    """Return the message for a kind that isn't one of `known`; a wing that isn't installed is named."""
-    if (package := missing_wings().get(kind)) is not None:
+def unknown_kind_message(kind: str, known: Iterable[str]) -> str:
+    """Return the message for a kind outside `known`; it names the missing package of an optional kind."""
+    if (package := missing_packages().get(kind)) is not None:
         return f"the kind {kind!r} isn't installed: the package {package} is missing"
     names = list(known)
     return f"unknown kind {kind!r}{did_you_mean.hint(kind, names)}; use one of {', '.join(names)}"
@@ -101,8 +101,8 @@ def load(enabled: Sequence[str]) -> Mapping[str, Kind]:
     Raises: ConfigError ``validator.missing``, ``validator.broken`` or ``validator.duplicate``.
     """
     loaded = dict(all_validators())
-    for entry in _named(enabled):
-        validator = _validator(entry)
+    for entry in _named_entry_points(enabled):
+        validator = _load_validator(entry)
         if validator.name in loaded:
             message = f"the validator {entry.name!r} is for the kind {validator.name!r}, which already exists"
             raise ConfigError("validator.duplicate", message, field=entry.name)
@@ -123,12 +123,12 @@ def use_tables(loaded: Mapping[str, Kind], tables: Mapping[str, Sequence[Path]])
 
 
 def data_folders(enabled: Sequence[str], name: str) -> tuple[Path, ...]:
-    """Return the folders `policies` or `images` of the packages of enabled kinds.
+    """Return the folders with the given name (`policies` or `images`) of the enabled kinds' packages.
 
     Raises: ConfigError ``validator.broken``, if a package isn't installed.
     """
     folders = []
-    for entry in _offered(DATA) if enabled else ():
+    for entry in _offered_entry_points(DATA) if enabled else ():
         if entry.name not in enabled:
             continue
         spec = find_spec(entry.value)
@@ -143,19 +143,19 @@ def data_folders(enabled: Sequence[str], name: str) -> tuple[Path, ...]:
 
 def offered_kinds() -> frozenset[str]:
     """Return the names of the kinds that other installed packages offer, enabled or not."""
-    return frozenset(entry.name for entry in _offered(GROUP))
+    return frozenset(entry.name for entry in _offered_entry_points(GROUP))
 
 
 def command_line(kind: str, enabled: Sequence[str] = ()) -> CommandLine:
-    """Return what the command line shows of a kind; the usual where it says nothing. Imports no validator.
+    """Return a kind's command-line description, or the default, without importing its validator.
 
     Raises: ConfigError ``validator.broken``.
     """
-    if kind in own_kinds():
+    if kind in list_own_kinds():
         module = f"{packages()[kind]}.command_line"
         found = f"{module}:command_line" if find_spec(module) is not None else ""
     else:
-        offered = _offered(COMMAND_LINES) if kind in enabled else ()
+        offered = _offered_entry_points(COMMAND_LINES) if kind in enabled else ()
         found = next((entry.value for entry in offered if entry.name == kind), "")
     value = resolve(found) if found else CommandLine()
     if not isinstance(value, CommandLine):
@@ -190,7 +190,7 @@ def resolve_reader(reference: str) -> Callable[[bytes], bytes]:
     return reader
 
 
-def _validator(entry: EntryPoint) -> Kind:
+def _load_validator(entry: EntryPoint) -> Kind:
     try:
         validator: Kind = entry.load()
     except (ImportError, AttributeError) as problem:
@@ -199,8 +199,8 @@ def _validator(entry: EntryPoint) -> Kind:
     return validator
 
 
-def _named(enabled: Sequence[str]) -> Iterator[EntryPoint]:
-    offered = {entry.name: entry for entry in _offered(GROUP)} if enabled else {}
+def _named_entry_points(enabled: Sequence[str]) -> Iterator[EntryPoint]:
+    offered = {entry.name: entry for entry in _offered_entry_points(GROUP)} if enabled else {}
     for name in enabled:
         if name not in offered:
             message = f"no installed distribution offers the validator {name!r} (group {GROUP})"
@@ -208,7 +208,7 @@ def _named(enabled: Sequence[str]) -> Iterator[EntryPoint]:
         yield offered[name]
 
 
-def _offered(group: str) -> Iterable[EntryPoint]:
+def _offered_entry_points(group: str) -> Iterable[EntryPoint]:
     from importlib.metadata import entry_points
 
     return entry_points(group=group)

@@ -115,5 +115,5 @@ class Attempt:
 
     @property
     def flow(self) -> tuple[int, str]:
-        """Return the attempt's fair-queue flow: user id, and batch id or else the peer's process id."""
+        """Return the attempt's fair-queue flow: the user id, and the batch id or otherwise the process id."""
         return self.peer.uid, self.batch_id or str(self.peer.pid)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 class AuditError(ValueError):
-    """The chain is broken; the message names the line."""
+    """A break in the audit chain; the message names the line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ def verify(lines: Iterable[bytes]) -> Chain:
     first = last = None
     for count, line in enumerate(lines, start=1):
         text = line.rstrip(b"\n")
-        entry = _entry(text)
+        entry = _parse_entry(text)
         if entry is None:  # A power failure can truncate a line; the next line's digest must still match it.
             expected = line_digest(text)
             continue
@@ -41,11 +41,11 @@ def verify(lines: Iterable[bytes]) -> Chain:
 
 
 def line_digest(line: bytes) -> str:
-    """Return the digest with which the next line refers to this one."""
+    """Return the digest by which the next line refers to this one."""
     return hashlib.sha256(line).hexdigest()
 
 
-def _entry(line: bytes) -> dict[str, object] | None:
+def _parse_entry(line: bytes) -> dict[str, object] | None:
     with suppress(ValueError):
         entry = json.loads(line)
         if isinstance(entry, dict):
@@ -53,11 +53,11 @@ def _entry(line: bytes) -> dict[str, object] | None:
     return None
 
 
-def previous_of(line: bytes) -> object:
-    """Return the digest by which a line refers to the one before it; None for one that was cut."""
-    return (_entry(line) or {}).get("previous")
+def read_previous_digest(line: bytes) -> object:
+    """Return the digest by which a line refers to the previous one; None for a truncated line."""
+    return (_parse_entry(line) or {}).get("previous")
 
 
-def written_at(line: bytes) -> str:
+def read_timestamp(line: bytes) -> str:
     """Return the time of a line as a string; empty for a truncated line."""
-    return str((_entry(line) or {}).get("at", ""))
+    return str((_parse_entry(line) or {}).get("at", ""))

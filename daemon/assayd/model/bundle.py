@@ -48,7 +48,7 @@ SECOND_RUN = ".run2"
 """The suffix of the location of an attempt's second bundle."""
 
 
-def superseded_by(location: str) -> str | None:
+def replaced_location(location: str) -> str | None:
     """Return the location of the bundle that this second bundle replaces; None for a first bundle."""
     return location.removesuffix(SECOND_RUN) if location.endswith(SECOND_RUN) else None
 

@@ -33,7 +33,7 @@ def settle(
 ) -> tuple[Finding, ...]:
     """Return the findings with their profile keys, as warnings if the policy only reports violations."""
     keys = {rule.id: rule.profile_key for rule in rules if rule.profile_key is not None}
-    return tuple(_settled(finding, keys, policy) for finding in findings)
+    return tuple(_apply_enforcement(finding, keys, policy) for finding in findings)
 
 
 def would_fail(findings: Iterable[Finding]) -> bool:
@@ -41,16 +41,16 @@ def would_fail(findings: Iterable[Finding]) -> bool:
     return any(finding.message.endswith(REPORTED) for finding in findings)
 
 
-def _settled(finding: Finding, keys: Mapping[str, str], policy: ExecutionPolicy) -> Finding:
+def _apply_enforcement(finding: Finding, keys: Mapping[str, str], policy: ExecutionPolicy) -> Finding:
     if finding.rule not in keys:
         return finding
     found = replace(finding, profile_key=keys[finding.rule])
-    if not policy.reports_only or not _is_refused(found, policy):
+    if not policy.reports_only or not _is_enforced_error(found, policy):
         return found
     return replace(found, severity=Severity.WARNING, message=f"{shorten(found.message, 500)} {REPORTED}")
 
 
-def _is_refused(finding: Finding, policy: ExecutionPolicy) -> bool:
+def _is_enforced_error(finding: Finding, policy: ExecutionPolicy) -> bool:
     """Return whether `enforce` would make this finding an error.
 
     A report-only run allows and records forbidden imports, so its records count as errors too.

@@ -128,7 +128,7 @@ def fix_hints(findings: Iterable[Finding]) -> tuple[FixHint, ...]:
 
 
 def bounded(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return the findings with long strings shortened, without edits beyond a total of `EDIT_CHARS`.
+    """Return the findings with shortened strings, dropping edits beyond `EDIT_CHARS` characters in total.
 
     Findings quote the submission: without this limit, a name of one megabyte takes six in the report.
     """
@@ -137,11 +137,15 @@ def bounded(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     for finding in findings:
         left -= len(finding.edit.replacement) if finding.edit is not None else 0
         edit = finding.edit if left >= 0 else None
-        kept.append(_shortened(finding) if edit is finding.edit else replace(_shortened(finding), edit=edit))
+        kept.append(
+            _shorten_finding(finding)
+            if edit is finding.edit
+            else replace(_shorten_finding(finding), edit=edit)
+        )
     return tuple(kept)
 
 
-def _shortened(finding: Finding) -> Finding:
+def _shorten_finding(finding: Finding) -> Finding:
     longest = max(len(text or "") for text in (finding.message, finding.suggestion, finding.snippet))
     if longest <= MESSAGE_CHARS and len(finding.context or "") <= TRACEBACK_CHARS:
         return finding

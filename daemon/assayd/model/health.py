@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Health(StrEnum):
+class HealthStatus(StrEnum):
     """The result of a health check."""
 
     OK = "ok"
@@ -25,7 +25,7 @@ class HealthRow:
     """
 
     check: str
-    status: Health
+    status: HealthStatus
     detail: str
     remedy: str = ""
     took_s: float = 0.0

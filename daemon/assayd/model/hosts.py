@@ -28,7 +28,7 @@ def fold(text: str) -> str:
     return name
 
 
-def fold_entry(text: str) -> str:
+def normalize_entry(text: str) -> str:
     """Return an allowlist entry in canonical form: a name, or a dot and a name for all of its subdomains.
 
     A non-ASCII name is converted to its ASCII form if IDNA 2003 and 2008 agree on that form.
@@ -37,12 +37,12 @@ def fold_entry(text: str) -> str:
     """
     dot, name = ("." if text.startswith(".") else ""), text.removeprefix(".")
     if not name.isascii():
-        name = _ascii(name)
+        name = _encode_ascii(name)
     return dot + fold(name)
 
 
 def is_address(text: str) -> bool:
-    """Return whether a resolver would read the string as an address: brackets, colons, or a final number."""
+    """Return whether a resolver would parse the text as an address: brackets, colons, or a final number."""
     return text.startswith("[") or text.count(":") > 1 or bool(_NUMBER.fullmatch(text.rpartition(".")[2]))
 
 
@@ -54,7 +54,7 @@ def covers(entry: str, name: str) -> bool:
     return name == entry or (entry.startswith(".") and name.endswith(entry))
 
 
-def _ascii(name: str) -> str:
+def _encode_ascii(name: str) -> str:
     try:
         plain = name.encode("idna").decode("ascii")
         agreed = plain.encode("ascii").decode("idna") == name.lower().removesuffix(".")

@@ -34,7 +34,7 @@ _NUMBERS_AS_ZEROS = bytes(0x30 if chr(byte) in "+-.0123456789eE" else 0x20 for b
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonLimits:
-    """Limits of one JSON text.
+    """The limits of one JSON text.
 
     `values` are counted by their commas. Arrays and objects are counted separately, because an empty one
     takes three bytes of text but at least 64 in memory.
@@ -64,15 +64,15 @@ class JsonTooLargeError(JsonError):
     """JSON that exceeds the limits. Raised before it is parsed."""
 
 
-def read_strictly(text: bytes, limits: JsonLimits) -> JsonValue:
+def parse_strictly(text: bytes, limits: JsonLimits) -> JsonValue:
     """Parse one JSON text. Raises: JsonError, with the position or the key at fault."""
-    refuse_large(text, limits)
+    reject_large(text, limits)
     parse_int, parse_float = _number_readers(text, limits)
     try:
         value: JsonValue = json.loads(
             text.decode("utf-8"),
             object_pairs_hook=_object,
-            parse_constant=_refuse_constant,
+            parse_constant=_reject_constant,
             parse_int=parse_int,
             parse_float=parse_float,
         )
@@ -103,11 +103,11 @@ def _number_readers(text: bytes, limits: JsonLimits) -> tuple[Callable[[str], in
         return number
 
     if b"0" * min(_SHORT_NUMBER, limits.number_chars + 1) in text.translate(_NUMBERS_AS_ZEROS):
-        return (lambda number: int(short(number))), (lambda number: _finite(short(number)))
-    return int, _finite if _LARGE_EXPONENT in text.translate(_EXPONENTS, b"+-") else float
+        return (lambda number: int(short(number))), (lambda number: _parse_finite(short(number)))
+    return int, _parse_finite if _LARGE_EXPONENT in text.translate(_EXPONENTS, b"+-") else float
 
 
-def refuse_large(text: bytes, limits: JsonLimits) -> None:
+def reject_large(text: bytes, limits: JsonLimits) -> None:
     """Reject JSON with too many values before memory is allocated; contents of strings don't count.
 
     Raises: JsonTooLargeError.
@@ -149,11 +149,11 @@ def _object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
     return members
 
 
-def _refuse_constant(name: str) -> NoReturn:
+def _reject_constant(name: str) -> NoReturn:
     raise JsonError(f"{name} isn't a JSON number")
 
 
-def _finite(text: str) -> float:
+def _parse_finite(text: str) -> float:
     number = float(text)
     if math.isinf(number):
         raise JsonError("a number is too large")

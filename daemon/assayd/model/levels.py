@@ -9,12 +9,12 @@ from assayd.model.finding import Finding, Severity
 from assayd.model.policy import QUALITY_RULES, QualityPolicy, RuleLevel
 
 
-def with_levels(findings: Iterable[Finding], quality: QualityPolicy) -> tuple[Finding, ...]:
-    """Return the findings, with the profile's severity for those about quality."""
-    return tuple(_leveled(findings, quality))
+def apply_quality_levels(findings: Iterable[Finding], quality: QualityPolicy) -> tuple[Finding, ...]:
+    """Return the findings, with the severities that the profile sets for quality findings."""
+    return tuple(_apply_levels(findings, quality))
 
 
-def _leveled(findings: Iterable[Finding], quality: QualityPolicy) -> Iterator[Finding]:
+def _apply_levels(findings: Iterable[Finding], quality: QualityPolicy) -> Iterator[Finding]:
     for finding in findings:
         if finding.rule not in QUALITY_RULES or finding.severity is Severity.INFO:
             yield finding
@@ -25,6 +25,6 @@ def _leveled(findings: Iterable[Finding], quality: QualityPolicy) -> Iterator[Fi
             yield finding if finding.severity is severity else replace(finding, severity=severity)
 
 
-def is_about_quality(finding: Finding) -> bool:
-    """Return whether a finding says that a pass proves little."""
+def is_quality_finding(finding: Finding) -> bool:
+    """Return whether a finding says that a passed validation has little value."""
     return finding.rule in QUALITY_RULES and finding.severity is not Severity.INFO

@@ -51,18 +51,18 @@ def merge_stages(
     """Return all stages in order, with the findings of the run added to their stages."""
     if ran is None:
         skipped = (StageReport(name=n, status=StageStatus.SKIPPED) for n in runtime_names)
-        return _capped((*static, *skipped), most_findings)
+        return _limit_stage_findings((*static, *skipped), most_findings)
     found = dict(ran.judgement.stage_findings)
     first = runtime_names[0]
     found[first] = (*found.get(first, ()), *_general_findings(ran))
-    stages = [_with_findings(stage, found.pop(stage.name, ())) for stage in static]
+    stages = [_add_findings(stage, found.pop(stage.name, ())) for stage in static]
     for name in runtime_names:
         reached = name in found
         findings = found.pop(name, ())
         status = status_of(findings) if reached else StageStatus.SKIPPED
         duration = ran.result.wall_s if name == first else 0.0
         stages.append(StageReport(name=name, status=status, duration_s=duration, findings=findings))
-    return _capped(stages, most_findings)
+    return _limit_stage_findings(stages, most_findings)
 
 
 def merge_report(
@@ -74,7 +74,7 @@ def merge_report(
     return replace(
         blank,
         verdict=verdict,
-        stage_reached=failed or ("complete" if verdict is Verdict.VALIDATED else _last_run(stages)),
+        stage_reached=failed or ("complete" if verdict is Verdict.VALIDATED else _last_run_stage(stages)),
         stages=stages,
         static_results=blank.static_results,
         cases=None if ran is None else ran.judgement.cases,
@@ -92,8 +92,8 @@ def decide_verdict(stages: Sequence[StageReport], ran: Ran | None, failure: Fail
     return Verdict.FAILED if failed else Verdict.VALIDATED
 
 
-def failed_by(failure: Failure, attempt: Attempt) -> Attempt:
-    """Return the attempt with the internal error and the verdict for it, replacing any earlier verdict."""
+def with_failure(failure: Failure, attempt: Attempt) -> Attempt:
+    """Return the attempt with the internal error and its verdict, which replaces any earlier verdict."""
     return replace(attempt, verdict=decide_verdict((), None, failure), error=failure)
 
 
@@ -137,14 +137,14 @@ def _general_findings(ran: Ran) -> list[Finding]:
     return findings
 
 
-def _with_findings(stage: StageReport, added: Sequence[Finding]) -> StageReport:
+def _add_findings(stage: StageReport, added: Sequence[Finding]) -> StageReport:
     if not added:
         return stage
     findings = (*stage.findings, *added)
     return replace(stage, findings=findings, status=status_of(findings))
 
 
-def _capped(stages: Sequence[StageReport], left: int) -> tuple[StageReport, ...]:
+def _limit_stage_findings(stages: Sequence[StageReport], left: int) -> tuple[StageReport, ...]:
     """Keep the first `left` findings overall, and bounded edits per stage; statuses don't change."""
     kept = []
     for stage in stages:
@@ -155,6 +155,6 @@ def _capped(stages: Sequence[StageReport], left: int) -> tuple[StageReport, ...]
     return tuple(kept)
 
 
-def _last_run(stages: Sequence[StageReport]) -> str:
+def _last_run_stage(stages: Sequence[StageReport]) -> str:
     ran = [stage.name for stage in stages if stage.status is not StageStatus.SKIPPED]
     return ran[-1] if ran else (stages[0].name if stages else "")

@@ -55,7 +55,7 @@ class ImportMode(StrEnum):
 
 
 class SubmoduleRule(StrEnum):
-    """Whether allowing `a` also allows `a.b`."""
+    """The rule whether allowing `a` also allows `a.b`."""
 
     INHERIT = "inherit"
     """Yes: a package includes its submodules."""
@@ -139,11 +139,11 @@ class ImportPolicy:
 
     def allows(self, module: str) -> bool:
         """Return whether the dotted name `module` may be imported, regardless of the mode."""
-        if self.enforce_forbidden and any(_covers(d, module) for d in self.denied):
+        if self.enforce_forbidden and any(_includes_module(d, module) for d in self.denied):
             return False
         if self.submodules is SubmoduleRule.EXACT:
             return module in self.allowed
-        return any(_covers(a, module) for a in self.allowed)
+        return any(_includes_module(a, module) for a in self.allowed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +275,7 @@ MOST_MUTANTS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityPolicy:
-    """The severity of passes without value, and the effort to find them.
+    """The severity of findings about passes without value, and the effort to find them.
 
     `severity` applies to all quality rules, `rules` to individual ones. With `generalization`, extractors
     also get paths similar to the samples. `mutants` is the number of changes to an adapter that its tests
@@ -299,7 +299,7 @@ class QualityPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
+class LimitRange:
     """The inclusive range of a limit."""
 
     least: float
@@ -311,16 +311,16 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class LimitRanges:
     """The range of each limit of a profile; values outside it are clamped."""
 
-    timeout_s: Range = Range(least=1, most=60)
-    unit_timeout_s: Range = Range(least=1, most=60)
-    memory_mb: Range = Range(least=64, most=512)
-    max_processes: Range = Range(least=1, most=8)
+    timeout_s: LimitRange = LimitRange(least=1, most=60)
+    unit_timeout_s: LimitRange = LimitRange(least=1, most=60)
+    memory_mb: LimitRange = LimitRange(least=64, most=512)
+    max_processes: LimitRange = LimitRange(least=1, most=8)
 
 
-DEFAULT_BOUNDS = Bounds()
+DEFAULT_BOUNDS = LimitRanges()
 """The bounds that apply if neither the profile nor the operator sets others."""
 
 
@@ -370,7 +370,7 @@ class ExecutionPolicy:
         """Return whether a validated result can be approved or committed."""
         return self.approve_reported or not self.reports_only
 
-    def at_run_time(self) -> ExecutionPolicy:
+    def for_run_time(self) -> ExecutionPolicy:
         """Return the policy for planning a run.
 
         In report-only mode, imports are observed, and SQL rules warn.
@@ -385,5 +385,5 @@ class ExecutionPolicy:
         )
 
 
-def _covers(allowed: str, module: str) -> bool:
+def _includes_module(allowed: str, module: str) -> bool:
     return module == allowed or module.startswith(allowed + ".")

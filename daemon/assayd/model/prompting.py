@@ -11,7 +11,7 @@ from assayd.model.finding import Edit
 Document = Mapping[str, object]
 
 
-class Worth(StrEnum):
+class RetryBenefit(StrEnum):
     """The benefit of another try, estimated from the failed stage."""
 
     HIGH = "high"
@@ -21,7 +21,7 @@ class Worth(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
+class SourcePart:
     """The part of a submission to replace as a whole, e.g. one step of a pipeline.
 
     Without a name, no part can be fixed. `beginning` is a pattern for the first line of a program in that
@@ -35,15 +35,15 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EditedPassage:
+class EditedPart:
     """Another part of a submission, with edits that are certain to be correct."""
 
-    passage: Passage
+    passage: SourcePart
     edits: tuple[Edit, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surrounding:
+class PromptContext:
     """Context that a fix must fit: tables with their columns, files with their first lines, and so on."""
 
     title: str
@@ -60,19 +60,19 @@ class RepairContext:
     description of alternative answer formats and when to use them.
     """
 
-    passage: Passage
+    passage: SourcePart
     failure: str
     instructions: tuple[str, ...]
-    surroundings: tuple[Surrounding, ...] = ()
-    worth: Worth = Worth.HIGH
+    surroundings: tuple[PromptContext, ...] = ()
+    worth: RetryBenefit = RetryBenefit.HIGH
     edits: tuple[Edit, ...] = ()
-    others: tuple[EditedPassage, ...] = ()
+    others: tuple[EditedPart, ...] = ()
     title: str = ""
     other_forms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TakenField:
+class ExtractedField:
     """A field that code extracts from a string. A computed field is more than a substring."""
 
     name: str
@@ -81,10 +81,10 @@ class TakenField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """The strings that a submission is tried on, and the fields that it extracts from each."""
+    """The strings that a submission is tried on, and the fields that it extracts from them."""
 
     texts: tuple[str, ...]
-    fields: tuple[TakenField, ...]
+    fields: tuple[ExtractedField, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Topic:
+class PromptTopic:
     """Rules, and perhaps another example, for requests that contain one of these words, in lowercase."""
 
     words: tuple[str, ...]
@@ -123,7 +123,7 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Briefing:
+class PromptParts:
     """The parts of a prompt that a kind supplies.
 
     `task` is the contract of the kind. `rules` describe what the effective policy allows and how the answer
@@ -135,5 +135,5 @@ class Briefing:
     rules: tuple[str, ...]
     example: Example
     form: str
-    surroundings: tuple[Surrounding, ...] = ()
-    topics: tuple[Topic, ...] = ()
+    surroundings: tuple[PromptContext, ...] = ()
+    topics: tuple[PromptTopic, ...] = ()

@@ -85,7 +85,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeCount:
-    """The number of attempts by kind, time bucket, verdict and cause."""
+    """The number of attempts with one combination of kind, time bucket, verdict and cause."""
 
     at: datetime
     kind: str
@@ -122,8 +122,8 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
-    """The objects that garbage collection removed or would remove, and their disk space."""
+class SweepResult:
+    """The numbers of objects that garbage collection removed or would remove, and their disk space."""
 
     attempts: int = 0
     bundles: int = 0

@@ -141,8 +141,8 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Paired:
-    """The arguments of the two processes of each `tests` unit: the solution's, and those all tests share.
+class PairedArguments:
+    """The arguments of the two processes of each `tests` unit: for the solution, and for the tests.
 
     The runner forks the solution processes before it reads anything of the tests.
     """
@@ -177,11 +177,11 @@ class RunSpec:
     changed_only: bool = False
     stop_on_failure: bool = False
     allow_exec: bool = False
-    paired: Paired | None = None
+    paired: PairedArguments | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Captured:
+class CapturedOutput:
     """One output stream: its start, its end, and its total number of bytes."""
 
     head: bytes = b""
@@ -193,7 +193,7 @@ class Captured:
         """Return whether bytes between start and end were dropped."""
         return self.total_bytes > len(self.head) + len(self.tail)
 
-    def cut_to(self, most_bytes: int) -> Captured:
+    def truncate_to(self, most_bytes: int) -> CapturedOutput:
         """Keep at most `most_bytes`, half of them from each end."""
         kept, half = self.head + self.tail, most_bytes // 2
         if len(kept) <= most_bytes:
@@ -243,8 +243,8 @@ class PolicyEvent:
     reason: str = ""
 
 
-class Via(StrEnum):
-    """The way in which guest code asked the proxy for a host."""
+class AccessProtocol(StrEnum):
+    """The protocol by which guest code requested a host from the proxy."""
 
     TLS = "tls"
     """A CONNECT request; TLS to that host must follow."""
@@ -263,7 +263,7 @@ class NetworkEvent:
 
     host: str
     port: int | None
-    via: Via
+    via: AccessProtocol
     allowed: bool
     rule: str
     reason: str
@@ -276,8 +276,8 @@ class NetworkEvent:
     finished: bool = True
 
 
-def refusal_of(event: NetworkEvent, *, enforced: bool) -> PolicyEvent:
-    """Return a denied access as the policy event that all kinds judge."""
+def to_policy_event(event: NetworkEvent, *, enforced: bool) -> PolicyEvent:
+    """Convert a denied access to the policy event that all kinds judge."""
     place = event.host if event.port is None else f"{event.host}:{event.port}"
     return PolicyEvent(
         kind="network",
@@ -290,7 +290,7 @@ def refusal_of(event: NetworkEvent, *, enforced: bool) -> PolicyEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class ResourceUsage:
     """The resource usage of a unit: the runner's clock, wait4's rusage, differences of cgroup counters.
 
     `cpu_s` is the processor time of all of its processes. `starved_s` is the time in which it was runnable
@@ -326,9 +326,9 @@ class UnitResult:
     end: UnitEnd = UnitEnd.EXITED
     results: tuple[bytes, ...] = ()
     malformed: str | None = None
-    stdout: Captured = Captured()
-    stderr: Captured = Captured()
-    usage: Usage = Usage()
+    stdout: CapturedOutput = CapturedOutput()
+    stderr: CapturedOutput = CapturedOutput()
+    usage: ResourceUsage = ResourceUsage()
     left_processes: int = 0
     events: tuple[PolicyEvent, ...] = ()
     events_dropped: int = 0

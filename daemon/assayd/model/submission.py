@@ -31,12 +31,12 @@ class Submission:
     labels: Mapping[str, str] = field(default_factory=dict)
     parent_id: str | None = None
     intent: str | None = None
-    repair: RepairWish | None = None
+    repair: RepairOptions | None = None
     webhook: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RepairWish:
+class RepairOptions:
     """The provider and the maximum number of fixes for a repair, if the attempt fails.
 
     Without a number, the settings decide.

@@ -47,13 +47,13 @@ class TraceContext:
 
 
 def from_text(text: str | None) -> TraceContext | None:
-    """Parse the result of `text`; return None if invalid."""
+    """Parse the output of `text`; return None if it is invalid."""
     parent, _, state = (text or "").partition(" ")
-    return from_headers([parent], [state] if state else [])
+    return parse_headers([parent], [state] if state else [])
 
 
-def from_headers(parents: Sequence[str], states: Sequence[str] = ()) -> TraceContext | None:
-    """Parse the headers `traceparent` and `tracestate`; return None if invalid.
+def parse_headers(parents: Sequence[str], states: Sequence[str] = ()) -> TraceContext | None:
+    """Parse the headers `traceparent` and `tracestate`; return None if they are invalid.
 
     More than one `traceparent` is invalid. An invalid `tracestate` is ignored.
     """
@@ -68,10 +68,10 @@ def from_headers(parents: Sequence[str], states: Sequence[str] = ()) -> TraceCon
     if not int(trace_id, 16) or not int(span_id, 16):
         return None
     sampled = bool(int(flags, 16) & _SAMPLED)
-    return TraceContext(trace_id=trace_id, span_id=span_id, sampled=sampled, state=_state(states))
+    return TraceContext(trace_id=trace_id, span_id=span_id, sampled=sampled, state=_join_state(states))
 
 
-def _state(headers: Sequence[str]) -> str:
+def _join_state(headers: Sequence[str]) -> str:
     """Return the members of all headers as one value; empty if any is invalid."""
     joined = ",".join(headers)
     if len(joined) > MOST_STATE_CHARS:

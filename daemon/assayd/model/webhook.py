@@ -53,7 +53,7 @@ class WebhookUrl:
         return self.origin == other.origin and (other.path == self.path or other.path.startswith(below))
 
 
-def read_webhook_url(text: str) -> WebhookUrl:
+def parse_webhook_url(text: str) -> WebhookUrl:
     """Parse a URL. Raises: ValueError, with the reason."""
     if len(text) > MOST_CHARS:
         raise ValueError(f"the URL has {len(text)} characters; the limit is {MOST_CHARS}")
@@ -69,10 +69,10 @@ def read_webhook_url(text: str) -> WebhookUrl:
     port = int(found["port"]) if found["port"] else _PORTS[scheme]
     if not 0 < port < 2**16:
         raise ValueError(f"{port} isn't a valid port")
-    return WebhookUrl(scheme=scheme, host=_host(found["host"].lower()), port=port, target=target)
+    return WebhookUrl(scheme=scheme, host=_normalize_host(found["host"].lower()), port=port, target=target)
 
 
-def _host(text: str) -> str:
+def _normalize_host(text: str) -> str:
     return text.removeprefix("[").removesuffix("]") if is_address(text) else fold(text)
 
 

@@ -26,21 +26,21 @@ def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
         "exec": policy.exec,
         "network": {
             "mode": network.mode.value,
-            "hosts": _sorted(network.hosts),
+            "hosts": _sorted_list(network.hosts),
             "ports": [*sorted(network.ports)],
             "connect_timeout_s": network.connect_timeout_s,
             "http": {
-                host: {"methods": _sorted(rule.methods), "paths": _sorted(rule.paths)}
+                host: {"methods": _sorted_list(rule.methods), "paths": _sorted_list(rule.paths)}
                 for host, rule in sorted(network.http.items())
             },
         },
         "imports": {
             "mode": imports.mode.value,
             "categories": list(imports.categories),
-            "allowed": _sorted(imports.allowed),
-            "denied": _sorted(imports.denied),
+            "allowed": _sorted_list(imports.allowed),
+            "denied": _sorted_list(imports.denied),
             "submodules": imports.submodules.value,
-            "names": {module: _sorted(names) for module, names in sorted(imports.names.items())},
+            "names": {module: _sorted_list(names) for module, names in sorted(imports.names.items())},
             "enforce_forbidden": imports.enforce_forbidden,
         },
         "adapter": {
@@ -48,14 +48,14 @@ def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
             "methods": list(adapter.methods),
             "base_classes": list(adapter.base_classes),
             "modules": list(adapter.modules),
-            "forbidden": _sorted(adapter.forbidden),
+            "forbidden": _sorted_list(adapter.forbidden),
         },
         "commands": {
-            "allowed": _sorted(commands.allowed),
-            "blocked": _sorted(commands.blocked),
-            "builtins": _sorted(commands.builtins),
-            "options": {name: _sorted(refused) for name, refused in sorted(commands.options.items())},
-            "protected": _sorted(commands.protected),
+            "allowed": _sorted_list(commands.allowed),
+            "blocked": _sorted_list(commands.blocked),
+            "builtins": _sorted_list(commands.builtins),
+            "options": {name: _sorted_list(refused) for name, refused in sorted(commands.options.items())},
+            "protected": _sorted_list(commands.protected),
             "ignored_errors": (commands.ignored_errors or IgnoredErrors.WARNING).value,
         },
         "sql": {**asdict(policy.sql), "rules": {name: level.value for name, level in policy.sql.rules}},
@@ -66,7 +66,7 @@ def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
         "resources": {
             "timeout_s": resources.timeout_s,
             "unit_timeout_s": resources.unit_timeout_s,
-            "memory_mb": _plain(resources.memory_bytes / MEGABYTE),
+            "memory_mb": _to_plain_number(resources.memory_bytes / MEGABYTE),
             "max_processes": resources.max_processes,
         },
     }
@@ -74,13 +74,13 @@ def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
 
 def flat(policy: ExecutionPolicy) -> dict[str, JsonValue]:
     """Return the values that apply to submitted code, by dotted name."""
-    return dict(_flattened(effective(policy), ""))
+    return dict(_flatten(effective(policy), ""))
 
 
-def _flattened(values: Mapping[str, JsonValue], within: str) -> Iterator[tuple[str, JsonValue]]:
+def _flatten(values: Mapping[str, JsonValue], within: str) -> Iterator[tuple[str, JsonValue]]:
     for key, value in values.items():
         if isinstance(value, dict):
-            yield from _flattened(value, f"{within}{key}.")
+            yield from _flatten(value, f"{within}{key}.")
         else:
             yield f"{within}{key}", value
 
@@ -126,9 +126,9 @@ def unenforceable(policy: ExecutionPolicy, *, egress: bool) -> str | None:
     return None
 
 
-def _sorted(names: frozenset[str]) -> list[JsonValue]:
+def _sorted_list(names: frozenset[str]) -> list[JsonValue]:
     return [*sorted(names)]
 
 
-def _plain(number: float) -> JsonValue:
+def _to_plain_number(number: float) -> JsonValue:
     return int(number) if number.is_integer() else number

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from assayd import tomlfile
-from assayd.model.hosts import fold_entry
+from assayd.model.hosts import normalize_entry
 from assayd.model.policy import MOST_MUTANTS, QUALITY_RULES, SQL_RULES, is_plain
 from assayd.tomlfile import FileError, Problem, TomlFile
 
@@ -29,62 +29,62 @@ _COMMAND = re.compile(r"[A-Za-z0-9_:.\[][A-Za-z0-9_.+-]*")
 _OPTION = re.compile(r"-[A-Za-z0-9]|--?[a-z0-9][a-z0-9-]*")
 
 
-def _dotted(name: str) -> str:
+def _check_dotted_name(name: str) -> str:
     if not all(part.isidentifier() for part in name.split(".")):
         raise ValueError(f"{name!r} isn't a dotted name")
     return name
 
 
-def _attribute(name: str) -> str:
+def _check_attribute(name: str) -> str:
     if not name.isidentifier():
         raise ValueError(f"{name!r} isn't an attribute name")
     return name
 
 
-def _method(name: str) -> str:
+def _check_http_method(name: str) -> str:
     if not _METHOD.fullmatch(name) or name == "CONNECT":
         raise ValueError(f"{name!r} isn't an uppercase HTTP method")
     return name
 
 
-def _path(path: str) -> str:
+def _check_url_path(path: str) -> str:
     if not _PATH.fullmatch(path) or not is_plain(path) or "?" in path or "#" in path:
         plain = "must begin with / and must not have //, .., ?, #, or an ambiguous escape such as %2f"
         raise ValueError(f"{path!r} isn't a plain path: it {plain}")
     return path
 
 
-def _command(name: str) -> str:
+def _check_command(name: str) -> str:
     if not _COMMAND.fullmatch(name):
         raise ValueError(f"{name!r} isn't a command name")
     return name
 
 
-def _option(text: str) -> str:
+def _check_option(text: str) -> str:
     if not _OPTION.fullmatch(text):
         raise ValueError(f"{text!r} isn't an option; write -x, --name or, for find, -name")
     return text
 
 
-def _variable(text: str) -> str:
+def _check_variable(text: str) -> str:
     if not text.removesuffix("*").isidentifier():
         raise ValueError(f"{text!r} isn't a variable name (a final * is allowed)")
     return text
 
 
-def _image(name: str) -> str:
+def _check_image(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} isn't an image name: use a-z, 0-9, _ and -, at most 64 characters")
     return name
 
 
-def _sql_rule(name: str) -> str:
+def _check_sql_rule(name: str) -> str:
     if name not in SQL_RULES:
         raise ValueError(f"profiles can't set the rule {name!r}; use one of {', '.join(sorted(SQL_RULES))}")
     return name
 
 
-def _quality_rule(name: str) -> str:
+def _check_quality_rule(name: str) -> str:
     if name not in QUALITY_RULES:
         raise ValueError(
             f"profiles can't set the quality rule {name!r}; use one of {', '.join(sorted(QUALITY_RULES))}"
@@ -92,8 +92,8 @@ def _quality_rule(name: str) -> str:
     return name
 
 
-def _host(text: str) -> str:
-    entry = fold_entry(text)
+def _check_host(text: str) -> str:
+    entry = normalize_entry(text)
     if entry.lstrip(".").split(".")[-1] in _THIS_MACHINE:
         raise ValueError(
             f"{text!r} names this machine, but the relay connects only to public addresses; "
@@ -102,7 +102,7 @@ def _host(text: str) -> str:
     return entry
 
 
-def _accepts(check: Callable[[str], str], text: str) -> bool:
+def _is_accepted(check: Callable[[str], str], text: str) -> bool:
     try:
         check(text)
     except ValueError:
@@ -110,50 +110,50 @@ def _accepts(check: Callable[[str], str], text: str) -> bool:
     return True
 
 
-def is_dotted(text: str) -> bool:
+def is_dotted_name(text: str) -> bool:
     """Return whether a string is a valid module or attribute name for a profile."""
-    return _accepts(_dotted, text)
+    return _is_accepted(_check_dotted_name, text)
 
 
 def is_command(text: str) -> bool:
     """Return whether a string is a valid command name for a profile."""
-    return _accepts(_command, text)
+    return _is_accepted(_check_command, text)
 
 
 def is_host(text: str) -> bool:
     """Return whether a string is a valid host for a profile."""
-    return _accepts(_host, text)
+    return _is_accepted(_check_host, text)
 
 
-Dotted = Annotated[str, AfterValidator(_dotted)]
-Attribute = Annotated[str, AfterValidator(_attribute)]
-Host = Annotated[str, AfterValidator(_host)]
-Method = Annotated[str, AfterValidator(_method)]
-UrlPath = Annotated[str, AfterValidator(_path)]
-Command = Annotated[str, AfterValidator(_command)]
-Option = Annotated[str, AfterValidator(_option)]
-SqlRule = Annotated[str, AfterValidator(_sql_rule)]
-QualityRule = Annotated[str, AfterValidator(_quality_rule)]
-ImageName = Annotated[str, AfterValidator(_image)]
-Variable = Annotated[str, AfterValidator(_variable)]
+Dotted = Annotated[str, AfterValidator(_check_dotted_name)]
+Attribute = Annotated[str, AfterValidator(_check_attribute)]
+Host = Annotated[str, AfterValidator(_check_host)]
+Method = Annotated[str, AfterValidator(_check_http_method)]
+UrlPath = Annotated[str, AfterValidator(_check_url_path)]
+Command = Annotated[str, AfterValidator(_check_command)]
+Option = Annotated[str, AfterValidator(_check_option)]
+SqlRule = Annotated[str, AfterValidator(_check_sql_rule)]
+QualityRule = Annotated[str, AfterValidator(_check_quality_rule)]
+ImageName = Annotated[str, AfterValidator(_check_image)]
+Variable = Annotated[str, AfterValidator(_check_variable)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Interval = Annotated[list[Number], Field(min_length=2, max_length=2)]
 
 
-class _Table(BaseModel):
+class _ProfileModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class HttpTable(_Table):
-    """``[network.http."host"]``: the requests that are allowed to that host, over plain HTTP."""
+class HttpTable(_ProfileModel):
+    """The table ``[network.http."host"]``: the requests that are allowed to a host over plain HTTP."""
 
     methods: Annotated[list[Method], Field(min_length=1)] | None = None
     paths: Annotated[list[UrlPath], Field(min_length=1)] | None = None
 
 
-class NetworkTable(_Table):
-    """``[network]``; a table in ``[network.http]`` also lists its host."""
+class NetworkTable(_ProfileModel):
+    """The table ``[network]``; a table in ``[network.http]`` also lists its host."""
 
     mode: Literal["blocked", "allowlist"] | None = None
     hosts: list[Host] | None = None
@@ -162,8 +162,8 @@ class NetworkTable(_Table):
     http: dict[Host, HttpTable] = Field(default_factory=dict)
 
 
-class ImportsTable(_Table):
-    """``[imports]``; ``[imports.names]`` maps a module to the attributes that code can use."""
+class ImportsTable(_ProfileModel):
+    """The table ``[imports]``; ``[imports.names]`` maps a module to the attributes that code can use."""
 
     mode: Literal["enforce", "observe"] | None = None
     only: Annotated[list[Dotted], Field(min_length=1)] | None = None
@@ -175,8 +175,8 @@ class ImportsTable(_Table):
     names: dict[Dotted, list[Attribute]] = Field(default_factory=dict)
 
 
-class AdapterTable(_Table):
-    """``[adapter]``: the requirements for an adapter module."""
+class AdapterTable(_ProfileModel):
+    """The table ``[adapter]``: the requirements for an adapter module."""
 
     decorators: Annotated[list[Attribute], Field(min_length=1)] | None = None
     methods: list[Attribute] | None = None
@@ -185,8 +185,8 @@ class AdapterTable(_Table):
     forbidden: list[Dotted] | None = None
 
 
-class CommandsTable(_Table):
-    """``[commands]``; ``[commands.options]`` maps a command to its rejected options."""
+class CommandsTable(_ProfileModel):
+    """The table ``[commands]``; ``[commands.options]`` maps a command to its rejected options."""
 
     allowed: list[Command] | None = None
     blocked: list[Command] | None = None
@@ -196,8 +196,8 @@ class CommandsTable(_Table):
     options: dict[Command, list[Option]] = Field(default_factory=dict)
 
 
-class SqlTable(_Table):
-    """``[sql]``; ``[sql.rules]`` sets the severity of rules: error, warning or off."""
+class SqlTable(_ProfileModel):
+    """The table ``[sql]``; ``[sql.rules]`` sets the severity of rules: error, warning or off."""
 
     max_bytes: Annotated[int, Field(ge=1, le=2**20)] | None = None
     max_statements: Annotated[int, Field(ge=1)] | None = None
@@ -206,8 +206,8 @@ class SqlTable(_Table):
     rules: dict[SqlRule, Literal["off", "warning", "error"]] = Field(default_factory=dict)
 
 
-class QualityTable(_Table):
-    """``[quality]``; ``[quality.rules]`` sets the severity of rules: error, warning or off."""
+class QualityTable(_ProfileModel):
+    """The table ``[quality]``; ``[quality.rules]`` sets the severity of rules: error, warning or off."""
 
     severity: Literal["off", "warning", "error"] | None = None
     rules: dict[QualityRule, Literal["off", "warning", "error"]] = Field(default_factory=dict)
@@ -215,8 +215,8 @@ class QualityTable(_Table):
     mutants: Annotated[int, Field(ge=0, le=MOST_MUTANTS)] | None = None
 
 
-class ResourcesTable(_Table):
-    """``[resources]``."""
+class ResourcesTable(_ProfileModel):
+    """The table ``[resources]``: the limits of an attempt."""
 
     timeout_s: Number | None = None
     unit_timeout_s: Number | None = None
@@ -224,8 +224,8 @@ class ResourcesTable(_Table):
     max_processes: int | None = None
 
 
-class BoundsTable(_Table):
-    """``[bounds]``: minimum and maximum of a limit, as a pair."""
+class BoundsTable(_ProfileModel):
+    """The table ``[bounds]``: the minimum and maximum of each limit, as a pair."""
 
     timeout_s: Interval | None = None
     unit_timeout_s: Interval | None = None
@@ -233,8 +233,8 @@ class BoundsTable(_Table):
     max_processes: Interval | None = None
 
 
-class ProfileTable(_Table):
-    """A whole profile file. For a missing key, the extended profile's value applies."""
+class ProfileTable(_ProfileModel):
+    """A complete profile file. For a missing key, the extended profile's value applies."""
 
     description: str = ""
     extends: str | list[str] = Field(default_factory=list)
@@ -252,8 +252,8 @@ class ProfileTable(_Table):
     bounds: BoundsTable = BoundsTable()
 
 
-class CategoriesTable(_Table):
-    """``categories.toml``: import categories, each a list of modules."""
+class CategoriesTable(_ProfileModel):
+    """The file ``categories.toml``: import categories, each a list of modules."""
 
     categories: dict[str, list[Dotted]]
 
@@ -268,7 +268,7 @@ class Profile:
 
     @property
     def parents(self) -> tuple[str, ...]:
-        """Return the names of the extended profiles."""
+        """Return the names of the profiles that this profile extends."""
         extends = self.table.extends
         return (extends,) if isinstance(extends, str) else tuple(extends)
 
@@ -303,7 +303,7 @@ def read_profile(path: Path, content: bytes | None = None) -> Profile:
     if not _NAME.fullmatch(path.stem):
         message = "the file name is the profile name: use a-z, 0-9, _ and -, at most 64 characters"
         raise FileError(CODE, [Problem(path=path, line=None, key="", message=message)])
-    file = tomlfile.read(path, CODE) if content is None else tomlfile.read_content(path, content, CODE)
+    file = tomlfile.read(path, CODE) if content is None else tomlfile.parse_content(path, content, CODE)
     return Profile(name=path.stem, file=file, table=tomlfile.parse(file, ProfileTable, CODE))
 
 

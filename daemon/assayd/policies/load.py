@@ -15,7 +15,7 @@ from pathlib import Path
 
 from assayd import did_you_mean
 from assayd.errors import RequestError
-from assayd.model.policy import DEFAULT_BOUNDS, Bounds, Clamp, ExecutionPolicy, Range
+from assayd.model.policy import DEFAULT_BOUNDS, Clamp, ExecutionPolicy, LimitRange, LimitRanges
 from assayd.policies.canonical import MEGABYTE, flat, unenforceable, with_digest
 from assayd.policies.files import CODE, Profile, profile_paths, read_categories, read_profile
 from assayd.policies.merge import merge_bounds
@@ -24,7 +24,7 @@ from assayd.policies.resolve import ProfileDraft, ProfileResolver
 from assayd.tomlfile import FileError, Problem
 
 
-def clamp(policy: ExecutionPolicy, bounds: Bounds) -> ExecutionPolicy:
+def clamp(policy: ExecutionPolicy, bounds: LimitRanges) -> ExecutionPolicy:
     """Return the policy with clamped limits, a record of each change, and its digest.
 
     The time limit of a unit never exceeds the attempt's.
@@ -44,37 +44,39 @@ def clamp(policy: ExecutionPolicy, bounds: Bounds) -> ExecutionPolicy:
         ("memory_mb", asked.memory_bytes / MEGABYTE, given.memory_bytes / MEGABYTE),
         ("max_processes", asked.max_processes, given.max_processes),
     )
-    return with_digest(replace(policy, resources=given, clamped=tuple(_changed(pairs))))
+    return with_digest(replace(policy, resources=given, clamped=tuple(_list_clamps(pairs))))
 
 
-def narrow(bounds: Bounds, widest: Bounds) -> Bounds:
+def narrow(bounds: LimitRanges, widest: LimitRanges) -> LimitRanges:
     """Return the bounds, limited to the operator's widest bounds."""
-    return Bounds(
-        timeout_s=_cut(bounds.timeout_s, widest.timeout_s),
-        unit_timeout_s=_cut(bounds.unit_timeout_s, widest.unit_timeout_s),
-        memory_mb=_cut(bounds.memory_mb, widest.memory_mb),
-        max_processes=_cut(bounds.max_processes, widest.max_processes),
+    return LimitRanges(
+        timeout_s=_clamp_range(bounds.timeout_s, widest.timeout_s),
+        unit_timeout_s=_clamp_range(bounds.unit_timeout_s, widest.unit_timeout_s),
+        memory_mb=_clamp_range(bounds.memory_mb, widest.memory_mb),
+        max_processes=_clamp_range(bounds.max_processes, widest.max_processes),
     )
 
 
-def _cut(inner: Range, outer: Range) -> Range:
-    return Range(least=outer.clamp(inner.least), most=outer.clamp(inner.most))
+def _clamp_range(inner: LimitRange, outer: LimitRange) -> LimitRange:
+    return LimitRange(least=outer.clamp(inner.least), most=outer.clamp(inner.most))
 
 
-def _changed(pairs: tuple[tuple[str, float, float], ...]) -> Iterator[Clamp]:
+def _list_clamps(pairs: tuple[tuple[str, float, float], ...]) -> Iterator[Clamp]:
     for field, requested, effective in pairs:
         if requested != effective:
             yield Clamp(field=f"resources.{field}", requested=requested, effective=effective)
 
 
-WIDEST = Bounds(max_processes=Range(least=1, most=64))
+WIDEST = LimitRanges(max_processes=LimitRange(least=1, most=64))
 """The widest bounds that a profile can set, unless the operator sets others."""
 
 
 class PolicySet:
     """The profiles of one or more folders, with their effective values."""
 
-    def __init__(self, folders: Sequence[Path], bounds: Bounds, widest: Bounds, *, egress: bool) -> None:
+    def __init__(
+        self, folders: Sequence[Path], bounds: LimitRanges, widest: LimitRanges, *, egress: bool
+    ) -> None:
         self.egress = egress
         self._folders = tuple(folders)
         self._bounds = bounds
@@ -124,15 +126,15 @@ class PolicySet:
         return self._origins[name]
 
     def check_file(self, path: Path) -> list[Problem]:
-        """Return the errors of a file, as if it were loaded with the others of this set."""
+        """Return the errors of a file, treating it as if it were loaded with this set's other files."""
         try:
-            self.try_file(path)
+            self.resolve_file(path)
         except FileError as error:
             return list(error.problems)
         return []
 
-    def try_file(self, path: Path, content: bytes | None = None) -> ExecutionPolicy:
-        """Return the policy of a file, as if it were loaded with the others of this set.
+    def resolve_file(self, path: Path, content: bytes | None = None) -> ExecutionPolicy:
+        """Return the policy of a file, treating it as if it were loaded with this set's other files.
 
         Args:
             path: the file.
@@ -143,7 +145,7 @@ class PolicySet:
         """
         candidate = read_profile(path, content)
         others = {name: other for name, other in self._paths.items() if name != candidate.name}
-        profiles = {**_read_all(others), candidate.name: candidate}
+        profiles = {**_read_profiles(others), candidate.name: candidate}
         resolver = ProfileResolver(profiles, read_categories(self._folders), self._bounds)
         draft = resolver.draft(candidate.name)
         if draft is None:
@@ -151,7 +153,7 @@ class PolicySet:
         reason = unenforceable(draft.policy, egress=self.egress)
         if reason is not None:
             raise FileError(CODE, [candidate.file.problem(("network", "hosts"), reason)])
-        return self._effective(draft)
+        return self._apply_bounds(draft)
 
     def reload(self) -> None:
         """Read and resolve all files.
@@ -168,25 +170,27 @@ class PolicySet:
 
     def _load(self) -> None:
         paths = profile_paths(self._folders)
-        profiles = _read_all(paths)
+        profiles = _read_profiles(paths)
         resolver = ProfileResolver(profiles, read_categories(self._folders), self._bounds)
         drafts = {name: resolver.draft(name) for name in profiles}
         if resolver.problems:
             raise FileError(CODE, resolver.problems)
-        self._policies = {name: self._effective(draft) for name, draft in drafts.items() if draft is not None}
+        self._policies = {
+            name: self._apply_bounds(draft) for name, draft in drafts.items() if draft is not None
+        }
         self._paths = paths
         values = {name: flat(draft.policy) for name, draft in drafts.items() if draft is not None}
         self._origins = {name: origins(name, profiles, values.__getitem__) for name in profiles}
 
-    def _effective(self, draft: ProfileDraft) -> ExecutionPolicy:
+    def _apply_bounds(self, draft: ProfileDraft) -> ExecutionPolicy:
         return clamp(draft.policy, narrow(draft.bounds, self._widest))
 
 
 def load_policies(
     folders: Sequence[Path],
     *,
-    bounds: Bounds = DEFAULT_BOUNDS,
-    widest: Bounds = WIDEST,
+    bounds: LimitRanges = DEFAULT_BOUNDS,
+    widest: LimitRanges = WIDEST,
     egress: bool = True,
 ) -> PolicySet:
     """Load the profiles of all folders. A file replaces one of the same name in an earlier folder.
@@ -221,7 +225,7 @@ def require_enforceable(policy: ExecutionPolicy, *, egress: bool = True) -> None
         raise RequestError("policy.unenforceable", message, field="policy")
 
 
-def _read_all(paths: Mapping[str, Path]) -> dict[str, Profile]:
+def _read_profiles(paths: Mapping[str, Path]) -> dict[str, Profile]:
     profiles: dict[str, Profile] = {}
     problems: list[Problem] = []
     for name, path in paths.items():

@@ -10,16 +10,16 @@ from dataclasses import replace
 
 from assayd.model.policy import (
     AdapterContract,
-    Bounds,
     CommandPolicy,
     ExecutionPolicy,
     HttpRule,
     ImportMode,
     ImportPolicy,
+    LimitRange,
+    LimitRanges,
     NetworkMode,
     NetworkPolicy,
     QualityPolicy,
-    Range,
     ResourcePolicy,
     RuleLevel,
     SqlPolicy,
@@ -45,7 +45,7 @@ def merge(first: ExecutionPolicy, second: ExecutionPolicy, *, name: str = "") ->
         name=name or f"{first.name}+{second.name}",
         enforcement=first.enforcement if first.reports_only else second.enforcement,
         approve_reported=first.approve_reported or second.approve_reported,
-        image=_image(first.image, second.image),
+        image=_merge_images(first.image, second.image),
         exec=first.exec or second.exec,
         network=_network(first.network, second.network),
         imports=_imports(first.imports, second.imports),
@@ -59,21 +59,21 @@ def merge(first: ExecutionPolicy, second: ExecutionPolicy, *, name: str = "") ->
     return with_digest(united)
 
 
-def _image(a: str | None, b: str | None) -> str | None:
-    """Return the image that either policy sets; of two, the first in sort order.
+def _merge_images(a: str | None, b: str | None) -> str | None:
+    """Return the image that a policy sets; if both set one, the first in sort order; None if neither does.
 
     No profile can inherit two images.
     """
     return min((name for name in (a, b) if name is not None), default=None)
 
 
-def merge_bounds(first: Bounds, second: Bounds) -> Bounds:
+def merge_bounds(first: LimitRanges, second: LimitRanges) -> LimitRanges:
     """Return bounds that cover both."""
-    return Bounds(
-        timeout_s=_range(first.timeout_s, second.timeout_s),
-        unit_timeout_s=_range(first.unit_timeout_s, second.unit_timeout_s),
-        memory_mb=_range(first.memory_mb, second.memory_mb),
-        max_processes=_range(first.max_processes, second.max_processes),
+    return LimitRanges(
+        timeout_s=_merge_ranges(first.timeout_s, second.timeout_s),
+        unit_timeout_s=_merge_ranges(first.unit_timeout_s, second.unit_timeout_s),
+        memory_mb=_merge_ranges(first.memory_mb, second.memory_mb),
+        max_processes=_merge_ranges(first.max_processes, second.max_processes),
     )
 
 
@@ -99,21 +99,21 @@ def _sql(a: SqlPolicy, b: SqlPolicy) -> SqlPolicy:
         max_statements=max(a.max_statements, b.max_statements),
         max_rows=max(a.max_rows, b.max_rows),
         max_cell_chars=max(a.max_cell_chars, b.max_cell_chars),
-        rules=_levels(a.rules, b.rules),
+        rules=_merge_levels(a.rules, b.rules),
     )
 
 
 def _quality(a: QualityPolicy, b: QualityPolicy) -> QualityPolicy:
     return QualityPolicy(
         severity=min(a.severity, b.severity, key=_MILD.index),
-        rules=_levels(a.rules, b.rules),
+        rules=_merge_levels(a.rules, b.rules),
         generalization=a.generalization or b.generalization,
         mutants=max(a.mutants, b.mutants),
     )
 
 
-def _levels(a: _Levels, b: _Levels) -> _Levels:
-    """Return the milder level of each rule that both set, and the level of rules that only one sets."""
+def _merge_levels(a: _Levels, b: _Levels) -> _Levels:
+    """Return the milder level of a rule that both policies set; keep a level that only one sets."""
     found = dict(a)
     for name, level in b:
         found[name] = min(found.get(name, level), level, key=_MILD.index)
@@ -126,11 +126,11 @@ def _network(a: NetworkPolicy, b: NetworkPolicy) -> NetworkPolicy:
         hosts=a.hosts | b.hosts,
         ports=a.ports | b.ports,
         connect_timeout_s=max(a.connect_timeout_s, b.connect_timeout_s),
-        http=_http(a, b),
+        http=_merge_http_rules(a, b),
     )
 
 
-def _http(a: NetworkPolicy, b: NetworkPolicy) -> Mapping[str, HttpRule]:
+def _merge_http_rules(a: NetworkPolicy, b: NetworkPolicy) -> Mapping[str, HttpRule]:
     """Return the union of HTTP rules; a host that one policy lists without a rule is unrestricted."""
     united: dict[str, HttpRule] = {}
     for host in a.http.keys() | b.http.keys():
@@ -155,7 +155,7 @@ def _imports(a: ImportPolicy, b: ImportPolicy) -> ImportPolicy:
         allowed=a.allowed | b.allowed,
         denied=a.denied | b.denied,
         submodules=SubmoduleRule.INHERIT if inherit else SubmoduleRule.EXACT,
-        names=_names(a, b),
+        names=_merge_attribute_lists(a, b),
         enforce_forbidden=a.enforce_forbidden or b.enforce_forbidden,
     )
 
@@ -166,30 +166,30 @@ def _adapter(a: AdapterContract, b: AdapterContract) -> AdapterContract:
     Decorators and names of either contract are accepted; methods of both are required.
     """
     return AdapterContract(
-        decorators=_joined(a.decorators, b.decorators),
-        methods=_joined(a.methods, b.methods),
-        base_classes=_joined(a.base_classes, b.base_classes),
-        modules=_joined(a.modules, b.modules),
+        decorators=_merge_lists(a.decorators, b.decorators),
+        methods=_merge_lists(a.methods, b.methods),
+        base_classes=_merge_lists(a.base_classes, b.base_classes),
+        modules=_merge_lists(a.modules, b.modules),
         forbidden=a.forbidden | b.forbidden,
     )
 
 
-def _joined(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
+def _merge_lists(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
     return a if a == b else tuple(sorted({*a, *b}))
 
 
-def _names(a: ImportPolicy, b: ImportPolicy) -> Names:
+def _merge_attribute_lists(a: ImportPolicy, b: ImportPolicy) -> Names:
     """Return the union of attribute lists; a module that one policy allows without a list is unrestricted."""
     united: dict[str, frozenset[str]] = {}
     for module in a.names.keys() | b.names.keys():
-        lists = [policy.names.get(module) for policy in (a, b) if _mentions(policy, module)]
+        lists = [policy.names.get(module) for policy in (a, b) if _covers_module(policy, module)]
         known = [attributes for attributes in lists if attributes is not None]
         if len(known) == len(lists):
             united[module] = frozenset().union(*known)
     return united
 
 
-def _mentions(policy: ImportPolicy, module: str) -> bool:
+def _covers_module(policy: ImportPolicy, module: str) -> bool:
     return module in policy.names or policy.allows(module)
 
 
@@ -202,5 +202,5 @@ def _resources(a: ResourcePolicy, b: ResourcePolicy) -> ResourcePolicy:
     )
 
 
-def _range(a: Range, b: Range) -> Range:
-    return Range(least=min(a.least, b.least), most=max(a.most, b.most))
+def _merge_ranges(a: LimitRange, b: LimitRange) -> LimitRange:
+    return LimitRange(least=min(a.least, b.least), most=max(a.most, b.most))

@@ -40,7 +40,7 @@ Effective = Mapping[str, JsonValue]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueOrigin:
-    """A profile that sets a value, and the place in its file."""
+    """The profile that sets a value, and the place in its file."""
 
     profile: str
     file: Path
@@ -59,7 +59,7 @@ def origins(name: str, profiles: Mapping[str, Profile], effective: Callable[[str
         effective: returns the values of a profile by dotted name.
     """
     profile = profiles[name]
-    own = dict(_stated(profile))
+    own = dict(_find_set_values(profile))
     found: dict[str, tuple[ValueOrigin, ...]] = {}
     for parent in profile.parents:
         theirs, mine = effective(parent), effective(name)
@@ -76,22 +76,22 @@ def origins(name: str, profiles: Mapping[str, Profile], effective: Callable[[str
     return found
 
 
-def _stated(profile: Profile) -> Iterator[tuple[str, ValueOrigin]]:
-    """Return the values that a file sets, including those that it adds to indirectly."""
+def _find_set_values(profile: Profile) -> Iterator[tuple[str, ValueOrigin]]:
+    """Yield the values that a file sets, including those to which it adds indirectly."""
     implied: dict[str, ValueOrigin] = {}
-    for key in _leaves(profile.file.values):
+    for key in _leaf_keys(profile.file.values):
         place = ValueOrigin(profile=profile.name, file=profile.file.path, line=profile.file.line(key))
         also = IMPLIED.get(".".join(key[:2]))
         if also is not None:
             implied.setdefault(also, place)
         yield ".".join(key), place
-    stated = {".".join(key) for key in _leaves(profile.file.values)}
+    stated = {".".join(key) for key in _leaf_keys(profile.file.values)}
     yield from ((field, place) for field, place in implied.items() if field not in stated)
 
 
-def _leaves(values: Mapping[str, object], within: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def _leaf_keys(values: Mapping[str, object], within: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     for key, value in values.items():
         if isinstance(value, dict) and value:
-            yield from _leaves(value, (*within, key))
+            yield from _leaf_keys(value, (*within, key))
         elif within or key not in {"description", "extends"}:
             yield (*within, key)

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from assayd import did_you_mean
 from assayd.errors import RequestError
-from assayd.model.hosts import covers, fold_entry
+from assayd.model.hosts import covers, normalize_entry
 from assayd.model.policy import (
     SQL_RULES,
     CommandPolicy,
@@ -48,7 +48,7 @@ _TABLES = ("enforcement", "network", "imports", "commands", "sql", "resources")
 
 
 def tighten(policy: ExecutionPolicy, overrides: Mapping[str, object]) -> ExecutionPolicy:
-    """Return the policy with a request's overrides, and its new digest.
+    """Return the policy tightened by a request's overrides, with its new digest.
 
     Args:
         policy: the effective profile.
@@ -59,155 +59,161 @@ def tighten(policy: ExecutionPolicy, overrides: Mapping[str, object]) -> Executi
     """
     if not overrides:
         return policy
-    _refuse_unknown("overrides", overrides, _TABLES)
+    _reject_unknown_keys("overrides", overrides, _TABLES)
     known = tuple(Enforcement)
-    enforcement = _choice("overrides", "enforcement", overrides, policy.enforcement, "enforce", known)
+    enforcement = _get_choice("overrides", "enforcement", overrides, policy.enforcement, "enforce", known)
     tables = {
-        name: _table(f"overrides.{name}", value) for name, value in overrides.items() if name != "enforcement"
+        name: _require_table(f"overrides.{name}", value)
+        for name, value in overrides.items()
+        if name != "enforcement"
     }
     tightened = replace(
         policy,
         enforcement=Enforcement(enforcement),
-        network=_network(policy.network, tables.get("network", {})),
-        imports=_imports(policy.imports, tables.get("imports", {})),
-        commands=_commands(policy.commands, tables.get("commands", {})),
-        sql=_sql(policy.sql, tables.get("sql", {})),
-        resources=_resources(policy.resources, tables.get("resources", {})),
+        network=_tighten_network(policy.network, tables.get("network", {})),
+        imports=_tighten_imports(policy.imports, tables.get("imports", {})),
+        commands=_tighten_commands(policy.commands, tables.get("commands", {})),
+        sql=_tighten_sql(policy.sql, tables.get("sql", {})),
+        resources=_tighten_resources(policy.resources, tables.get("resources", {})),
     )
     return with_digest(tightened)
 
 
-def _resources(policy: ResourcePolicy, table: Table) -> ResourcePolicy:
+def _tighten_resources(policy: ResourcePolicy, table: Table) -> ResourcePolicy:
     at = "overrides.resources"
-    _refuse_unknown(at, table, ("timeout_s", "unit_timeout_s", "memory_mb", "max_processes"))
+    _reject_unknown_keys(at, table, ("timeout_s", "unit_timeout_s", "memory_mb", "max_processes"))
     memory_mb = policy.memory_bytes // MEGABYTE
-    timeout_s = _at_most(at, "timeout_s", table, policy.timeout_s, _number)
-    unit_timeout_s = _at_most(at, "unit_timeout_s", table, policy.unit_timeout_s, _number)
+    timeout_s = _get_at_most(at, "timeout_s", table, policy.timeout_s, _parse_number)
+    unit_timeout_s = _get_at_most(at, "unit_timeout_s", table, policy.unit_timeout_s, _parse_number)
     return ResourcePolicy(
         timeout_s=timeout_s,
         unit_timeout_s=min(unit_timeout_s, timeout_s),
-        memory_bytes=_at_most(at, "memory_mb", table, memory_mb, _whole) * MEGABYTE,
-        max_processes=_at_most(at, "max_processes", table, policy.max_processes, _whole),
+        memory_bytes=_get_at_most(at, "memory_mb", table, memory_mb, _parse_integer) * MEGABYTE,
+        max_processes=_get_at_most(at, "max_processes", table, policy.max_processes, _parse_integer),
     )
 
 
-def _network(policy: NetworkPolicy, table: Table) -> NetworkPolicy:
+def _tighten_network(policy: NetworkPolicy, table: Table) -> NetworkPolicy:
     at = "overrides.network"
-    _refuse_unknown(at, table, ("mode", "hosts", "ports", "connect_timeout_s", "http"))
-    mode = NetworkMode(_choice(at, "mode", table, policy.mode, "blocked", tuple(NetworkMode)))
+    _reject_unknown_keys(at, table, ("mode", "hosts", "ports", "connect_timeout_s", "http"))
+    mode = NetworkMode(_get_choice(at, "mode", table, policy.mode, "blocked", tuple(NetworkMode)))
     hosts, http, ports = policy.hosts, dict(policy.http), policy.ports
     if "hosts" in table:
-        narrowed = _narrowed(f"{at}.hosts", table["hosts"], policy)
+        narrowed = _narrow_hosts(f"{at}.hosts", table["hosts"], policy)
         hosts, http = frozenset(narrowed), {name: rule for name, rule in narrowed.items() if rule is not None}
     if "http" in table:
-        http |= _http_rules(f"{at}.http", table["http"], hosts, http)
+        http |= _tighten_http_rules(f"{at}.http", table["http"], hosts, http)
     if "ports" in table:
-        ports = _subset(f"{at}.ports", _ports(f"{at}.ports", table["ports"]), policy.ports)
+        ports = _require_subset(f"{at}.ports", _parse_ports(f"{at}.ports", table["ports"]), policy.ports)
     return NetworkPolicy(
         mode=mode,
         hosts=hosts,
         ports=ports,
-        connect_timeout_s=_at_most(at, "connect_timeout_s", table, policy.connect_timeout_s, _number),
+        connect_timeout_s=_get_at_most(
+            at, "connect_timeout_s", table, policy.connect_timeout_s, _parse_number
+        ),
         http=http,
     )
 
 
-def _narrowed(field: str, value: object, policy: NetworkPolicy) -> dict[str, HttpRule | None]:
-    """Return each requested entry with its HTTP rule: the rule of the narrowest entry that covers it."""
+def _narrow_hosts(field: str, value: object, policy: NetworkPolicy) -> dict[str, HttpRule | None]:
+    """Return each requested entry with the HTTP rule of the narrowest entry that covers it, or None."""
     narrowed: dict[str, HttpRule | None] = {}
-    for text in sorted(_names(field, value)):
+    for text in sorted(_parse_names(field, value)):
         try:
-            entry = fold_entry(text)
+            entry = normalize_entry(text)
         except ValueError as problem:
-            raise _wrong(field, str(problem)) from problem
+            raise _type_error(field, str(problem)) from problem
         covering = sorted((own for own in policy.hosts if covers(own, entry)), key=len)
         if not covering:
-            raise _wider(field, f"not in the policy: {entry}")
+            raise _wider_error(field, f"not in the policy: {entry}")
         free = any(own not in policy.http for own in covering)
         narrowed[entry] = None if free else policy.http[covering[-1]]
     return narrowed
 
 
-def _http_rules(
+def _tighten_http_rules(
     field: str, value: object, hosts: frozenset[str], rules: Mapping[str, HttpRule]
 ) -> dict[str, HttpRule]:
     asked: dict[str, HttpRule] = {}
-    for host, table in _table(field, value).items():
+    for host, table in _require_table(field, value).items():
         at = f"{field}.{host[:100]}"
         if host not in hosts:
-            raise _wider(at, "isn't one of the hosts; add it to hosts")
-        asked[host] = _http_rule(at, _table(at, table), rules.get(host, HttpRule()))
+            raise _wider_error(at, "isn't one of the hosts; add it to hosts")
+        asked[host] = _tighten_http_rule(at, _require_table(at, table), rules.get(host, HttpRule()))
     return asked
 
 
-def _http_rule(at: str, table: Table, rule: HttpRule) -> HttpRule:
-    _refuse_unknown(at, table, ("methods", "paths"))
+def _tighten_http_rule(at: str, table: Table, rule: HttpRule) -> HttpRule:
+    _reject_unknown_keys(at, table, ("methods", "paths"))
     methods, paths = rule.methods, rule.paths
     if "methods" in table:
-        methods = _some(f"{at}.methods", table["methods"])
+        methods = _parse_nonempty_set(f"{at}.methods", table["methods"])
         if beyond := [method for method in sorted(methods) if not rule.allows_method(method)]:
-            raise _wider(f"{at}.methods", f"not in the policy: {beyond[0]}")
+            raise _wider_error(f"{at}.methods", f"not in the policy: {beyond[0]}")
     if "paths" in table:
-        paths = _some(f"{at}.paths", table["paths"])
+        paths = _parse_nonempty_set(f"{at}.paths", table["paths"])
         if beyond := [path for path in sorted(paths) if not (is_plain(path) and rule.allows_path(path))]:
-            raise _wider(f"{at}.paths", f"not in the policy: {beyond[0]}")
+            raise _wider_error(f"{at}.paths", f"not in the policy: {beyond[0]}")
     return HttpRule(methods=methods, paths=paths)
 
 
-def _some(field: str, value: object) -> frozenset[str]:
+def _parse_nonempty_set(field: str, value: object) -> frozenset[str]:
     """Parse a list that must not be empty, because an empty list would allow everything."""
-    texts = _list(field, value)
+    texts = _require_list(field, value)
     if not texts or len(texts) > _MOST_NAMES:
-        raise _wrong(field, f"must have between 1 and {_MOST_NAMES} strings")
+        raise _type_error(field, f"must have between 1 and {_MOST_NAMES} strings")
     if not all(isinstance(text, str) and _PRINTED.fullmatch(text) for text in texts):
-        raise _wrong(field, "must be a list of ASCII strings, each of at most 200 characters")
+        raise _type_error(field, "must be a list of ASCII strings, each of at most 200 characters")
     return frozenset(str(text) for text in texts)
 
 
-def _imports(policy: ImportPolicy, table: Table) -> ImportPolicy:
+def _tighten_imports(policy: ImportPolicy, table: Table) -> ImportPolicy:
     at = "overrides.imports"
-    _refuse_unknown(at, table, ("mode", "allowed", "denied", "submodules", "enforce_forbidden"))
-    denied = _names(f"{at}.denied", table.get("denied", []))
+    _reject_unknown_keys(at, table, ("mode", "allowed", "denied", "submodules", "enforce_forbidden"))
+    denied = _parse_names(f"{at}.denied", table.get("denied", []))
     forbid = table.get("enforce_forbidden", policy.enforce_forbidden)
     if not isinstance(forbid, bool):
-        raise _wrong(f"{at}.enforce_forbidden", "must be true or false")
+        raise _type_error(f"{at}.enforce_forbidden", "must be true or false")
     if policy.enforce_forbidden and not forbid:
-        raise _wider(f"{at}.enforce_forbidden", "can't be switched off")
+        raise _wider_error(f"{at}.enforce_forbidden", "can't be switched off")
     return replace(
         policy,
-        mode=ImportMode(_choice(at, "mode", table, policy.mode, "enforce", tuple(ImportMode))),
+        mode=ImportMode(_get_choice(at, "mode", table, policy.mode, "enforce", tuple(ImportMode))),
         submodules=SubmoduleRule(
-            _choice(at, "submodules", table, policy.submodules, "exact", tuple(SubmoduleRule))
+            _get_choice(at, "submodules", table, policy.submodules, "exact", tuple(SubmoduleRule))
         ),
-        allowed=_allowed(f"{at}.allowed", table["allowed"], policy) if "allowed" in table else policy.allowed,
+        allowed=_check_allowed_modules(f"{at}.allowed", table["allowed"], policy)
+        if "allowed" in table
+        else policy.allowed,
         denied=policy.denied | denied,
         # Without enforcement, the list of denied names would have no effect.
         enforce_forbidden=forbid or bool(denied),
     )
 
 
-def _commands(policy: CommandPolicy, table: Table) -> CommandPolicy:
+def _tighten_commands(policy: CommandPolicy, table: Table) -> CommandPolicy:
     at = "overrides.commands"
-    _refuse_unknown(at, table, ("allowed", "blocked", "builtins"))
-    asked = {key: _names(f"{at}.{key}", value, _COMMAND) for key, value in table.items()}
+    _reject_unknown_keys(at, table, ("allowed", "blocked", "builtins"))
+    asked = {key: _parse_names(f"{at}.{key}", value, _COMMAND) for key, value in table.items()}
     return replace(
         policy,
-        allowed=_subset(f"{at}.allowed", asked.get("allowed", policy.allowed), policy.allowed),
-        builtins=_subset(f"{at}.builtins", asked.get("builtins", policy.builtins), policy.builtins),
+        allowed=_require_subset(f"{at}.allowed", asked.get("allowed", policy.allowed), policy.allowed),
+        builtins=_require_subset(f"{at}.builtins", asked.get("builtins", policy.builtins), policy.builtins),
         blocked=policy.blocked | asked.get("blocked", frozenset()),
     )
 
 
-def _sql(policy: SqlPolicy, table: Table) -> SqlPolicy:
+def _tighten_sql(policy: SqlPolicy, table: Table) -> SqlPolicy:
     at, most = "overrides.sql", asdict(replace(policy, rules=()))
-    _refuse_unknown(at, table, tuple(most))
+    _reject_unknown_keys(at, table, tuple(most))
     most.pop("rules")
-    rules = _rules(policy, table.get("rules", {}))
-    limits = {name: _at_most(at, name, table, value, _whole) for name, value in most.items()}
+    rules = _tighten_sql_rules(policy, table.get("rules", {}))
+    limits = {name: _get_at_most(at, name, table, value, _parse_integer) for name, value in most.items()}
     return SqlPolicy(rules=rules, **limits)
 
 
-def _rules(policy: SqlPolicy, given: object) -> tuple[tuple[str, RuleLevel], ...]:
+def _tighten_sql_rules(policy: SqlPolicy, given: object) -> tuple[tuple[str, RuleLevel], ...]:
     """Return the rule levels of a policy, tightened by those of a request."""
     at, levels = "overrides.sql.rules", dict(policy.rules)
     if not isinstance(given, dict):
@@ -218,94 +224,94 @@ def _rules(policy: SqlPolicy, given: object) -> tuple[tuple[str, RuleLevel], ...
             raise RequestError("request.override", message, field=at)
         order = tuple(RuleLevel)
         if order.index(RuleLevel(text)) < order.index(levels.get(name, RuleLevel.ERROR)):
-            raise _wider(at, f"{name} can only become stricter")
+            raise _wider_error(at, f"{name} can only become stricter")
         levels[name] = RuleLevel(text)
     return tuple(sorted(levels.items()))
 
 
-def _allowed(field: str, value: object, policy: ImportPolicy) -> frozenset[str]:
-    modules = _names(field, value)
+def _check_allowed_modules(field: str, value: object, policy: ImportPolicy) -> frozenset[str]:
+    modules = _parse_names(field, value)
     for module in sorted(modules):
         if not policy.allows(module):
-            raise _wider(field, f"{module!r} isn't allowed by the policy")
+            raise _wider_error(field, f"{module!r} isn't allowed by the policy")
     return modules
 
 
-def _at_most(
+def _get_at_most(
     at: str, key: str, table: Table, most: _Number, read: Callable[[str, object], _Number]
 ) -> _Number:
     if key not in table:
         return most
     value = read(f"{at}.{key}", table[key])
     if value > most:
-        raise _wider(f"{at}.{key}", f"{value:g} exceeds the policy's {most:g}")
+        raise _wider_error(f"{at}.{key}", f"{value:g} exceeds the policy's {most:g}")
     return value
 
 
-def _choice(at: str, key: str, table: Table, current: str, tightest: str, known: tuple[str, ...]) -> str:
+def _get_choice(at: str, key: str, table: Table, current: str, tightest: str, known: tuple[str, ...]) -> str:
     value = table.get(key, current)
     if value not in known:
-        raise _wrong(f"{at}.{key}", "must be one of " + ", ".join(known))
+        raise _type_error(f"{at}.{key}", "must be one of " + ", ".join(known))
     if value not in {current, tightest}:
-        raise _wider(f"{at}.{key}", f"{value} is wider than the policy's {current}")
+        raise _wider_error(f"{at}.{key}", f"{value} is wider than the policy's {current}")
     return str(value)
 
 
-def _subset(field: str, asked: frozenset[_Item], allowed: frozenset[_Item]) -> frozenset[_Item]:
+def _require_subset(field: str, asked: frozenset[_Item], allowed: frozenset[_Item]) -> frozenset[_Item]:
     if beyond := asked - allowed:
-        raise _wider(field, "not in the policy: " + ", ".join(str(item) for item in sorted(beyond)))
+        raise _wider_error(field, "not in the policy: " + ", ".join(str(item) for item in sorted(beyond)))
     return asked
 
 
-def _number(field: str, value: object) -> float:
+def _parse_number(field: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _wrong(field, "must be a number")
+        raise _type_error(field, "must be a number")
     if not math.isfinite(value) or value <= 0:
-        raise _wrong(field, "must be a finite number above 0")
+        raise _type_error(field, "must be a finite number above 0")
     return float(value)
 
 
-def _whole(field: str, value: object) -> int:
+def _parse_integer(field: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise _wrong(field, "must be an integer, 1 or more")
+        raise _type_error(field, "must be an integer, 1 or more")
     return value
 
 
-def _names(field: str, value: object, pattern: re.Pattern[str] = _NAME) -> frozenset[str]:
-    names = _list(field, value)
+def _parse_names(field: str, value: object, pattern: re.Pattern[str] = _NAME) -> frozenset[str]:
+    names = _require_list(field, value)
     if not all(isinstance(name, str) and pattern.fullmatch(name) for name in names):
-        raise _wrong(field, "must be a list of dotted names or hosts, each of at most 100 characters")
+        raise _type_error(field, "must be a list of dotted names or hosts, each of at most 100 characters")
     if len(names) > _MOST_NAMES:
-        raise _wrong(field, f"has more than {_MOST_NAMES} names")
+        raise _type_error(field, f"has more than {_MOST_NAMES} names")
     return frozenset(str(name) for name in names)
 
 
-def _ports(field: str, value: object) -> frozenset[int]:
-    return frozenset(_whole(field, item) for item in _list(field, value))
+def _parse_ports(field: str, value: object) -> frozenset[int]:
+    return frozenset(_parse_integer(field, item) for item in _require_list(field, value))
 
 
-def _list(field: str, value: object) -> list[object]:
+def _require_list(field: str, value: object) -> list[object]:
     if not isinstance(value, list):
-        raise _wrong(field, "must be a list; on a command line, write a,b or, for a single item, a,")
+        raise _type_error(field, "must be a list; on a command line, write a,b or, for a single item, a,")
     return value
 
 
-def _table(field: str, value: object) -> Table:
+def _require_table(field: str, value: object) -> Table:
     if not isinstance(value, Mapping):
-        raise _wrong(field, "must be an object")
+        raise _type_error(field, "must be an object")
     return value
 
 
-def _refuse_unknown(at: str, table: Table, known: tuple[str, ...]) -> None:
+def _reject_unknown_keys(at: str, table: Table, known: tuple[str, ...]) -> None:
     for key in table:
         if key not in known:
             message = f"{at}.{key}: unknown key{did_you_mean.hint(key, known)}; use one of {', '.join(known)}"
             raise RequestError("override.unknown", message, field=f"{at}.{key}")
 
 
-def _wrong(field: str, message: str) -> RequestError:
+def _type_error(field: str, message: str) -> RequestError:
     return RequestError("override.type", f"{field}: {message}", field=field)
 
 
-def _wider(field: str, message: str) -> RequestError:
+def _wider_error(field: str, message: str) -> RequestError:
     return RequestError("override.wider", f"{field}: {message}; a request can only tighten", field=field)

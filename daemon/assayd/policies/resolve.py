@@ -14,7 +14,6 @@ from assayd import did_you_mean
 from assayd.model.hosts import covers
 from assayd.model.policy import (
     AdapterContract,
-    Bounds,
     CommandPolicy,
     Enforcement,
     ExecutionPolicy,
@@ -22,10 +21,11 @@ from assayd.model.policy import (
     IgnoredErrors,
     ImportMode,
     ImportPolicy,
+    LimitRange,
+    LimitRanges,
     NetworkMode,
     NetworkPolicy,
     QualityPolicy,
-    Range,
     ResourcePolicy,
     RuleLevel,
     SqlPolicy,
@@ -52,16 +52,16 @@ Categories = Mapping[str, frozenset[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileDraft:
-    """A profile with all inherited values, before clamping, and the bounds that it requests."""
+    """A profile with all inherited values before clamping, and its requested bounds."""
 
     policy: ExecutionPolicy
-    bounds: Bounds
+    bounds: LimitRanges
 
 
 class ProfileResolver:
-    """Resolves profiles against one another; collects every problem in `problems`."""
+    """A resolver of the profiles' inheritance, which collects all problems in `problems`."""
 
-    def __init__(self, profiles: Mapping[str, Profile], categories: Categories, bounds: Bounds) -> None:
+    def __init__(self, profiles: Mapping[str, Profile], categories: Categories, bounds: LimitRanges) -> None:
         self.problems: list[Problem] = []
         self._profiles = profiles
         self._categories = categories
@@ -72,17 +72,17 @@ class ProfileResolver:
         """Return the resolved profile, or None if a problem in it or a parent prevents that."""
         if name not in self._drafts:
             profile = self._profiles[name]
-            parents = self._parents(profile, (*trail, name))
-            own = [*self._unknown_categories(profile), *_contradictions(profile, parents or [])]
+            parents = self._resolve_parents(profile, (*trail, name))
+            own = [*self._unknown_categories(profile), *_find_contradictions(profile, parents or [])]
             self.problems += own
-            self._drafts[name] = None if parents is None or own else self._state(profile, parents)
+            self._drafts[name] = None if parents is None or own else self._apply_profile(profile, parents)
         return self._drafts[name]
 
-    def _parents(self, profile: Profile, trail: tuple[str, ...]) -> list[ProfileDraft] | None:
+    def _resolve_parents(self, profile: Profile, trail: tuple[str, ...]) -> list[ProfileDraft] | None:
         drafts: list[ProfileDraft] = []
         usable = True
         for parent in profile.parents:
-            message = self._refuse(parent, trail)
+            message = self._find_parent_problem(parent, trail)
             if message is not None:
                 self.problems.append(profile.file.problem(("extends",), message))
                 usable = False
@@ -92,7 +92,7 @@ class ProfileResolver:
                 usable = False
         return drafts if usable else None
 
-    def _refuse(self, parent: str, trail: tuple[str, ...]) -> str | None:
+    def _find_parent_problem(self, parent: str, trail: tuple[str, ...]) -> str | None:
         if parent in trail:
             return "profiles extend each other in a cycle: " + " > ".join((*trail, parent))
         if parent not in self._profiles:
@@ -106,45 +106,45 @@ class ProfileResolver:
                 message = f"unknown import category {category!r}{hint}"
                 yield profile.file.problem(("imports", "categories"), message)
 
-    def _state(self, profile: Profile, parents: Sequence[ProfileDraft]) -> ProfileDraft:
+    def _apply_profile(self, profile: Profile, parents: Sequence[ProfileDraft]) -> ProfileDraft:
         table = profile.table
-        base = _unite(parents) if parents else self._base()
+        base = _merge_drafts(parents) if parents else self._base_draft()
         policy = replace(
             base.policy,
             name=profile.name,
             description=table.description or base.policy.description,
             enforcement=Enforcement(table.enforcement) if table.enforcement else base.policy.enforcement,
-            approve_reported=_flag(table.approve_reported, base.policy.approve_reported),
+            approve_reported=_flag_or_inherited(table.approve_reported, base.policy.approve_reported),
             image=table.image or base.policy.image,
-            exec=_flag(table.exec, base.policy.exec),
-            network=_network(table.network, base.policy.network if parents else None),
-            imports=_imports(table.imports, base.policy.imports if parents else None, self._categories),
+            exec=_flag_or_inherited(table.exec, base.policy.exec),
+            network=_merge_network(table.network, base.policy.network if parents else None),
+            imports=_merge_imports(table.imports, base.policy.imports if parents else None, self._categories),
             adapter=_adapter(table.adapter, base.policy.adapter),
-            commands=merge_commands(base.policy.commands, _commands(table.commands)),
-            sql=_sql(table.sql, base.policy.sql),
-            quality=_quality(table.quality, base.policy.quality),
-            resources=_resources(table.resources, base.policy.resources),
+            commands=merge_commands(base.policy.commands, _build_commands(table.commands)),
+            sql=_merge_sql(table.sql, base.policy.sql),
+            quality=_merge_quality(table.quality, base.policy.quality),
+            resources=_merge_resources(table.resources, base.policy.resources),
         )
         return ProfileDraft(policy=policy, bounds=_bounds(table.bounds, base.bounds))
 
-    def _base(self) -> ProfileDraft:
+    def _base_draft(self) -> ProfileDraft:
         return ProfileDraft(policy=ExecutionPolicy(name=""), bounds=self._bounds)
 
 
-def _unite(parents: Sequence[ProfileDraft]) -> ProfileDraft:
+def _merge_drafts(parents: Sequence[ProfileDraft]) -> ProfileDraft:
     return ProfileDraft(
         policy=reduce(merge, (parent.policy for parent in parents)),
         bounds=reduce(merge_bounds, (parent.bounds for parent in parents)),
     )
 
 
-def _contradictions(profile: Profile, parents: Sequence[ProfileDraft]) -> Iterator[Problem]:
+def _find_contradictions(profile: Profile, parents: Sequence[ProfileDraft]) -> Iterator[Problem]:
     if profile.table.imports.enforce_forbidden is False:
         for parent in parents:
             if parent.policy.imports.enforce_forbidden:
                 message = f"can't be switched off: the extended profile {parent.policy.name!r} has it on"
                 yield profile.file.problem(("imports", "enforce_forbidden"), message)
-    yield from _too_wide(profile, parents)
+    yield from _find_wide_modules(profile, parents)
     images = sorted({parent.policy.image for parent in parents if parent.policy.image is not None})
     if len(images) > 1 and profile.table.image is None:
         message = f"the extended profiles name different images, {' and '.join(images)}: set image"
@@ -152,11 +152,11 @@ def _contradictions(profile: Profile, parents: Sequence[ProfileDraft]) -> Iterat
     for limit, pair in profile.table.bounds:
         if pair is not None and pair[0] > pair[1]:
             yield profile.file.problem(("bounds", limit), "the minimum exceeds the maximum")
-    yield from _idle_http_rules(profile)
+    yield from _find_unused_http_rules(profile)
 
 
-def _too_wide(profile: Profile, parents: Sequence[ProfileDraft]) -> Iterator[Problem]:
-    """Yield problems for modules in `only` that no extended profile allows: there is nothing to narrow."""
+def _find_wide_modules(profile: Profile, parents: Sequence[ProfileDraft]) -> Iterator[Problem]:
+    """Yield problems for modules in `only` that no extended profile allows, so they narrow nothing."""
     for module in profile.table.imports.only or ():
         if not any(parent.policy.imports.allows(module) for parent in parents):
             what = "no profile that this one extends allows it" if parents else "this profile extends none"
@@ -164,8 +164,8 @@ def _too_wide(profile: Profile, parents: Sequence[ProfileDraft]) -> Iterator[Pro
             yield profile.file.problem(("imports", "only"), message)
 
 
-def _idle_http_rules(profile: Profile) -> Iterator[Problem]:
-    """Yield problems for rules without effect, because the same file lists the host without rules."""
+def _find_unused_http_rules(profile: Profile) -> Iterator[Problem]:
+    """Yield problems for HTTP rules without effect because the file also lists the host without rules."""
     table = profile.table.network
     for host in table.http:
         free = [entry for entry in table.hosts or () if covers(entry, host)]
@@ -174,7 +174,7 @@ def _idle_http_rules(profile: Profile) -> Iterator[Problem]:
             yield profile.file.problem(("network", "http", host), message)
 
 
-def _network(table: NetworkTable, base: NetworkPolicy | None) -> NetworkPolicy:
+def _merge_network(table: NetworkTable, base: NetworkPolicy | None) -> NetworkPolicy:
     inherited = base or NetworkPolicy()
     ports, listed = frozenset(table.ports or ()), frozenset(table.hosts or ())
     freed = {host: rule for host, rule in inherited.http.items() if host not in listed}
@@ -182,19 +182,19 @@ def _network(table: NetworkTable, base: NetworkPolicy | None) -> NetworkPolicy:
         mode=NetworkMode(table.mode) if table.mode is not None else inherited.mode,
         hosts=inherited.hosts | listed | frozenset(table.http),
         ports=ports | base.ports if base else ports or inherited.ports,
-        connect_timeout_s=_stated(table.connect_timeout_s, inherited.connect_timeout_s),
-        http={**freed, **{host: _http_rule(rule) for host, rule in table.http.items()}},
+        connect_timeout_s=_number_or_inherited(table.connect_timeout_s, inherited.connect_timeout_s),
+        http={**freed, **{host: _build_http_rule(rule) for host, rule in table.http.items()}},
     )
 
 
-def _http_rule(table: HttpTable) -> HttpRule:
+def _build_http_rule(table: HttpTable) -> HttpRule:
     return HttpRule(methods=frozenset(table.methods or ()), paths=frozenset(table.paths or ()))
 
 
-def _imports(table: ImportsTable, base: ImportPolicy | None, categories: Categories) -> ImportPolicy:
+def _merge_imports(table: ImportsTable, base: ImportPolicy | None, categories: Categories) -> ImportPolicy:
     inherited = base or ImportPolicy()
     if table.only is not None:
-        inherited = _narrowed(inherited, frozenset(table.only))
+        inherited = _narrow_imports(inherited, frozenset(table.only))
     listed = frozenset(table.allowed or ()) | table.names.keys()
     by_category = frozenset().union(*(categories[name] for name in table.categories or ()))
     own_names = {m: inherited.names.get(m, frozenset()) | frozenset(n) for m, n in table.names.items()}
@@ -210,7 +210,7 @@ def _imports(table: ImportsTable, base: ImportPolicy | None, categories: Categor
     )
 
 
-def _narrowed(inherited: ImportPolicy, only: frozenset[str]) -> ImportPolicy:
+def _narrow_imports(inherited: ImportPolicy, only: frozenset[str]) -> ImportPolicy:
     """Return an inherited policy reduced to these modules."""
     kept = replace(inherited, categories=(), allowed=only)
     names = {module: names for module, names in inherited.names.items() if kept.allows(module)}
@@ -220,21 +220,21 @@ def _narrowed(inherited: ImportPolicy, only: frozenset[str]) -> ImportPolicy:
 def _adapter(table: AdapterTable, base: AdapterContract) -> AdapterContract:
     """Return the merged contract: a list replaces the inherited one, but forbidden names accumulate."""
     return AdapterContract(
-        decorators=_listed(table.decorators, base.decorators),
-        methods=_listed(table.methods, base.methods),
-        base_classes=_listed(table.base_classes, base.base_classes),
-        modules=_listed(table.modules, base.modules),
+        decorators=_list_or_inherited(table.decorators, base.decorators),
+        methods=_list_or_inherited(table.methods, base.methods),
+        base_classes=_list_or_inherited(table.base_classes, base.base_classes),
+        modules=_list_or_inherited(table.modules, base.modules),
         forbidden=base.forbidden | frozenset(table.forbidden or ()),
     )
 
 
-def _sql(table: SqlTable, base: SqlPolicy) -> SqlPolicy:
+def _merge_sql(table: SqlTable, base: SqlPolicy) -> SqlPolicy:
     stated = {name: RuleLevel(level) for name, level in table.rules.items()}
     rules = tuple(sorted({**dict(base.rules), **stated}.items()))
     return replace(base, rules=rules, **table.model_dump(exclude_none=True, exclude={"rules"}))
 
 
-def _quality(table: QualityTable, base: QualityPolicy) -> QualityPolicy:
+def _merge_quality(table: QualityTable, base: QualityPolicy) -> QualityPolicy:
     stated = {name: RuleLevel(level) for name, level in table.rules.items()}
     plain = table.model_dump(exclude_none=True, exclude={"rules", "severity"})
     severity = base.severity if table.severity is None else RuleLevel(table.severity)
@@ -243,7 +243,7 @@ def _quality(table: QualityTable, base: QualityPolicy) -> QualityPolicy:
     )
 
 
-def _commands(table: CommandsTable) -> CommandPolicy:
+def _build_commands(table: CommandsTable) -> CommandPolicy:
     return CommandPolicy(
         allowed=frozenset(table.allowed or ()),
         blocked=frozenset(table.blocked or ()),
@@ -254,28 +254,28 @@ def _commands(table: CommandsTable) -> CommandPolicy:
     )
 
 
-def _resources(table: ResourcesTable, base: ResourcePolicy) -> ResourcePolicy:
+def _merge_resources(table: ResourcesTable, base: ResourcePolicy) -> ResourcePolicy:
     memory_mb = table.memory_mb
     return ResourcePolicy(
-        timeout_s=_stated(table.timeout_s, base.timeout_s),
-        unit_timeout_s=_stated(table.unit_timeout_s, base.unit_timeout_s),
+        timeout_s=_number_or_inherited(table.timeout_s, base.timeout_s),
+        unit_timeout_s=_number_or_inherited(table.unit_timeout_s, base.unit_timeout_s),
         memory_bytes=base.memory_bytes if memory_mb is None else memory_mb * MEGABYTE,
         max_processes=base.max_processes if table.max_processes is None else table.max_processes,
     )
 
 
-def _bounds(table: BoundsTable, base: Bounds) -> Bounds:
-    stated = {limit: Range(least=pair[0], most=pair[1]) for limit, pair in table if pair is not None}
+def _bounds(table: BoundsTable, base: LimitRanges) -> LimitRanges:
+    stated = {limit: LimitRange(least=pair[0], most=pair[1]) for limit, pair in table if pair is not None}
     return replace(base, **stated)
 
 
-def _listed(stated: list[str] | None, inherited: tuple[str, ...]) -> tuple[str, ...]:
+def _list_or_inherited(stated: list[str] | None, inherited: tuple[str, ...]) -> tuple[str, ...]:
     return inherited if stated is None else tuple(dict.fromkeys(stated))
 
 
-def _flag(stated: bool | None, inherited: bool) -> bool:
+def _flag_or_inherited(stated: bool | None, inherited: bool) -> bool:
     return inherited if stated is None else stated
 
 
-def _stated(value: float | None, inherited: float) -> float:
+def _number_or_inherited(value: float | None, inherited: float) -> float:
     return inherited if value is None else value

@@ -15,12 +15,12 @@ BundleAttachments = Callable[[Attempt, Verdict], Awaitable[Mapping[str, bytes]]]
 
 
 async def no_attachments(attempt: Attempt, verdict: Verdict) -> Mapping[str, bytes]:
-    """Return no files."""
+    """Return an empty mapping of attached files."""
     return {}
 
 
 class ArtifactStore(Protocol):
-    """Stores bundles: each is written completely or not at all, then read-only. Raises StoreError."""
+    """A store of bundles, each written completely or not at all, then read-only. Raises StoreError."""
 
     async def write(self, bundle: Bundle) -> Written:
         """Write a bundle durably."""

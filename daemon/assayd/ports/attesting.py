@@ -17,7 +17,7 @@ ATTESTATION = "attestation.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Concluded:
+class ConcludedAttempt:
     """A finished attempt, before its bundle is written.
 
     `container` is None if nothing ran. `findings` are counts by severity, `cases` counts by status, None
@@ -39,9 +39,9 @@ class Concluded:
 
 
 class Attester(Protocol):
-    """Signs the results of attempts and batches. Raises: AssaydError ``attestation.failed``."""
+    """A signer of the results of attempts and batches. Raises: AssaydError ``attestation.failed``."""
 
-    async def attest(self, concluded: Concluded) -> bytes:
+    async def attest(self, concluded: ConcludedAttempt) -> bytes:
         """Return the signed statement of an attempt."""
         ...
 

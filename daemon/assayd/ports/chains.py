@@ -9,19 +9,19 @@ from typing import Protocol
 
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
-from assayd.model.submission import RepairWish
+from assayd.model.submission import RepairOptions
 
 PACKAGE = "assayd_chains"
 
 
 def missing_chains() -> Mapping[str, str]:
-    """Return the name of the missing package by its purpose; empty if it is installed."""
+    """Return the missing package by its purpose; empty if it is installed."""
     return {} if find_spec(PACKAGE) is not None else {"repair and generation": PACKAGE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptFix:
-    """The fix that an attempt runs: `number` counts within its repair, `hint` is a user's hint."""
+    """The fix that an attempt runs. `number` counts within its repair; `hint` is a user's hint."""
 
     repair_id: str
     number: int
@@ -33,7 +33,7 @@ class AttemptFix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRepair:
-    """The repair that a submission asked for: `attempt_id` is the fix that passed, if one did."""
+    """The repair requested with a submission. `attempt_id` is the successful fix, or None."""
 
     id: str
     ended: bool
@@ -43,11 +43,11 @@ class AttemptRepair:
 class RepairRequests(Protocol):
     """Records requests to repair an attempt if it fails."""
 
-    def check(self, wish: RepairWish) -> None:
+    def check(self, wish: RepairOptions) -> None:
         """Check that the repair is possible. Raises: RequestError ``repair.provider_unknown``."""
         ...
 
-    async def record(self, attempt: Attempt, wish: RepairWish) -> None:
+    async def record(self, attempt: Attempt, wish: RepairOptions) -> None:
         """Request a repair of an attempt if it fails. A repeated request changes nothing."""
         ...
 
@@ -57,7 +57,7 @@ class Chains(Protocol):
 
     @property
     def writers(self) -> Sequence[str]:
-        """The providers that can write submissions from words."""
+        """The names of the providers that can generate submissions from words."""
         ...
 
     async def fix_of(self, attempt_id: str) -> AttemptFix | None:
@@ -78,16 +78,16 @@ class Chains(Protocol):
 
 
 class NoChains:
-    """Implements `Chains` and `RepairRequests` if the wing isn't installed."""
+    """An implementation of `Chains` and `RepairRequests` for use when their package isn't installed."""
 
     writers: Sequence[str] = ()
 
-    def check(self, wish: RepairWish) -> None:
+    def check(self, wish: RepairOptions) -> None:
         """Reject the repair. Raises: RequestError ``repair.provider_unknown``."""
         message = "this daemon doesn't support repairs: the package assayd_chains is missing"
         raise RequestError("repair.provider_unknown", message, field="repair.provider")
 
-    async def record(self, attempt: Attempt, wish: RepairWish) -> None:
+    async def record(self, attempt: Attempt, wish: RepairOptions) -> None:
         """Reject the repair, as `check` does. Raises: RequestError."""
         self.check(wish)
 

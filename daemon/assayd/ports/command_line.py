@@ -17,7 +17,7 @@ STDIN = "stdin"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileOptions:
-    """The options of `assay validate KIND FILE…`."""
+    """The options of `assay validate KIND FILE…` that apply to files."""
 
     sample_paths: tuple[str, ...] = ()
     input: Mapping[str, object] | None = None
@@ -63,7 +63,7 @@ class CommandLine:
     data_folder: str = ""
 
     def placed(self, name: str) -> str:
-        """Return the path of a data file in the container, by its name among the files of a command line.
+        """Return the path in the container of a data file, given its name on the command line.
 
         A file of a named folder keeps its path in that folder.
         """

@@ -10,8 +10,8 @@ ELSEWHERE_S = 1.0
 """Seconds between reads of the records when another process drives the work."""
 
 
-class Driven(StrEnum):
-    """Work that one process at a time drives."""
+class DrivenWork(StrEnum):
+    """The type of work that only one process at a time drives."""
 
     BATCH = "batch"
     """A batch: its lines become attempts."""
@@ -24,37 +24,37 @@ class Driven(StrEnum):
 
 
 class Driving(Protocol):
-    """Assigns work to processes."""
+    """The assignment of work to processes."""
 
     @property
     def alone(self) -> bool:
         """Return whether this is the only process."""
         ...
 
-    async def take(self, kind: Driven, subject: str) -> bool:
+    async def take(self, kind: DrivenWork, subject: str) -> bool:
         """Return whether this process drives the work. If another one does, notify it."""
         ...
 
-    async def cancel(self, kind: Driven, subject: str) -> bool:
+    async def cancel(self, kind: DrivenWork, subject: str) -> bool:
         """Ask the process that drives the work to end it. Return False if that is this process."""
         ...
 
 
-class DrivingAlone:
-    """Implements `Driving` for a single process."""
+class SingleProcessAssignment:
+    """An implementation of `WorkAssignment` for a single process."""
 
     alone = True
 
-    async def take(self, kind: Driven, subject: str) -> bool:
+    async def take(self, kind: DrivenWork, subject: str) -> bool:
         """Return True: this process drives everything."""
         return True
 
-    async def cancel(self, kind: Driven, subject: str) -> bool:
+    async def cancel(self, kind: DrivenWork, subject: str) -> bool:
         """Return False: this is the only process."""
         return False
 
 
-ALONE = DrivingAlone()
+ALONE = SingleProcessAssignment()
 
 Leads = Callable[[], bool]
 """Returns whether this process does the work that one of several processes on a database does, e.g.
@@ -62,6 +62,6 @@ cleanup.
 """
 
 
-def leads_alone() -> bool:
+def always_leads() -> bool:
     """Return True: this is the only process."""
     return True

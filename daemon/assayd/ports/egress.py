@@ -15,7 +15,7 @@ from assayd.model.run import NetworkEvent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EgressLimits:
-    """The relay limits of one attempt; `open_at_once` applies to all attempts together.
+    """The relay limits of one attempt; `open_at_once` limits all attempts in total.
 
     `streams` limits simultaneous connections to the proxy; further ones wait. `connections` limits all
     connections of an attempt, and the requests on them. Bytes are counted from guest code (up) and from hosts
@@ -36,7 +36,7 @@ class EgressLimits:
 
 
 class GuestStream(Protocol):
-    """One connection of guest code, on the relay's side. Its data is hostile."""
+    """The relay's end of one connection of guest code, whose data is hostile."""
 
     async def read(self) -> bytes:
         """Return the next bytes; empty if the guest ended its side or the connection is gone."""
@@ -59,7 +59,7 @@ class GuestStream(Protocol):
 
 
 class EgressSession(Protocol):
-    """The egress of one attempt: its allowlist, its budgets, its record."""
+    """The egress of one attempt, with its allowlist, budgets and records."""
 
     @property
     def limits(self) -> EgressLimits:
@@ -80,7 +80,7 @@ class EgressSession(Protocol):
 
 
 class Egress(Protocol):
-    """Opens egress sessions for attempts whose policy has an allowlist."""
+    """A factory of egress sessions for attempts whose policy has an allowlist."""
 
     def session(self, policy: NetworkPolicy, owner: int = 0) -> EgressSession:
         """Return a session for an attempt. Args: owner: the user's id."""

@@ -68,7 +68,7 @@ charge to the container. 100 full connections took 370 MiB of it, and take 10 Mi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSpec:
-    """All properties that are fixed at creation. Flags that never vary are constants of the engines.
+    """The properties that are fixed when a container is created; constant flags are set by the engines.
 
     `memory_bytes` (memory plus swap) and `pids` are totals that include runner and image baseline. `work_*`
     limit the one writable tmpfs at `/sandbox`, which is `noexec` unless `work_exec`. `labels` are daemon,
@@ -128,7 +128,7 @@ class ImageFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedImage:
-    """An image in a list.
+    """An image in a listing of images.
 
     `shared_bytes` are also part of other listed images; `loaded_at` is in seconds since 1970. None means that
     the engine doesn't report it.
@@ -205,7 +205,7 @@ class Duplex(Protocol):
 
 
 class Engine(Protocol):
-    """A container engine. All methods raise EngineError, and none waits without a limit."""
+    """A container engine. All methods raise EngineError, and none waits indefinitely."""
 
     async def info(self) -> EngineInfo:
         """Return the engine's name, version and enforceable limits."""

@@ -8,13 +8,13 @@ from typing import Protocol
 from assayd.kind import Kind
 from assayd.model.attempt import Attempt
 from assayd.model.health import DaemonFacts, HealthRow
-from assayd.model.records import Accepted, Event, Page, Query, Summary, Swept
+from assayd.model.records import Accepted, Event, Page, Query, Summary, SweepResult
 from assayd.model.submission import Peer, Submission
 from assayd.tomlfile import Problem
 
 
 class Service(Protocol):
-    """The daemon, as its API sees it.
+    """The daemon's interface for its API.
 
     Rejected requests raise RequestError. The API checks which user owns an attempt.
     """
@@ -119,7 +119,7 @@ class Service(Protocol):
         """
         ...
 
-    async def collect_garbage(self, *, dry_run: bool) -> Swept:
+    async def collect_garbage(self, *, dry_run: bool) -> SweepResult:
         """Delete attempts by age and size, or only report which."""
         ...
 

@@ -42,7 +42,7 @@ class Span(Protocol):
 
 
 class Tracing(Protocol):
-    """Begins spans."""
+    """A factory of spans."""
 
     @property
     def is_on(self) -> bool:
@@ -67,7 +67,7 @@ class Tracing(Protocol):
 
 
 class NoSpan:
-    """Implements `Span` if tracing is off."""
+    """An implementation of `Span` for use when tracing is off."""
 
     context: TraceContext | None = None
 
@@ -88,7 +88,7 @@ NO_SPAN = NoSpan()
 
 
 class NoTracing:
-    """Implements `Tracing` if tracing is off."""
+    """An implementation of `Tracing` for use when tracing is off."""
 
     is_on = False
 
@@ -114,7 +114,7 @@ NO_TRACING = NoTracing()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceOrigin:
-    """The context that a task's new spans continue, and the start of its work by `time.monotonic`."""
+    """The context that a task's new spans continue, and the task's start by `time.monotonic`."""
 
     context: TraceContext | None = None
     since_s: float | None = None

@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class WebhookGate(Protocol):
-    """Decides which webhook URLs are allowed."""
+    """A check of which webhook URLs are allowed."""
 
     async def check(self, url: str, uid: int) -> None:
         """Ensure that a user can have messages sent to a URL.

@@ -21,7 +21,7 @@ class Workflows(Protocol):
 
 
 class NoWorkflows:
-    """Implements `Workflows` where the wing isn't installed."""
+    """An implementation of `Workflows` for use when their package isn't installed."""
 
     async def recover(self, only: Container[str] | None = None) -> None:
         """Do nothing: no workflow is under way."""

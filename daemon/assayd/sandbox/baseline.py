@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assayd.errors import ConfigError
-from assayd.ids import Ulids
+from assayd.ids import UlidGenerator
 from assayd.package_data import share
 from assayd.ports.engine import Engine, ImageFacts
 from assayd.sandbox.container import ContainerOrigin, open_container
@@ -24,7 +24,7 @@ async def measure_baseline_mb(engine: Engine, facts: ImageFacts, preload: tuple[
 
     Raises: EngineError; ConfigError ``image.preload`` for a module that can't be imported.
     """
-    origin = ContainerOrigin(daemon_id=Ulids().new(), generation="build")
+    origin = ContainerOrigin(daemon_id=UlidGenerator().new(), generation="build")
     key = PoolKey(
         image=facts.name,
         image_digest=facts.digest,
@@ -38,9 +38,9 @@ async def measure_baseline_mb(engine: Engine, facts: ImageFacts, preload: tuple[
         seccomp=share("seccomp", "container.json").read_text(encoding="utf-8"),
         preload=preload,
     )
-    first = await open_container(engine, key, origin, Ulids().new(), ahead=True)
+    first = await open_container(engine, key, origin, UlidGenerator().new(), ahead=True)
     try:
-        second = await open_container(engine, key, origin, Ulids().new(), ahead=True)
+        second = await open_container(engine, key, origin, UlidGenerator().new(), ahead=True)
         await second.remove()
     finally:
         await first.remove()

@@ -47,7 +47,7 @@ class ContainerOrigin:
 
 
 class Container:
-    """A started container whose runner is ready. Leased once at most.
+    """A started container whose runner is ready. It is leased at most once.
 
     `orderly` means that the conversation was completed, so that the runner can be asked to exit.
     """
@@ -78,8 +78,8 @@ class Container:
         await self._engine.kill(self.ref)
         return await self._engine.facts(self.ref), True
 
-    async def make_way_later(self) -> None:
-        """Lower the processor share of the container after its run has taken long."""
+    async def lower_priority_later(self) -> None:
+        """Lower the container's processor share once its run has lasted long."""
         await asyncio.sleep(LONG_RUN_S)
         try:
             await self._engine.make_way(self.ref)
@@ -97,7 +97,7 @@ class Container:
         await self._engine.remove(self.ref)
 
     async def _shut_down(self) -> None:
-        """Let the runner exit by itself, which is less work for the engine than a kill."""
+        """Ask the runner to exit, which costs the engine less than a kill."""
         with suppress(GuestFault, StreamEnded, EngineError, TimeoutError):
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
                 await self.channel.send(LEAVE)
@@ -111,34 +111,34 @@ class Container:
 async def open_container(
     engine: Engine, key: PoolKey, origin: ContainerOrigin, ulid: str, *, ahead: bool = False
 ) -> Container:
-    """Create, verify, start and greet a container; `ahead` preloads all modules of its key.
+    """Create, verify and start a container, and greet its runner; `ahead` preloads its key's modules.
 
     Raises: EngineError. Nothing remains then, or the reaper finds it by its labels.
     """
     spec = container_spec(key, origin, ulid)
-    async with _guest_faults_are_ours():
+    async with _convert_guest_faults():
         ref = await engine.create(spec)
         try:
             await engine.verify(ref, spec)
             container = Container(engine=engine, ref=ref, key=key, channel=Channel(await engine.start(ref)))
         except BaseException:
-            await _discard(engine.remove(ref), ulid)
+            await _remove_container(engine.remove(ref), ulid)
             raise
         try:
             async with asyncio.timeout(OPEN_TIMEOUT_S):
                 container.ready = await greet(container.channel, key.preload if ahead else ())
         except StreamEnded as end:
-            await _discard(container.remove(), ulid)
+            await _remove_container(container.remove(), ulid)
             said = container.channel.duplex.diagnostics.decode("utf-8", "replace").strip()[-_SAID:]
             message = f"the runner ended before it was ready; its output: {said!r}"
             raise EngineError("runner.silent", message, retryable=True) from end
         except BaseException:
-            await _discard(container.remove(), ulid)
+            await _remove_container(container.remove(), ulid)
             raise
     return container
 
 
-async def _discard(removal: Coroutine[object, object, None], ulid: str) -> None:
+async def _remove_container(removal: Coroutine[object, object, None], ulid: str) -> None:
     """Remove a container that couldn't be opened.
 
     If this fails, log it, so that the first error is raised.
@@ -150,8 +150,8 @@ async def _discard(removal: Coroutine[object, object, None], ulid: str) -> None:
 
 
 @asynccontextmanager
-async def _guest_faults_are_ours() -> AsyncIterator[None]:
-    """Convert a runner's faults before any guest code has run into internal errors."""
+async def _convert_guest_faults() -> AsyncIterator[None]:
+    """Convert a runner's faults to internal errors, because no guest code has run yet."""
     try:
         yield
     except GuestFault as fault:
@@ -163,7 +163,7 @@ async def _guest_faults_are_ours() -> AsyncIterator[None]:
 
 
 def container_spec(key: PoolKey, origin: ContainerOrigin, ulid: str) -> ContainerSpec:
-    """Return the engine's form of a key, with the labels of one container."""
+    """Return the engine's spec for a pool key, with the labels of one container."""
     return ContainerSpec(
         image=key.image,
         image_digest=key.image_digest,

@@ -24,7 +24,7 @@ DEFAULT_BASELINE_BYTES = 32 * 2**20
 
 
 class Images:
-    """Looks up images and caches them. Call `forget()` after they may have changed."""
+    """A cache of image look-ups. Call `forget()` after the images may have changed."""
 
     def __init__(self, engine: Engine, guest: Path) -> None:
         self._engine = engine
@@ -62,7 +62,7 @@ def baseline_bytes(facts: ImageFacts) -> int:
     return int(text) if text.isdigit() else DEFAULT_BASELINE_BYTES
 
 
-def preload_of(facts: ImageFacts) -> tuple[str, ...]:
+def preloaded_modules(facts: ImageFacts) -> tuple[str, ...]:
     """Return the modules that containers of this image preload."""
     return tuple(facts.labels.get(LABEL_PRELOAD, "").split())
 
@@ -72,16 +72,16 @@ def modules_of(facts: ImageFacts) -> dict[str, str]:
     return dict(named.split("=", 1) for named in facts.labels.get(LABEL_MODULES, "").split() if "=" in named)
 
 
-def interpreter_of(facts: ImageFacts) -> tuple[str, ...]:
+def runner_interpreter(facts: ImageFacts) -> tuple[str, ...]:
     """Return the command that starts the Python of an image's runner."""
     return tuple(facts.labels.get(LABEL_INTERPRETER, _INTERPRETER).split())
 
 
 def runs_python(facts: ImageFacts) -> bool:
-    """Return whether the runner's Python is the image's; otherwise, the image runs programs only."""
+    """Return whether the image's own Python runs the runner; otherwise, the image only runs programs."""
     return facts.labels.get(LABEL_RUNNER) != "own"
 
 
-def constants_of(facts: ImageFacts) -> tuple[str, ...]:
+def constant_variables(facts: ImageFacts) -> tuple[str, ...]:
     """Return the names of variables that an image sets for all code, including submitted code."""
     return tuple(facts.labels.get(LABEL_CONSTANTS, "").split())

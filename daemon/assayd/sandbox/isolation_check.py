@@ -15,8 +15,8 @@ from assayd.errors import EngineError
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
 from assayd.model.run import Cause, Limits, Program, RunSpec, Unit, UnitResult
 from assayd.model.submission import JsonValue
-from assayd.sandbox.images import constants_of, interpreter_of
-from assayd.sandbox.probes import RELAYED, RUNNER_MEMORY, Probe, probes, probes_of_exec
+from assayd.sandbox.images import constant_variables, runner_interpreter
+from assayd.sandbox.probes import RELAYED, RUNNER_MEMORY, Probe, exec_probes, probes
 from assayd.sandbox.sandbox import Sandbox
 
 LIMITS = Limits(
@@ -34,7 +34,7 @@ CHECKED_IMAGE = "python"
 """The image in which isolation is checked at the daemon's start."""
 
 
-def _runner_lost_spec(image: str, interpreter: Sequence[str]) -> RunSpec:
+def _lost_runner_spec(image: str, interpreter: Sequence[str]) -> RunSpec:
     argv = [*interpreter, "-c", RUNNER_MEMORY]
     unit = Unit(
         name="runner memory", program=Program.EXEC, arguments={"argv": argv, "env": {}}, deadline_s=10.0
@@ -44,7 +44,7 @@ def _runner_lost_spec(image: str, interpreter: Sequence[str]) -> RunSpec:
 
 
 async def check_isolation(sandbox: Sandbox, image: str = CHECKED_IMAGE) -> Sequence[str]:
-    """Return a sentence for each isolation failure.
+    """Return one sentence for each isolation failure; empty if all checks pass.
 
     Raises: EngineError, if no container is available.
     """
@@ -52,25 +52,25 @@ async def check_isolation(sandbox: Sandbox, image: str = CHECKED_IMAGE) -> Seque
     tried = probes(
         max_processes=LIMITS.max_processes,
         work_bytes=LIMITS.work_bytes,
-        constants=constants_of(facts),
+        constants=constant_variables(facts),
     )
     listed = NetworkPolicy(mode=NetworkMode.ALLOWLIST)
     blocked: list[str] = []
     relayed: list[str] = []
     lost: list[str] = []
     executing: list[str] = []
-    runs_written = probes_of_exec(constants_of(facts))
+    runs_written = exec_probes(constant_variables(facts))
     executes = canary_spec(runs_written, image, limits=replace(LIMITS, work_exec=True))
     await together(
-        _try(sandbox, tried, canary_spec(tried, image), blocked),
-        _try(sandbox, RELAYED, canary_spec(RELAYED, image, listed), relayed),
-        _try(sandbox, runs_written, executes, executing),
-        _lose_the_runner(sandbox, _runner_lost_spec(image, interpreter_of(facts)), lost),
+        _run_probes(sandbox, tried, canary_spec(tried, image), blocked),
+        _run_probes(sandbox, RELAYED, canary_spec(RELAYED, image, listed), relayed),
+        _run_probes(sandbox, runs_written, executes, executing),
+        _check_lost_runner(sandbox, _lost_runner_spec(image, runner_interpreter(facts)), lost),
     )
     return [*blocked, *relayed, *executing, *lost]
 
 
-async def _lose_the_runner(sandbox: Sandbox, spec: RunSpec, found: list[str]) -> None:
+async def _check_lost_runner(sandbox: Sandbox, spec: RunSpec, found: list[str]) -> None:
     """Check that a run whose runner the kernel killed is classified as out of memory.
 
     Also record which other source reports that kill.
@@ -84,8 +84,8 @@ async def _lose_the_runner(sandbox: Sandbox, spec: RunSpec, found: list[str]) ->
         found.append(f"runner out of memory: ended as {result.outcome.cause} {dict(result.outcome.evidence)}")
 
 
-async def _try(sandbox: Sandbox, tried: Sequence[Probe], spec: RunSpec, found: list[str]) -> None:
-    """Run probes in a separate container, and add faults to `found`.
+async def _run_probes(sandbox: Sandbox, tried: Sequence[Probe], spec: RunSpec, found: list[str]) -> None:
+    """Run probes in a separate container, and append failures to `found`.
 
     Raises: EngineError, if the run is lost, which says nothing about isolation.
     """
@@ -100,7 +100,7 @@ async def _try(sandbox: Sandbox, tried: Sequence[Probe], spec: RunSpec, found: l
         )
         return
     for probe, unit in zip(tried, result.units, strict=True):
-        found.extend(_complaints(probe, unit))
+        found.extend(_find_complaints(probe, unit))
 
 
 def canary_spec(
@@ -131,18 +131,18 @@ def canary_spec(
     )
 
 
-def _complaints(probe: Probe, unit: UnitResult) -> list[str]:
+def _find_complaints(probe: Probe, unit: UnitResult) -> list[str]:
     cause = unit.outcome.cause
     if cause is not probe.cause:
         said = unit.stderr.text()[-200:]
         return [
             f"{probe.name}: ended as {cause} instead of {probe.cause} {dict(unit.outcome.evidence)} {said}"
         ]
-    return [f"{probe.name}: {complaint}" for complaint in probe.complaints(_value(unit))]
+    return [f"{probe.name}: {complaint}" for complaint in probe.complaints(_read_value(unit))]
 
 
-def _value(unit: UnitResult) -> JsonValue:
-    """Return the value of the probe, or None if it returned none."""
+def _read_value(unit: UnitResult) -> JsonValue:
+    """Return the value of the probe, or None if the record has no value."""
     try:
         record = json.loads(unit.results[0]) if unit.results else None
     except ValueError:

@@ -12,7 +12,7 @@ COUNTERS = Path("/proc/vmstat")
 
 
 def kernel_oom_kills(counters: Path = COUNTERS) -> int | None:
-    """Return the number of processes that the kernel has killed for memory; None if unknown."""
+    """Return the number of processes that the kernel killed for lack of memory; None if unknown."""
     try:
         text = counters.read_bytes()
     except OSError:

@@ -56,18 +56,19 @@ RUNNER_FAULT = 70
 
 def classify(result: RunResult, spec: RunSpec) -> RunResult:
     """Return the result with its outcome: the units', unless the run as a whole ended badly."""
-    ended = _run_end(result, spec.limits)
+    ended = _failed_run_outcome(result, spec.limits)
     units = tuple(
-        _with_outcome(unit, _with_limit(_outcome_of(unit, ended), spec.limits)) for unit in result.units
+        _with_outcome(unit, _add_limit(_final_unit_outcome(unit, ended), spec.limits))
+        for unit in result.units
     )
-    return replace(result, units=units, outcome=ended or _of_units(units, len(spec.units)))
+    return replace(result, units=units, outcome=ended or _outcome_of_units(units, len(spec.units)))
 
 
 def _with_outcome(unit: UnitResult, outcome: Outcome) -> UnitResult:
     return unit if outcome is unit.outcome else replace(unit, outcome=outcome)
 
 
-def _outcome_of(unit: UnitResult, ended: Outcome | None) -> Outcome:
+def _final_unit_outcome(unit: UnitResult, ended: Outcome | None) -> Outcome:
     return ended or _LOST if unit.end is UnitEnd.INTERRUPTED else unit.outcome
 
 
@@ -76,22 +77,22 @@ def unit_outcome(unit: UnitResult, planned: Unit) -> Outcome:
     if unit.end in _OWN_KILLS:
         cause, by = _OWN_KILLS[unit.end]
         first = _first_limit(unit) if unit.end is UnitEnd.DEADLINE else None
-        spent = _spent(unit, planned.deadline_s) if cause is Cause.TIMEOUT and first is None else {}
-        return _outcome(first or cause, unit, killed_by=by, **spent)
+        spent = _describe_time(unit, planned.deadline_s) if cause is Cause.TIMEOUT and first is None else {}
+        return _build_outcome(first or cause, unit, killed_by=by, **spent)
     failed = unit.wait_status != 0
-    counted = _counted(unit)
+    counted = _find_counted_limit(unit)
     if failed and counted is not None and counted is not Cause.DISK_LIMIT:
-        return _outcome(counted, unit)
+        return _build_outcome(counted, unit)
     refused = next((e for e in unit.events if e.enforced and not e.allowed), None)
     if refused is not None:
-        return _outcome(Cause.POLICY_VIOLATION, unit, refused=f"{refused.kind} {refused.detail}")
+        return _build_outcome(Cause.POLICY_VIOLATION, unit, refused=f"{refused.kind} {refused.detail}")
     if failed and counted is not None:
-        return _outcome(counted, unit)
-    return _by_wait(unit, planned)
+        return _build_outcome(counted, unit)
+    return _outcome_of_wait_status(unit, planned)
 
 
-def _spent(unit: UnitResult, limit_s: float) -> dict[str, object]:
-    """Return how the time was spent: computing, waiting for something, waiting for a processor."""
+def _describe_time(unit: UnitResult, limit_s: float) -> dict[str, object]:
+    """Return the seconds spent computing, waiting for something, and waiting for a processor."""
     usage = unit.usage
     spent = {"used_s": usage.cpu_s, "waited_s": usage.waited_s, "starved_s": usage.starved_s}
     return {"limit_s": limit_s, **{name: round(value, 3) for name, value in spent.items()}}
@@ -102,7 +103,7 @@ def _first_limit(unit: UnitResult) -> Cause | None:
 
     Code that waits for workers that couldn't start uses little processor time; a loop uses all of it.
     """
-    counted = _counted(unit)
+    counted = _find_counted_limit(unit)
     counted_s = unit.usage.cpu_s + unit.usage.waited_s
     busy = unit.usage.cpu_s > _WAITING_SHARE * counted_s
     return None if counted is Cause.PROCESS_LIMIT and busy else counted
@@ -112,8 +113,8 @@ _WAITING_SHARE = 0.5
 """The share of a unit's time on a processor below which it was waiting."""
 
 
-def _counted(unit: UnitResult) -> Cause | None:
-    """Return the limit that the unit reached according to the kernel's counters, if any."""
+def _find_counted_limit(unit: UnitResult) -> Cause | None:
+    """Return the limit that the unit reached according to the kernel's counters, or None."""
     if unit.usage.oom_kills:
         return Cause.OUT_OF_MEMORY
     if unit.usage.pids_refused:
@@ -123,21 +124,21 @@ def _counted(unit: UnitResult) -> Cause | None:
     return None
 
 
-def _by_wait(unit: UnitResult, planned: Unit) -> Outcome:
+def _outcome_of_wait_status(unit: UnitResult, planned: Unit) -> Outcome:
     status = unit.wait_status or 0
     if os.WIFSIGNALED(status):
-        return _outcome(Cause.SIGNALLED, unit)
+        return _build_outcome(Cause.SIGNALLED, unit)
     if os.WEXITSTATUS(status):
         never_started = planned.program is Program.EXEC and unit.results
-        return _outcome(Cause.EXITED_NONZERO, unit, **({"executed": False} if never_started else {}))
-    if (wrong := _wrong_record(unit, planned)) is not None:
-        return _outcome(Cause.PROTOCOL_VIOLATION, unit, **wrong)
+        return _build_outcome(Cause.EXITED_NONZERO, unit, **({"executed": False} if never_started else {}))
+    if (wrong := _find_record_fault(unit, planned)) is not None:
+        return _build_outcome(Cause.PROTOCOL_VIOLATION, unit, **wrong)
     if unit.left_processes:
-        return _outcome(Cause.LEFT_PROCESSES, unit, left_processes=unit.left_processes)
-    return _outcome(Cause.COMPLETED, unit)
+        return _build_outcome(Cause.LEFT_PROCESSES, unit, left_processes=unit.left_processes)
+    return _build_outcome(Cause.COMPLETED, unit)
 
 
-def _wrong_record(unit: UnitResult, planned: Unit) -> dict[str, object] | None:
+def _find_record_fault(unit: UnitResult, planned: Unit) -> dict[str, object] | None:
     """Return the fault in a completed unit's record, or None."""
     if planned.status_decides and planned.program is not Program.EXEC:
         return None
@@ -147,11 +148,11 @@ def _wrong_record(unit: UnitResult, planned: Unit) -> dict[str, object] | None:
     return None if len(unit.results) == wanted else {"result_records": len(unit.results)}
 
 
-def _outcome(cause: Cause, unit: UnitResult, **evidence: object) -> Outcome:
-    return Outcome(cause=cause, evidence={"unit": unit.name[:256], **evidence, **_traces(unit)})
+def _build_outcome(cause: Cause, unit: UnitResult, **evidence: object) -> Outcome:
+    return Outcome(cause=cause, evidence={"unit": unit.name[:256], **evidence, **_find_traces(unit)})
 
 
-def _traces(unit: UnitResult) -> dict[str, object]:
+def _find_traces(unit: UnitResult) -> dict[str, object]:
     """Return the nonzero facts from the wait status and the kernel's counters."""
     status, usage = unit.wait_status, unit.usage
     traces: dict[str, object] = {
@@ -166,7 +167,7 @@ def _traces(unit: UnitResult) -> dict[str, object]:
     return {key: value for key, value in traces.items() if value or key == "exit_code"}
 
 
-def _with_limit(outcome: Outcome, limits: Limits) -> Outcome:
+def _add_limit(outcome: Outcome, limits: Limits) -> Outcome:
     """Add the exhausted limit to the evidence."""
     if outcome.cause is Cause.PROCESS_LIMIT:
         return replace(outcome, evidence={**outcome.evidence, "limit_processes": limits.max_processes})
@@ -176,22 +177,22 @@ def _with_limit(outcome: Outcome, limits: Limits) -> Outcome:
     return replace(outcome, evidence={**outcome.evidence, "limit_bytes": most[outcome.cause]})
 
 
-def _run_end(result: RunResult, limits: Limits) -> Outcome | None:
-    """Return the outcome of a run that ended badly as a whole; None if it didn't."""
+def _failed_run_outcome(result: RunResult, limits: Limits) -> Outcome | None:
+    """Return the outcome of a run that failed as a whole; None if it didn't."""
     if result.end is RunEnd.FINISHED:
         return None
     evidence: dict[str, object] = {"run_end": result.end.value}
     if result.detail:
         evidence["detail"] = result.detail
     if result.end is RunEnd.LOST:
-        return _lost(result.container, evidence)
+        return _lost_runner_outcome(result.container, evidence)
     if result.end is RunEnd.DEADLINE:
         evidence["timeout_s"] = limits.timeout_s
     return Outcome(cause=_RUN_ENDS[result.end], evidence=evidence)
 
 
-def _lost(container: ContainerFacts, evidence: dict[str, object]) -> Outcome:
-    """Return the outcome of a run whose runner fell silent, by the engine's and the kernel's facts."""
+def _lost_runner_outcome(container: ContainerFacts, evidence: dict[str, object]) -> Outcome:
+    """Return the outcome of a run whose runner stopped responding, by facts of engine and kernel."""
     kills = container.kernel_oom_kills
     evidence |= {"exit_code": container.exit_code, "oom_killed": container.oom_killed}
     evidence |= {"killed_by_us": True} if container.killed else {}
@@ -208,7 +209,7 @@ def _lost(container: ContainerFacts, evidence: dict[str, object]) -> Outcome:
     return Outcome(cause=cause, evidence=evidence)
 
 
-def _of_units(units: tuple[UnitResult, ...], planned: int) -> Outcome:
+def _outcome_of_units(units: tuple[UnitResult, ...], planned: int) -> Outcome:
     """Return the outcome of the first unit that didn't complete, or `completed`."""
     for unit in units:
         if not unit.outcome.completed:
@@ -216,7 +217,7 @@ def _of_units(units: tuple[UnitResult, ...], planned: int) -> Outcome:
     if len(units) != planned:
         detail = {"units": len(units), "planned": planned}
         return Outcome(cause=Cause.PROTOCOL_VIOLATION, evidence=detail)
-    met = [unit.outcome.evidence for unit in units if _counted(unit)]
+    met = [unit.outcome.evidence for unit in units if _find_counted_limit(unit)]
     evidence: dict[str, object] = {"units": planned}
     return Outcome(cause=Cause.COMPLETED, evidence=evidence | ({"limits_met": met[:10]} if met else {}))
 

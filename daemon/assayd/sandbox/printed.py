@@ -7,7 +7,7 @@ from pathlib import Path
 
 from assayd.aio import finish
 from assayd.errors import EngineError
-from assayd.ids import Ulids
+from assayd.ids import UlidGenerator
 from assayd.package_data import share
 from assayd.ports.engine import Engine
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, ContainerOrigin, container_spec
@@ -39,13 +39,15 @@ async def printed_by(engine: Engine, archive: Path) -> bytes:
             network="blocked",
             seccomp=share("seccomp", "container.json").read_text(encoding="utf-8"),
         )
-        return await _run(engine, key)
+        return await _run_and_read(engine, key)
     finally:
         await finish(engine.remove_image(facts.name), timeout_s=REMOVE_TIMEOUT_S)
 
 
-async def _run(engine: Engine, key: PoolKey) -> bytes:
-    spec = container_spec(key, ContainerOrigin(daemon_id=Ulids().new(), generation="build"), Ulids().new())
+async def _run_and_read(engine: Engine, key: PoolKey) -> bytes:
+    spec = container_spec(
+        key, ContainerOrigin(daemon_id=UlidGenerator().new(), generation="build"), UlidGenerator().new()
+    )
     ref = await engine.create(spec)
     try:
         await engine.verify(ref, spec)

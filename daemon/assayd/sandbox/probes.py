@@ -229,7 +229,7 @@ def probe():
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """Trusted guest code, the required cause of its end, and the required value.
+    """Trusted guest code with the required cause of its end and the required value.
 
     `complaints` yields a sentence for each wrong part of the value. A probe ends by itself within
     milliseconds; on an overloaded machine it takes seconds, which `deadline_s` allows for.
@@ -264,31 +264,31 @@ _EXPECTED_OF_A_EGRESS: Facts = {
 }
 
 
-def _none(value: JsonValue) -> Iterator[str]:
+def _no_complaints(value: JsonValue) -> Iterator[str]:
     yield from ()
 
 
-def _isolation(value: JsonValue, executable: Sequence[str] = ()) -> Iterator[str]:
+def _check_isolation(value: JsonValue, executable: Sequence[str] = ()) -> Iterator[str]:
     """Yield a sentence for each unexpected observation of the isolation probe."""
     facts = value if isinstance(value, dict) else {}
-    yield from _unlike(facts, {**_EXPECTED, "executable": [*executable]})
+    yield from _find_differences(facts, {**_EXPECTED, "executable": [*executable]})
     places = facts.get("writable")
     if not isinstance(places, list) or not WRITABLE.issuperset(map(str, places)):
         yield f"writable places: {places!r}"
 
 
-def _unlike(facts: Facts, expected: Facts) -> Iterator[str]:
+def _find_differences(facts: Facts, expected: Facts) -> Iterator[str]:
     for name, want in expected.items():
         if facts.get(name) != want:
             yield f"{name.replace('_', ' ')}: {facts.get(name)!r} instead of {want!r}"
 
 
-def _egress(value: JsonValue) -> Iterator[str]:
-    """Judge what code sees whose profile has an allowlist without a host."""
-    yield from _unlike(value if isinstance(value, dict) else {}, _EXPECTED_OF_A_EGRESS)
+def _check_egress(value: JsonValue) -> Iterator[str]:
+    """Check what code observes if its profile has an allowlist without hosts."""
+    yield from _find_differences(value if isinstance(value, dict) else {}, _EXPECTED_OF_A_EGRESS)
 
 
-def _at_most(limit: int, what: str) -> Callable[[JsonValue], Iterator[str]]:
+def _limit_check(limit: int, what: str) -> Callable[[JsonValue], Iterator[str]]:
     def judge(value: JsonValue) -> Iterator[str]:
         if type(value) is not int or value > limit:
             yield f"{what}: {value!r}, above the limit {limit}"
@@ -297,7 +297,7 @@ def _at_most(limit: int, what: str) -> Callable[[JsonValue], Iterator[str]]:
 
 
 def probes(*, max_processes: int, work_bytes: int, constants: Sequence[str] = ()) -> tuple[Probe, ...]:
-    """Return the probes for a container with these limits, the gentlest first.
+    """Return the probes for a container with these limits, the least harmful first.
 
     `constants` are the variables that its image sets for all code: the only ones that there may be.
     """
@@ -306,34 +306,34 @@ def probes(*, max_processes: int, work_bytes: int, constants: Sequence[str] = ()
             name="isolation",
             source=_isolation_source(constants),
             cause=Cause.COMPLETED,
-            complaints=_isolation,
+            complaints=_check_isolation,
         ),
         Probe(
             name="processes",
             source=PROCESSES,
             cause=Cause.COMPLETED,
-            complaints=_at_most(max_processes - 1, "processes started"),
+            complaints=_limit_check(max_processes - 1, "processes started"),
         ),
         Probe(
             name="disk",
             source=DISK,
             cause=Cause.COMPLETED,
-            complaints=_at_most(work_bytes, "bytes written"),
+            complaints=_limit_check(work_bytes, "bytes written"),
         ),
-        Probe(name="clock", source=CLOCK, cause=Cause.TIMEOUT, complaints=_none, deadline_s=0.2),
-        Probe(name="output", source=OUTPUT, cause=Cause.OUTPUT_LIMIT, complaints=_none),
-        Probe(name="memory", source=MEMORY, cause=Cause.OUT_OF_MEMORY, complaints=_none),
+        Probe(name="clock", source=CLOCK, cause=Cause.TIMEOUT, complaints=_no_complaints, deadline_s=0.2),
+        Probe(name="output", source=OUTPUT, cause=Cause.OUTPUT_LIMIT, complaints=_no_complaints),
+        Probe(name="memory", source=MEMORY, cause=Cause.OUT_OF_MEMORY, complaints=_no_complaints),
     )
 
 
-def probes_of_exec(constants: Sequence[str] = ()) -> tuple[Probe, ...]:
-    """Return the probe for a container whose work directory holds programs: that alone is another."""
+def exec_probes(constants: Sequence[str] = ()) -> tuple[Probe, ...]:
+    """Return the probe for a container whose work directory permits execution, the only difference."""
     return (
         Probe(
             name="isolation, exec",
             source=_isolation_source(constants),
             cause=Cause.COMPLETED,
-            complaints=partial(_isolation, executable=["/sandbox"]),
+            complaints=partial(_check_isolation, executable=["/sandbox"]),
         ),
     )
 
@@ -342,5 +342,5 @@ def _isolation_source(constants: Sequence[str]) -> str:
     return f"{ISOLATION}\n\nSYSCALLS = {SYSCALLS!r}\nCONSTANTS = {list(constants)!r}\n"
 
 
-RELAYED = (Probe(name="egress", source=EGRESS, cause=Cause.COMPLETED, complaints=_egress),)
+RELAYED = (Probe(name="egress", source=EGRESS, cause=Cause.COMPLETED, complaints=_check_egress),)
 """The probe for a container whose profile has an allowlist."""

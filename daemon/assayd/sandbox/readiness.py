@@ -15,10 +15,10 @@ from typing import NoReturn
 import structlog
 from tenacity import AsyncRetrying, retry_if_exception_type
 
-from assayd.aio import back_off
+from assayd.aio import tenacity_back_off
 from assayd.errors import EngineError
 from assayd.metrics import Metrics
-from assayd.model.health import Health, HealthRow
+from assayd.model.health import HealthRow, HealthStatus
 from assayd.model.run import RunSpec
 from assayd.ports.engine import LABEL_CONTAINER, Engine, EngineInfo
 from assayd.sandbox.isolation_check import CHECKED_IMAGE
@@ -37,7 +37,7 @@ TO_BE_BUILT = {"image.missing", "image.mismatch", "image.damaged"}
 
 
 class ReadinessSupervisor:
-    """The sandbox with its state of readiness."""
+    """A supervisor of the sandbox that tracks whether it is ready."""
 
     def __init__(
         self,
@@ -80,8 +80,8 @@ class ReadinessSupervisor:
     async def prepare(self) -> None:
         """Prepare the sandbox, retrying without limit; `problem` has the current obstacle."""
         if self.problem:
-            retrying = AsyncRetrying(retry=retry_if_exception_type(EngineError), wait=back_off)
-            await retrying(self._prepare_once)
+            retrying = AsyncRetrying(retry=retry_if_exception_type(EngineError), wait=tenacity_back_off)
+            await retrying(self._try_to_prepare)
 
     async def keep_ready(self) -> NoReturn:
         """Prepare the sandbox again after repeated engine failures: the engine may be another one."""
@@ -89,7 +89,7 @@ class ReadinessSupervisor:
             if self.unusable and not self._pool.circuit_open.is_set():
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._pool.circuit_open.wait(), self.look_again_s)
-                await self._look_again()
+                await self._recheck_images()
                 continue
             await self._pool.circuit_open.wait()
             self.problem = "the engine fails to start containers; see the daemon's log"
@@ -108,7 +108,7 @@ class ReadinessSupervisor:
         """Return the digest of the image that a name refers to now. Raises: EngineError."""
         return (await self._images.get(name)).digest
 
-    async def _prepare_once(self) -> None:
+    async def _try_to_prepare(self) -> None:
         try:
             await self._examine_and_sweep()
         except EngineError as trouble:
@@ -151,8 +151,8 @@ class ReadinessSupervisor:
         finally:
             looking.cancel()
 
-    async def _look_again(self) -> None:
-        """Add images that were missing and exist by now to the pool."""
+    async def _recheck_images(self) -> None:
+        """Add images to the pool that were missing before but exist now."""
         before = self.unusable
         with suppress(EngineError):
             keys = await self._usual_keys()
@@ -163,9 +163,9 @@ class ReadinessSupervisor:
 
     async def _usual_keys(self) -> frozenset[PoolKey]:
         """Return the keys of the usual runs whose images exist. Raises: EngineError."""
-        return frozenset([await self.sandbox.key(spec) for spec in await self._with_images()])
+        return frozenset([await self.sandbox.key(spec) for spec in await self._runs_with_images()])
 
-    async def _with_images(self) -> Sequence[RunSpec]:
+    async def _runs_with_images(self) -> Sequence[RunSpec]:
         """Return the usual runs whose images exist. A missing image affects only its kinds.
 
         Raises: EngineError, naming all images to build, if no image exists or the isolation check has none.
@@ -227,53 +227,57 @@ class ReadinessSupervisor:
         try:
             leaks = await self._isolation_check(self.sandbox)
         except EngineError as trouble:
-            return _row("isolation", Health.FAIL, trouble.message)
+            return _health_row("isolation", HealthStatus.FAIL, trouble.message)
         if leaks:
-            return _row(
+            return _health_row(
                 "isolation",
-                Health.FAIL,
+                HealthStatus.FAIL,
                 "; ".join(leaks),
                 "don't run submissions on this host until this is corrected; the next examination shows it",
             )
-        return _row("isolation", Health.OK, "all probes of the isolation check were contained")
+        return _health_row("isolation", HealthStatus.OK, "all probes of the isolation check were contained")
 
     async def _examine_engine(self) -> HealthRow:
         try:
             info = await self._engine.info()
         except EngineError as trouble:
-            return _row("engine", Health.FAIL, trouble.message, self.engine_remedy)
+            return _health_row("engine", HealthStatus.FAIL, trouble.message, self.engine_remedy)
         made_by = ", ".join(part for part in (info.runtime, info.mode) if part)
         detail = f"{info.name} {info.version}, {made_by}, cgroup v{info.cgroup_version}, {info.kernel}"
         if self.engine_note:
             detail = f"{detail}; {self.engine_note}"
         if info.warnings:
-            weight = Health.FAIL if self._refuse_vulnerable else Health.WARN
-            return _row("engine", weight, f"{detail}: {'; '.join(info.warnings)}", "see docs/threat-model.md")
-        return _row("engine", Health.OK, detail)
+            weight = HealthStatus.FAIL if self._refuse_vulnerable else HealthStatus.WARN
+            return _health_row(
+                "engine", weight, f"{detail}: {'; '.join(info.warnings)}", "see docs/threat-model.md"
+            )
+        return _health_row("engine", HealthStatus.OK, detail)
 
     async def _examine_images(self) -> list[HealthRow]:
         if self.unusable:
-            await self._look_again()  # Start to use an image that exists by now before its row reports it.
+            await (
+                self._recheck_images()
+            )  # Start to use an image that exists by now before its row reports it.
         needed = {spec.image for spec in self._usual}
         named = {name: by for name, by in self.images_named().items() if name not in needed}
         rows = [await self._examine_image(name) for name in sorted(needed)]
         return [*rows, *[await self._examine_image(name, named[name]) for name in sorted(named)]]
 
     async def _examine_image(self, name: str, profiles: Sequence[str] = ()) -> HealthRow:
-        """Check an image. One that only `profiles` name affects nothing else."""
-        row = partial(_row, f"image {name}")
+        """Check an image; if only `profiles` name it, a failure has no other effect."""
+        row = partial(_health_row, f"image {name}")
         try:
             facts = await self._images.look(name)
         except EngineError as trouble:
             repair = "--repair " if trouble.code == "image.damaged" else ""
             remedy = f"{self.build_command} {repair}{name}"
             if not profiles:
-                return row(Health.FAIL, trouble.message, remedy)
+                return row(HealthStatus.FAIL, trouble.message, remedy)
             users = f"only the profile {', '.join(profiles)} needs it"
             if trouble.code == "image.missing":
-                return row(Health.OK, f"not built; {users}", remedy)
-            return row(Health.WARN, f"{trouble.message}; {users}", remedy)
-        return row(Health.OK, f"{facts.digest[:19]}, {facts.size_bytes / 2**20:.1f} MiB")
+                return row(HealthStatus.OK, f"not built; {users}", remedy)
+            return row(HealthStatus.WARN, f"{trouble.message}; {users}", remedy)
+        return row(HealthStatus.OK, f"{facts.digest[:19]}, {facts.size_bytes / 2**20:.1f} MiB")
 
     def _examine_pool(self) -> HealthRow:
         state = self._pool.state()
@@ -287,12 +291,14 @@ class ReadinessSupervisor:
                 f"remove them manually (they have the label {LABEL_CONTAINER}), or restart the engine; "
                 "the daemon looks again every minute"
             )
-            return _row("containers", Health.FAIL, f"left behind: {names}", remedy)
+            return _health_row("containers", HealthStatus.FAIL, f"left behind: {names}", remedy)
         ready, reason = self.ready()
         if not ready:
-            return _row("containers", Health.FAIL, reason, "the daemon retries automatically; see the log")
-        return _row("containers", Health.OK, detail)
+            return _health_row(
+                "containers", HealthStatus.FAIL, reason, "the daemon retries automatically; see the log"
+            )
+        return _health_row("containers", HealthStatus.OK, detail)
 
 
-def _row(check: str, status: Health, detail: str, remedy: str = "") -> HealthRow:
+def _health_row(check: str, status: HealthStatus, detail: str, remedy: str = "") -> HealthRow:
     return HealthRow(check=check, status=status, detail=detail, remedy=remedy)

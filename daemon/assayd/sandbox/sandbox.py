@@ -18,12 +18,12 @@ from assayd.ports.clock import Clock
 from assayd.ports.egress import Egress
 from assayd.ports.engine import EngineInfo
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container
-from assayd.sandbox.images import LABEL_OFFER, LABEL_PYTHON, Images, baseline_bytes, preload_of
+from assayd.sandbox.images import LABEL_OFFER, LABEL_PYTHON, Images, baseline_bytes, preloaded_modules
 from assayd.sandbox.kills import kernel_oom_kills
 from assayd.sandbox.outcome import classify
 from assayd.sandbox.pool.decide import PoolKey, known
 from assayd.sandbox.pool.pool import Pool
-from assayd.sandbox.session.conversation import Conversation, Observer
+from assayd.sandbox.session.conversation import Conversation, RunObserver
 
 RUNNER_PIDS = 1
 """The processes of the limit that the runner needs: itself."""
@@ -31,7 +31,7 @@ RUNNER_PIDS = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A container for one run of a spec, with its state so far. It has received only the rules."""
+    """A container for one run of a spec, with its conversation; it has received only the rules so far."""
 
     spec: RunSpec
     container: Container
@@ -82,7 +82,7 @@ class Sandbox:
             open_files=limits.open_files,
             network=spec.network.mode.value,
             seccomp=self.seccomp,
-            preload=tuple(dict.fromkeys((*spec.preload, *preload_of(image)))),
+            preload=tuple(dict.fromkeys((*spec.preload, *preloaded_modules(image)))),
         )
         return known(key)
 
@@ -120,11 +120,11 @@ class Sandbox:
         finally:
             self.pool.release(container)
 
-    async def run(self, lease: Lease, deadline: Deadline, observer: Observer | None = None) -> RunResult:
+    async def run(self, lease: Lease, deadline: Deadline, observer: RunObserver | None = None) -> RunResult:
         """Run the units in the leased container; return the classified result."""
         began, killed_before = self._clock.monotonic(), self.oom_kills() if self.counts_kills else None
         conversation = lease.conversation
-        making_way = asyncio.create_task(lease.container.make_way_later())
+        making_way = asyncio.create_task(lease.container.lower_priority_later())
         try:
             end, detail = await conversation.hold(deadline, observer)
         finally:
@@ -133,8 +133,8 @@ class Sandbox:
         facts = lease.facts
         lease.container.orderly = end is RunEnd.FINISHED
         if not lease.container.orderly:
-            facts = await _facts_of_a_bad_end(lease, end)
-            facts = replace(facts, kernel_oom_kills=self._kills_since(killed_before))
+            facts = await _get_failure_facts(lease, end)
+            facts = replace(facts, kernel_oom_kills=self._count_kills_since(killed_before))
         result = RunResult(
             units=tuple(conversation.units),
             end=end,
@@ -147,13 +147,13 @@ class Sandbox:
         )
         return classify(result, lease.spec)
 
-    def _kills_since(self, before: int | None) -> int | None:
+    def _count_kills_since(self, before: int | None) -> int | None:
         now = self.oom_kills()
         return now - before if now is not None and before is not None else None
 
 
-async def _facts_of_a_bad_end(lease: Lease, end: RunEnd) -> ContainerFacts:
-    """Ask the engine how the container ended; no answer isn't evidence."""
+async def _get_failure_facts(lease: Lease, end: RunEnd) -> ContainerFacts:
+    """Ask the engine how the container ended; a missing answer isn't evidence."""
     try:
         asking = lease.container.facts(ends_by_itself=end is RunEnd.LOST)
         ended, killed = await finish(asking, timeout_s=REMOVE_TIMEOUT_S)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def state_dir() -> Path:
-    """Return the state folder of this user's daemon."""
+    """Return the default state folder of this user's daemon."""
     if os.environ.get("STATE_DIRECTORY"):  # created by the service manager: systemd.exec(5)
         return Path(os.environ["STATE_DIRECTORY"])
     if os.geteuid() == 0:
@@ -17,7 +17,7 @@ def state_dir() -> Path:
 
 
 def socket() -> Path:
-    """Return the path of the socket of this user's daemon."""
+    """Return the default path of the socket of this user's daemon."""
     base = os.environ.get("XDG_RUNTIME_DIR")
     if os.geteuid() == 0 or not base:
         return Path("/run/assayd/assayd.sock")
@@ -25,6 +25,6 @@ def socket() -> Path:
 
 
 def run_dir() -> Path:
-    """Return the folder for data that lives only as long as containers do."""
+    """Return the default folder for data that is only needed while containers exist."""
     base = os.environ.get("XDG_RUNTIME_DIR")
     return Path("/run" if os.geteuid() == 0 or not base else base) / "assayd-oci"

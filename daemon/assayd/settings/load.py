@@ -55,22 +55,24 @@ def load(model: type[S], default_file: Path, prefix: str = PREFIX) -> S:
     file = _read_file(default_file, prefix)
     if file is not None:
         tomlfile.parse(file, model, CODE)
-    _refuse_unknown_variables(model, prefix)
-    settings, variables = _read(model, file.values if file is not None else {}, prefix)
+    _reject_unknown_variables(model, prefix)
+    settings, variables = _read_settings(model, file.values if file is not None else {}, prefix)
     origins = (
-        {name: f"{file.path}:{file.line(name.split('.'))}" for name in _leaves(file.values)} if file else {}
+        {name: f"{file.path}:{file.line(name.split('.'))}" for name in _leaf_names(file.values)}
+        if file
+        else {}
     )
-    origins |= {name: f"environment {variable(name, prefix)}" for name in _leaves(variables)}
+    origins |= {name: f"environment {variable(name, prefix)}" for name in _leaf_names(variables)}
     return settings.with_origins(origins)
 
 
 def effective(settings: RootSettings) -> list[Row]:
     """Return every setting with its value and origin."""
-    return list(_rows(settings, (), settings.origins))
+    return list(_list_rows(settings, (), settings.origins))
 
 
 def variable(name: str, prefix: str = PREFIX) -> str:
-    """Return the environment variable of a setting, e.g. of ``pool.enabled``."""
+    """Return the name of a setting's environment variable, e.g. for ``pool.enabled``."""
     return prefix + name.upper().replace(".", "__")
 
 
@@ -82,8 +84,8 @@ def _read_file(default: Path, prefix: str) -> tomlfile.TomlFile | None:
     return tomlfile.read(path, CODE)
 
 
-def _read(model: type[S], file: Mapping[str, object], prefix: str) -> tuple[S, dict[str, object]]:
-    """Return the settings, and the values from the environment."""
+def _read_settings(model: type[S], file: Mapping[str, object], prefix: str) -> tuple[S, dict[str, object]]:
+    """Return the settings, and the values that come from the environment."""
 
     # Values of the file come from `tomlfile`, because the library's TOML source loses line numbers.
     def sources(cls: type[BaseSettings], **_: object) -> tuple[PydanticBaseSettingsSource, ...]:
@@ -109,8 +111,8 @@ def _read(model: type[S], file: Mapping[str, object], prefix: str) -> tuple[S, d
         raise ConfigError(CODE, "\n".join(lines)) from problem
 
 
-def _refuse_unknown_variables(model: type[RootSettings], prefix: str) -> None:
-    known = [variable(name, prefix) for name in _names(model, ())]
+def _reject_unknown_variables(model: type[RootSettings], prefix: str) -> None:
+    known = [variable(name, prefix) for name in _setting_names(model, ())]
     sections = {name.rpartition("__")[0] for name in known}
     for name in os.environ:
         if name.startswith(prefix) and name not in {*known, *sections, prefix + _FILE_VARIABLE}:
@@ -118,30 +120,30 @@ def _refuse_unknown_variables(model: type[RootSettings], prefix: str) -> None:
             raise ConfigError(CODE, message, field=name)
 
 
-def _names(section: type[BaseModel], within: tuple[str, ...]) -> Iterator[str]:
+def _setting_names(section: type[BaseModel], within: tuple[str, ...]) -> Iterator[str]:
     """Yield the dotted names of all settings."""
     for name, field in section.model_fields.items():
         kind = field.annotation
         if isinstance(kind, type) and issubclass(kind, BaseModel):
-            yield from _names(kind, (*within, name))
+            yield from _setting_names(kind, (*within, name))
         else:
             yield ".".join((*within, name))
 
 
-def _leaves(values: Mapping[str, object], within: str = "") -> Iterator[str]:
+def _leaf_names(values: Mapping[str, object], within: str = "") -> Iterator[str]:
     for name, value in values.items():
         if isinstance(value, Mapping):
-            yield from _leaves(value, f"{within}{name}.")
+            yield from _leaf_names(value, f"{within}{name}.")
         else:
             yield f"{within}{name}"
 
 
-def _rows(section: BaseModel, within: Sequence[str], origins: Mapping[str, str]) -> Iterator[Row]:
+def _list_rows(section: BaseModel, within: Sequence[str], origins: Mapping[str, str]) -> Iterator[Row]:
     shown = section.model_dump(mode="json")
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
         if isinstance(value, BaseModel):
-            yield from _rows(value, (*within, name), origins)
+            yield from _list_rows(value, (*within, name), origins)
             continue
         dotted = ".".join((*within, name))
         # The origin of a table is the origin of its first value.

@@ -18,23 +18,30 @@ from pydantic import (
     model_validator,
 )
 
-from assayd.model.policy import Bounds, Range
+from assayd.model.policy import LimitRange, LimitRanges
 from assayd.model.run import Limits
 from assayd.ports.egress import EgressLimits
 from assayd.settings import default_places
-from assayd.settings.values import known_group, loopback, no_bool, no_public_http, octal, parted
+from assayd.settings.values import (
+    loopback,
+    octal,
+    parted,
+    reject_bool,
+    reject_public_http,
+    require_known_group,
+)
 from assayd.settings.webhooks import WebhookSettings
 
 KIB, MIB = 2**10, 2**20
 
 
-Count = Annotated[int, BeforeValidator(no_bool), Field(ge=1)]
-Zero = Annotated[int, BeforeValidator(no_bool), Field(ge=0)]
-Seconds = Annotated[float, BeforeValidator(no_bool), Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, BeforeValidator(reject_bool), Field(ge=1)]
+Zero = Annotated[int, BeforeValidator(reject_bool), Field(ge=0)]
+Seconds = Annotated[float, BeforeValidator(reject_bool), Field(gt=0, allow_inf_nan=False)]
 Mode = Annotated[
     int, BeforeValidator(octal), Field(ge=0, le=0o777), PlainSerializer(lambda mode: f"{mode:04o}")
 ]
-Group = Annotated[str, AfterValidator(known_group)]
+Group = Annotated[str, AfterValidator(require_known_group)]
 Loopback = Annotated[str, AfterValidator(loopback)]
 Pair = tuple[Seconds, Seconds]
 
@@ -100,7 +107,7 @@ class ImageSettings(_Section):
 
 
 class AttemptSettings(_Section):
-    """Attempts."""
+    """The settings of attempts."""
 
     max_runs: Annotated[Count, Field(le=2)] = Field(
         2, description="Maximum runs of an attempt; more than one only after an internal error."
@@ -141,7 +148,7 @@ class AnalysisSettings(_Section):
 
 
 class LimitsSettings(_Section):
-    """How much work is taken in."""
+    """The limits on the amount of accepted work."""
 
     queue_length: Count = Field(10_000, description="Maximum waiting attempts; more are refused with 429.")
     queue_mb: Count = Field(
@@ -205,7 +212,7 @@ class EgressSettings(_Section):
 
 
 class CapsSettings(_Section):
-    """How large single things may be; some can only be lowered, as what reads them ends there."""
+    """Maximum sizes of single items; some can only be lowered, because their readers have the same limit."""
 
     body_bytes: Count = Field(16 * MIB, description="Bytes of a request body, and of one line of a batch.")
     source_bytes: Annotated[Count, Field(le=MIB)] = Field(1 * MIB, description="Bytes of one source text.")
@@ -246,8 +253,8 @@ class CapsSettings(_Section):
         )
 
 
-class Reach(_Section):
-    """The least and the most that each limit of a policy may be."""
+class LimitBounds(_Section):
+    """The minimum and maximum of each limit of a policy."""
 
     timeout_s: Pair = Field((1, 60), description="Minimum and maximum seconds of an attempt.")
     unit_timeout_s: Pair = Field((1, 60), description="Minimum and maximum seconds of a unit.")
@@ -255,19 +262,19 @@ class Reach(_Section):
     max_processes: Pair = Field((1, 8), description="Minimum and maximum number of processes and threads.")
 
     @model_validator(mode="after")
-    def _in_order(self) -> Reach:
+    def _require_order(self) -> LimitBounds:
         for name, (least, most) in self:
             if least > most:
                 raise ValueError(f"{name}: the minimum exceeds the maximum")
         return self
 
-    def bounds(self) -> Bounds:
+    def bounds(self) -> LimitRanges:
         """Return the bounds for loading policies."""
-        return Bounds(**{name: Range(least=least, most=most) for name, (least, most) in self})
+        return LimitRanges(**{name: LimitRange(least=least, most=most) for name, (least, most) in self})
 
 
-class WidestReach(Reach):
-    """How far a profile's own bounds may reach."""
+class WidestLimitBounds(LimitBounds):
+    """The maximum extent of the bounds that a profile itself can set."""
 
     max_processes: Pair = Field((1, 64), description="Minimum and maximum number of processes and threads.")
 
@@ -298,7 +305,7 @@ class RetentionSettings(_Section):
 
 
 class MetricsSettings(_Section):
-    """Metrics beyond the socket."""
+    """The settings of metrics outside the API's socket."""
 
     listen: Loopback | None = Field(
         None,
@@ -321,7 +328,7 @@ class RepairProvider(_Section):
         {}, description="Environment variables of the program, in addition to PATH, HOME and LANG."
     )
     model: str | None = Field(None, description="Name of the model (all but command).")
-    base_url: Annotated[str | None, AfterValidator(no_public_http)] = Field(
+    base_url: Annotated[str | None, AfterValidator(reject_public_http)] = Field(
         None,
         pattern=r"^https?://",
         description="Address of another server with the vendor's API; http only for hosts "
@@ -338,7 +345,7 @@ class RepairProvider(_Section):
     timeout_s: Seconds = Field(120.0, description="Timeout of one API call, in seconds.")
 
     @model_validator(mode="after")
-    def _complete(self) -> RepairProvider:
+    def _require_complete(self) -> RepairProvider:
         if self.type == "command" and not self.argv:
             raise ValueError("argv: a command needs a program")
         if self.type != "command" and not self.model:
@@ -449,7 +456,7 @@ class RootSettings(_Section):
 
 
 class Settings(RootSettings):
-    """All settings.
+    """All settings of the daemon.
 
     ``pool.enabled`` is ``[pool] enabled`` in the file, ``ASSAYD_POOL__ENABLED`` in the environment.
     """
@@ -478,7 +485,7 @@ class Settings(RootSettings):
         description="Maximum simultaneous attempts; unset: four per processor.",
         examples=[8],
     )
-    nice: Annotated[int, BeforeValidator(no_bool), Field(ge=-20, le=19)] = Field(
+    nice: Annotated[int, BeforeValidator(reject_bool), Field(ge=-20, le=19)] = Field(
         -5, description="Scheduling priority (nice value), applied if allowed and not set otherwise."
     )
     policy_folders: tuple[Path, ...] = Field(
@@ -496,8 +503,8 @@ class Settings(RootSettings):
     limits: LimitsSettings = LimitsSettings()
     egress: EgressSettings = EgressSettings()
     caps: CapsSettings = CapsSettings()
-    bounds: Reach = Reach()
-    widest_bounds: WidestReach = WidestReach()
+    bounds: LimitBounds = LimitBounds()
+    widest_bounds: WidestLimitBounds = WidestLimitBounds()
     access: AccessSettings = AccessSettings()
     retention: RetentionSettings = RetentionSettings()
     metrics: MetricsSettings = MetricsSettings()

@@ -25,44 +25,44 @@ HEAD = """\
 
 def sample() -> str:
     """Return a settings file that documents every setting and sets none."""
-    return "\n".join([HEAD, *_section(Settings, ())])
+    return "\n".join([HEAD, *_render_section(Settings, ())])
 
 
 def documented(
     model: type[BaseModel] = Settings, prefix: str = PREFIX
 ) -> Iterator[tuple[str, str, str, str]]:
-    """Yield name, variable, default and description of every setting of a program."""
-    for name, field, owner in _fields(model, ()):
-        yield name, variable(name, prefix), _shown(field, owner), field.description or ""
+    """Yield name, variable, default and description of each of a program's settings."""
+    for name, field, owner in _walk_fields(model, ()):
+        yield name, variable(name, prefix), _format_default(field, owner), field.description or ""
 
 
-def _fields(
+def _walk_fields(
     model: type[BaseModel], within: tuple[str, ...]
 ) -> Iterator[tuple[str, FieldInfo, type[BaseModel]]]:
     for name, field in model.model_fields.items():
-        below = _below(field)
+        below = _section_model(field)
         if below is not None:
-            yield from _fields(below, (*within, name))
+            yield from _walk_fields(below, (*within, name))
         else:
             yield ".".join((*within, name)), field, model
 
 
-def _section(model: type[BaseModel], within: tuple[str, ...]) -> Iterator[str]:
+def _render_section(model: type[BaseModel], within: tuple[str, ...]) -> Iterator[str]:
     """Yield the lines of a table: its settings, then its subtables, as TOML requires."""
     for name, field in model.model_fields.items():
-        if _below(field) is None:
+        if _section_model(field) is None:
             yield f"# {field.description}"
-            yield from _form(field, (*within, name))
-            yield f"#{name} = {_toml(field, model)}{'' if _has_default(field) else '  # an example'}\n"
+            yield from _describe_tables(field, (*within, name))
+            yield f"#{name} = {_format_toml(field, model)}{'' if _has_default(field) else '  # an example'}\n"
     for name, field in model.model_fields.items():
-        below = _below(field)
+        below = _section_model(field)
         if below is not None:
             yield f"[{'.'.join((*within, name))}]"
             yield f"# {(below.__doc__ or '').splitlines()[0]}\n"
-            yield from _section(below, (*within, name))
+            yield from _render_section(below, (*within, name))
 
 
-def _form(field: FieldInfo, within: tuple[str, ...]) -> Iterator[str]:
+def _describe_tables(field: FieldInfo, within: tuple[str, ...]) -> Iterator[str]:
     """Describe the named tables of a setting, if it has any."""
     kind = next((kind for kind in get_args(field.annotation) if _is_model(kind)), None)
     if kind is not None:
@@ -74,7 +74,7 @@ def _is_model(kind: object) -> TypeGuard[type[BaseModel]]:
     return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
-def _below(field: FieldInfo) -> type[BaseModel] | None:
+def _section_model(field: FieldInfo) -> type[BaseModel] | None:
     return field.annotation if _is_model(field.annotation) else None
 
 
@@ -83,13 +83,13 @@ def _has_default(field: FieldInfo) -> bool:
     return field.default is not PydanticUndefined and field.default is not None
 
 
-def _shown(field: FieldInfo, owner: type[BaseModel]) -> str:
+def _format_default(field: FieldInfo, owner: type[BaseModel]) -> str:
     if _has_default(field):
-        return _toml(field, owner)
+        return _format_toml(field, owner)
     return "unset" if NoneType in get_args(field.annotation) else "by machine"
 
 
-def _toml(field: FieldInfo, owner: type[BaseModel]) -> str:
+def _format_toml(field: FieldInfo, owner: type[BaseModel]) -> str:
     """Return the default, or the example, as TOML."""
     if not _has_default(field):
         return json.dumps((field.examples or [""])[0])

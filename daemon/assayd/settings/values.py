@@ -11,8 +11,8 @@ NEAR = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
 """Suffixes of names that public name servers don't resolve."""
 
 
-def no_bool(value: object) -> object:
-    """Reject a boolean for a number; pydantic would convert it to 0 or 1. Raises: ValueError."""
+def reject_bool(value: object) -> object:
+    """Return the value, except a boolean, which pydantic would convert to 0 or 1. Raises: ValueError."""
     if isinstance(value, bool):
         raise ValueError("must be a number")  # noqa: TRY004 - pydantic turns only ValueError into a problem
     return value
@@ -28,8 +28,8 @@ def octal(value: object) -> object:
         raise ValueError(f"{value!r} isn't an octal mode, e.g. 0660") from None
 
 
-def known_group(name: str) -> str:
-    """Return the name of an existing group. Raises: ValueError."""
+def require_known_group(name: str) -> str:
+    """Return the name of a group if it exists. Raises: ValueError."""
     try:
         grp.getgrnam(name)
     except KeyError:
@@ -49,8 +49,8 @@ def loopback(text: str) -> str:
     return text
 
 
-def no_public_http(url: str | None) -> str | None:
-    """Return a URL that is https, or whose host isn't public. Raises: ValueError.
+def reject_public_http(url: str | None) -> str | None:
+    """Return the URL unless it is plain HTTP to a public host. Raises: ValueError.
 
     Names aren't resolved: a name with a dot counts as public, unless it has a local suffix.
     """

@@ -8,17 +8,17 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from assayd.model.webhook import read_webhook_url
-from assayd.settings.values import no_bool
+from assayd.model.webhook import parse_webhook_url
+from assayd.settings.values import reject_bool
 
 
-def _url(text: str) -> str:
-    if "?" in read_webhook_url(text).target:
+def _check_url(text: str) -> str:
+    if "?" in parse_webhook_url(text).target:
         raise ValueError("a listed URL must not have a query; the URL of a request may have one")
     return text
 
 
-def _network(text: str) -> str:
+def _check_network(text: str) -> str:
     try:
         ip_network(text)
     except ValueError:
@@ -31,22 +31,22 @@ class WebhookReceiver(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    url: Annotated[str, AfterValidator(_url)] = Field(
+    url: Annotated[str, AfterValidator(_check_url)] = Field(
         description="Start of allowed URLs: https://HOST[:PORT][/PATH]; http: private_addresses only."
     )
     secret_file: Path | None = Field(
         None, description="File with the secret (whsec_ and base64), readable by its owner only."
     )
     secret_variable: str | None = Field(None, description="Environment variable with the secret.")
-    private_addresses: tuple[Annotated[str, AfterValidator(_network)], ...] = Field(
+    private_addresses: tuple[Annotated[str, AfterValidator(_check_network)], ...] = Field(
         (), description="Non-public addresses or networks that the daemon may connect to."
     )
 
     @model_validator(mode="after")
-    def _complete(self) -> WebhookReceiver:
+    def _check_complete(self) -> WebhookReceiver:
         if (self.secret_file is None) == (self.secret_variable is None):
             raise ValueError("secret_file, secret_variable: set one of them")
-        if read_webhook_url(self.url).scheme == "http" and not self.private_addresses:
+        if parse_webhook_url(self.url).scheme == "http" and not self.private_addresses:
             raise ValueError("url: http is allowed for private_addresses only; list them, or use https")
         return self
 
@@ -56,13 +56,13 @@ class WebhookSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    timeout_s: Annotated[float, BeforeValidator(no_bool), Field(gt=0, le=60)] = Field(
+    timeout_s: Annotated[float, BeforeValidator(reject_bool), Field(gt=0, le=60)] = Field(
         10.0, description="Timeout of one try, in seconds."
     )
-    retry_for_s: Annotated[float, BeforeValidator(no_bool), Field(gt=0, le=30 * 86_400)] = Field(
+    retry_for_s: Annotated[float, BeforeValidator(reject_bool), Field(gt=0, le=30 * 86_400)] = Field(
         86_400.0, description="Seconds to retry an undelivered message, with growing pauses."
     )
-    waiting_per_uid: Annotated[int, BeforeValidator(no_bool), Field(ge=1)] = Field(
+    waiting_per_uid: Annotated[int, BeforeValidator(reject_bool), Field(ge=1)] = Field(
         10_000,
         description="Maximum waiting messages of one user; more requests with a URL are refused with 429.",
     )

@@ -13,7 +13,7 @@ SUFFIXES = frozenset({".py", ".md", ".txt"})
 """Suffixes of a Python file or a model's raw answer."""
 
 
-def only_text(files: Mapping[str, bytes], *, what: str, also: frozenset[str] = frozenset()) -> str:
+def single_file_text(files: Mapping[str, bytes], *, what: str, also: frozenset[str] = frozenset()) -> str:
     """Return the text of the only file.
 
     Args:
@@ -42,7 +42,7 @@ def code_from_files(
     if options.sample_paths or options.extra:
         message = "this kind accepts one file and --input, but no --sample-path or --option"
         raise RequestError("request.options", message)
-    return {**(options.input or {}), field: only_text(files, what="a submission of this kind")}
+    return {**(options.input or {}), field: single_file_text(files, what="a submission of this kind")}
 
 
 def text_of(name: str, content: bytes) -> str:
@@ -53,7 +53,7 @@ def text_of(name: str, content: bytes) -> str:
         raise RequestError("request.files", f"{name} isn't UTF-8 text", field=name) from problem
 
 
-def payload_of(content: bytes) -> object:
+def to_payload(content: bytes) -> object:
     """Return a file's payload form: a string if it is UTF-8, base64 otherwise."""
     try:
         return content.decode("utf-8")

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 
-def _base64_text(text: str) -> str:
+def _check_base64(text: str) -> str:
     try:
         base64.b64decode(text.encode("ascii"), validate=True)
     except (binascii.Error, UnicodeEncodeError):
@@ -17,7 +17,7 @@ def _base64_text(text: str) -> str:
     return text
 
 
-Base64Text = Annotated[str, AfterValidator(_base64_text)]
+Base64Text = Annotated[str, AfterValidator(_check_base64)]
 
 
 class Encoded(BaseModel):
@@ -35,13 +35,13 @@ HEAD_BYTES = 4095
 """Bytes of a file's head; a multiple of 3, so that its base64 can be decoded separately."""
 
 
-def head_of(given: FileContent) -> bytes:
+def decode_head(given: FileContent) -> bytes:
     """Return the first `HEAD_BYTES` bytes of a file, or more if its text isn't ASCII."""
     if isinstance(given, Encoded):
         return base64.b64decode(given.base64[: HEAD_BYTES // 3 * 4])
     return given[:HEAD_BYTES].encode("utf-8")
 
 
-def content_of(given: FileContent) -> bytes:
+def decode_content(given: FileContent) -> bytes:
     """Return a file's bytes."""
     return base64.b64decode(given.base64) if isinstance(given, Encoded) else given.encode("utf-8")

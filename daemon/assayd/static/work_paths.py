@@ -45,8 +45,8 @@ def check_paths(paths: Collection[str], *, field: str) -> Iterator[Finding]:
     for path in paths:
         wrong = next(((what, remedy) for judge, what, remedy in _PROBLEMS if judge(path)), None)
         if wrong is not None:
-            yield _finding("path.invalid", f"{field}: {_shown(path)} {wrong[0]}.", wrong[1])
-    yield from _clashes(paths, field)
+            yield _finding("path.invalid", f"{field}: {_ascii_path(path)} {wrong[0]}.", wrong[1])
+    yield from _clash_findings(paths, field)
     if len(json.dumps([escape(path) for path in paths])) > _MOST_COLLECTED_CHARS and field == "collect":
         yield _finding("path.too_many", "The paths of collect are too long in total.", "Use shorter names.")
 
@@ -83,18 +83,20 @@ _PROBLEMS: tuple[tuple[_Judge, str, str], ...] = (
 """Possible faults of a path, in checking order: test, message, suggestion."""
 
 
-def _clashes(paths: Collection[str], field: str) -> Iterator[Finding]:
+def _clash_findings(paths: Collection[str], field: str) -> Iterator[Finding]:
     known = set(paths)
     for path in paths:
         parts = path.split("/")
         folders = ("/".join(parts[:end]) for end in range(1, len(parts)))
         for folder in folders:
             if folder in known:
-                message = f"{field}: {_shown(folder)} is a file and also a folder of {_shown(path)}."
+                message = (
+                    f"{field}: {_ascii_path(folder)} is a file and also a folder of {_ascii_path(path)}."
+                )
                 yield _finding("path.clash", message, "Rename one of them.")
 
 
-def _shown(path: str) -> str:
+def _ascii_path(path: str) -> str:
     return ascii(shorten(path, 120))
 
 

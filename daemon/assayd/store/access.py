@@ -14,9 +14,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from assayd.documents import compact
 from assayd.store.database import READERS, OpenDatabase, open_database
-from assayd.store.faults import translated
+from assayd.store.faults import translate_errors
 from assayd.store.rows import Values
-from assayd.store.server import ServerPatience, insert_listed, one_at_a_time
+from assayd.store.server import ServerRetry, insert_listed, one_at_a_time
 from assayd.store.writer import Change, Writer
 
 T = TypeVar("T")
@@ -25,12 +25,12 @@ OnMessage = Callable[[Connection], object]
 
 
 class DatabaseAccess:
-    """Runs changes and queries in the threads of a database. Concurrent changes share a transaction."""
+    """Access to a database in its own threads. Concurrent changes share a transaction."""
 
     def __init__(self, database: OpenDatabase, on_message: OnMessage | None = None) -> None:
         self._database = database
         self._dialect = database.writing.dialect.name
-        self._patience = ServerPatience()
+        self._patience = ServerRetry()
         self._writer = Writer(database.writing, self._patience)
         self._writer.start()
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
@@ -51,8 +51,8 @@ class DatabaseAccess:
                 return fetch(connection)
 
         def run() -> T:
-            with translated("reading the database"):
-                return query() if not self.is_shared else self._patience.see_through(query)
+            with translate_errors("reading the database"):
+                return query() if not self.is_shared else self._patience.retry_while_away(query)
 
         return await asyncio.get_running_loop().run_in_executor(self._readers, run)
 
@@ -87,8 +87,8 @@ class DatabaseAccess:
             statement = sqlite.insert(table).on_conflict_do_nothing()
         return statement.execution_options(preserve_rowcount=True)
 
-    def insert_list_or_nothing(self, table: Table) -> InsertList:
-        """Return a function that inserts rows as `insert_or_nothing` does, on a server with one statement."""
+    def insert_list_if_absent(self, table: Table) -> InsertList:
+        """Return a function that inserts rows as `insert_or_nothing` does, with one statement on a server."""
         if self._dialect != "postgresql":
             each = self.insert_or_nothing(table)
             return lambda connection, values: connection.execute(each, values).close()

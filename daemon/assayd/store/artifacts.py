@@ -25,7 +25,7 @@ from assayd.errors import StoreError
 from assayd.model.attempt import Artifact
 from assayd.model.bundle import SECOND_RUN, Bundle, Written, stamp
 from assayd.store import folders
-from assayd.store.faults import translated
+from assayd.store.faults import translate_errors
 from assayd.store.media_types import media_type
 from assayd.store.unsynced import MOST_BYTES, UnsyncedBundles
 
@@ -45,7 +45,7 @@ _TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
 
 
 class FileArtifactStore:
-    """Implements `ports.artifacts.ArtifactStore` in a directory."""
+    """A store of bundles in a directory. Implements `ports.artifacts.ArtifactStore`."""
 
     def __init__(self, root: Path, unsynced: UnsyncedBundles | None = None) -> None:
         self._root = root
@@ -59,7 +59,7 @@ class FileArtifactStore:
         Raises:
             StoreError: ``artifact.name`` for an invalid name; another code if the disk fails.
         """
-        return await asyncio.to_thread(self._write, bundle)
+        return await asyncio.to_thread(self._write_bundle, bundle)
 
     def path(self, location: str) -> Path:
         """Return the folder of a bundle, even if it doesn't exist.
@@ -70,12 +70,12 @@ class FileArtifactStore:
 
     async def read(self, location: str, name: str) -> bytes:
         """Return the content of one file of a bundle. Raises: StoreError ``artifact.missing``."""
-        return await self._of_file(location, name, folders.read_file)
+        return await self._with_file(location, name, folders.read_file)
 
     async def pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
         """Yield one file of a bundle in pieces, for slow readers. Raises: as `read`."""
         start = 0
-        while piece := await self._of_file(
+        while piece := await self._with_file(
             location, name, partial(folders.read_file, start=start, most=PIECE_BYTES)
         ):
             yield piece
@@ -84,9 +84,9 @@ class FileArtifactStore:
     async def tar(self, location: str) -> AsyncIterator[bytes]:
         """Yield a bundle as a tar stream."""
         within = location_parts(location)
-        names = await asyncio.to_thread(self._in_bundle, within, folders.list_files, "")
+        names = await asyncio.to_thread(self._with_bundle, within, folders.list_files, "")
         for name in names:
-            size = await self._of_file(location, name, folders.file_size)
+            size = await self._with_file(location, name, folders.file_size)
             yield tar_header(f"{within[-1]}/{name}", size)
             async for piece in self.pieces(location, name):
                 yield piece
@@ -100,7 +100,7 @@ class FileArtifactStore:
 
     async def doubles(self) -> Sequence[str]:
         """Return the location of the first bundle of each attempt that has two."""
-        return await asyncio.to_thread(self._doubles)
+        return await asyncio.to_thread(self._find_doubles)
 
     async def sweep(self) -> int:
         """Remove the folders of interrupted writes and removals; return their number."""
@@ -110,11 +110,11 @@ class FileArtifactStore:
         """Return the free bytes of the file system. Raises: StoreError if the folder isn't writable."""
         return await asyncio.to_thread(self._free_bytes)
 
-    def _write(self, bundle: Bundle) -> Written:
+    def _write_bundle(self, bundle: Bundle) -> Written:
         files, artifacts = bundle_contents(bundle)
         category, platform = bundle_folder(bundle)
-        temporary = f"{_TEMPORARY}{_attempt_id(bundle)}{_suffix(bundle.run_number)}"
-        with translated("writing a bundle"):
+        temporary = f"{_TEMPORARY}{_check_attempt_id(bundle)}{_run_suffix(bundle.run_number)}"
+        with translate_errors("writing a bundle"):
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
             with folders.opened(self._root) as root:
                 folders.ensure(root, category)
@@ -131,7 +131,7 @@ class FileArtifactStore:
             durable = self._unsynced is None or sum(map(len, files.values())) > MOST_BYTES
             with folders.opened(parent, temporary) as folder:
                 folders.write_files(folder, files, durable=durable)
-            name = _settle(parent, temporary, bundle, durable=durable)
+            name = _rename_to_final(parent, temporary, bundle, durable=durable)
             if self._unsynced is not None and not durable:
                 self._unsynced.keep(f"{bundle.category}/{bundle.platform}/{name}", files)
             return name
@@ -145,16 +145,16 @@ class FileArtifactStore:
         Raises: StoreError.
         """
         category, platform, name = location_parts(location)
-        with translated("repairing a bundle"):
+        with translate_errors("repairing a bundle"):
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
             with folders.opened(self._root) as root:
                 folders.ensure(root, category)
                 with folders.opened(root, category) as middle:
                     folders.ensure(middle, platform)
                 with folders.opened(root, category, platform) as parent:
-                    return self._repaired(parent, name, files)
+                    return self._repair_existing(parent, name, files)
 
-    def _repaired(self, parent: int, name: str, files: Mapping[str, bytes]) -> bool:
+    def _repair_existing(self, parent: int, name: str, files: Mapping[str, bytes]) -> bool:
         try:
             with folders.opened(parent, name) as folder:
                 if {file: folders.read_file(folder, file.split("/")) for file in files} == dict(files):
@@ -170,14 +170,14 @@ class FileArtifactStore:
         folders.settle(parent, temporary, name)
         return True
 
-    async def _of_file(self, location: str, name: str, act: Callable[[int, Sequence[str]], T]) -> T:
+    async def _with_file(self, location: str, name: str, act: Callable[[int, Sequence[str]], T]) -> T:
         within, file = location_parts(location), folders.parts(name)
         if file is None:
             raise missing(location, name)
-        return await asyncio.to_thread(self._in_bundle, within, lambda folder: act(folder, file), name)
+        return await asyncio.to_thread(self._with_bundle, within, lambda folder: act(folder, file), name)
 
-    def _in_bundle(self, within: Sequence[str], act: Callable[[int], T], name: str) -> T:
-        with translated("reading a bundle"):
+    def _with_bundle(self, within: Sequence[str], act: Callable[[int], T], name: str) -> T:
+        with translate_errors("reading a bundle"):
             try:
                 with folders.opened(self._root, *within) as folder:
                     return act(folder)
@@ -187,7 +187,7 @@ class FileArtifactStore:
     def _remove(self, within: tuple[str, ...]) -> None:
         category, platform, name = within
         temporary = f"{_TEMPORARY}{name}"
-        with translated("removing a bundle"):
+        with translate_errors("removing a bundle"):
             try:
                 with folders.opened(self._root, category, platform) as parent:
                     # If the removal is interrupted, `sweep` removes this temporary folder.
@@ -198,7 +198,7 @@ class FileArtifactStore:
 
     def _sweep(self) -> int:
         swept = 0
-        with translated("sweeping the bundles"):
+        with translate_errors("sweeping the bundles"):
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
             for left in self._root.glob(f"*/*/{_TEMPORARY}*"):
                 with folders.opened(self._root, *left.parent.relative_to(self._root).parts) as parent:
@@ -206,14 +206,14 @@ class FileArtifactStore:
                 swept += 1
         return swept
 
-    def _doubles(self) -> list[str]:
-        with translated("looking through the bundles"):
+    def _find_doubles(self) -> list[str]:
+        with translate_errors("looking through the bundles"):
             seconds = (str(path.relative_to(self._root)) for path in self._root.glob(f"*/*/*{SECOND_RUN}"))
             firsts = (location.removesuffix(SECOND_RUN) for location in seconds)
             return sorted(first for first in firsts if (self._root / first).is_dir())
 
     def _free_bytes(self) -> int:
-        with translated("checking the bundles' file system"):
+        with translate_errors("checking the bundles' file system"):
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
             with folders.opened(self._root) as root:
                 if not os.access(".", os.W_OK | os.X_OK, dir_fd=root):
@@ -222,7 +222,7 @@ class FileArtifactStore:
                 return facts.f_bavail * facts.f_frsize
 
 
-def _settle(parent: int, temporary: str, bundle: Bundle, *, durable: bool) -> str:
+def _rename_to_final(parent: int, temporary: str, bundle: Bundle, *, durable: bool) -> str:
     """Rename the temporary folder of a bundle to its final name, and return that name.
 
     If the name of a first run is taken, that run was interrupted before its verdict, so the bundle gets the
@@ -230,9 +230,9 @@ def _settle(parent: int, temporary: str, bundle: Bundle, *, durable: bool) -> st
     new bundle replaces the later one.
     """
     stem = f"{stamp(bundle.created_at)}_{bundle.attempt_id}"
-    first, second = stem + _suffix(bundle.run_number), stem + SECOND_RUN
+    first, second = stem + _run_suffix(bundle.run_number), stem + SECOND_RUN
     for name in dict.fromkeys((first, second)):
-        if _settled(parent, temporary, name, durable=durable):
+        if _try_rename(parent, temporary, name, durable=durable):
             return name
     earlier = f"{temporary}-earlier"
     os.rename(second, earlier, src_dir_fd=parent, dst_dir_fd=parent)
@@ -241,7 +241,7 @@ def _settle(parent: int, temporary: str, bundle: Bundle, *, durable: bool) -> st
     return second
 
 
-def _settled(parent: int, temporary: str, name: str, *, durable: bool) -> bool:
+def _try_rename(parent: int, temporary: str, name: str, *, durable: bool) -> bool:
     try:
         folders.settle(parent, temporary, name, durable=durable)
     except OSError as problem:
@@ -256,7 +256,7 @@ def bundle_folder(bundle: Bundle) -> tuple[str, str]:
 
     Raises: StoreError ``artifact.name``.
     """
-    return _folder_name(bundle.category), _folder_name(bundle.platform)
+    return _check_folder_name(bundle.category), _check_folder_name(bundle.platform)
 
 
 def bundle_name(bundle: Bundle, manifest: bytes) -> str:
@@ -265,7 +265,7 @@ def bundle_name(bundle: Bundle, manifest: bytes) -> str:
     Raises: StoreError ``artifact.name``.
     """
     digest = hashlib.sha256(manifest).hexdigest()[:DIGEST_CHARS]
-    return f"{stamp(bundle.created_at)}_{_attempt_id(bundle)}-{digest}{_suffix(bundle.run_number)}"
+    return f"{stamp(bundle.created_at)}_{_check_attempt_id(bundle)}-{digest}{_run_suffix(bundle.run_number)}"
 
 
 def bundle_contents(bundle: Bundle) -> tuple[dict[str, bytes], tuple[Artifact, ...]]:
@@ -276,15 +276,15 @@ def bundle_contents(bundle: Bundle) -> tuple[dict[str, bytes], tuple[Artifact, .
     for name in bundle.files:
         if folders.parts(name) is None or name == MANIFEST:
             raise StoreError("artifact.name", f"{name!r} isn't a valid artifact name")
-    described = [_describe(name, content, bundle) for name, content in sorted(bundle.files.items())]
+    described = [_describe_file(name, content, bundle) for name, content in sorted(bundle.files.items())]
     listed = [{key: getattr(a, key) for key in ("name", "bytes", "sha256", "truncated")} for a in described]
     text = json.dumps({**bundle.manifest, "files": listed}, sort_keys=True, indent=1, ensure_ascii=False)
     manifest = (text + "\n").encode()
-    everything = (*described, _describe(MANIFEST, manifest, bundle))
+    everything = (*described, _describe_file(MANIFEST, manifest, bundle))
     return {**bundle.files, MANIFEST: manifest}, everything
 
 
-def _describe(name: str, content: bytes, bundle: Bundle) -> Artifact:
+def _describe_file(name: str, content: bytes, bundle: Bundle) -> Artifact:
     return Artifact(
         name=name,
         bytes=len(content),
@@ -294,19 +294,19 @@ def _describe(name: str, content: bytes, bundle: Bundle) -> Artifact:
     )
 
 
-def _folder_name(name: str) -> str:
+def _check_folder_name(name: str) -> str:
     if not _FOLDER.fullmatch(name):
         raise StoreError("artifact.name", f"{name!r} isn't a valid category or platform")
     return name
 
 
-def _attempt_id(bundle: Bundle) -> str:
+def _check_attempt_id(bundle: Bundle) -> str:
     if not _ID.fullmatch(bundle.attempt_id):
         raise StoreError("artifact.name", f"{bundle.attempt_id!r} isn't an attempt id")
     return bundle.attempt_id
 
 
-def _suffix(run_number: int) -> str:
+def _run_suffix(run_number: int) -> str:
     return SECOND_RUN if run_number == 2 else ""
 
 

@@ -37,7 +37,7 @@ from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.store import expiry
 from assayd.store.access import DatabaseAccess
-from assayd.store.outbox import Outbox, message_of_batch
+from assayd.store.outbox import Outbox, batch_message_row
 from assayd.store.rows import from_micros, read_moment, to_micros
 from assayd.store.tables import batch_items, batches, submissions, verdicts
 
@@ -117,7 +117,7 @@ _NEW_ITEMS = insert(batch_items)
 
 
 class DatabaseBatchStore:
-    """Stores batches and their items in SQLite or PostgreSQL."""
+    """A store of batches and their items in SQLite or PostgreSQL."""
 
     def __init__(self, access: DatabaseAccess) -> None:
         self._access = access
@@ -155,7 +155,7 @@ class DatabaseBatchStore:
 
         Raises: RequestError ``batch.removed``, if the batch no longer exists.
         """
-        digests = {line.number: _digest(line.document) for line in lines}
+        digests = {line.number: _digest_or_none(line.document) for line in lines}
 
         def apply(connection: Connection) -> ReceivedLines:
             wanted = {"batch": batch_id, "lines": list(digests)}
@@ -164,7 +164,7 @@ class DatabaseBatchStore:
             known = {(row.line, row.input_digest): row for row in connection.execute(_KNOWN, wanted)}
             rows = [known.get((line.number, line.input_digest)) for line in lines]
             fresh = [line for line, row in zip(lines, rows, strict=True) if row is None]
-            self._insert(connection, batch_id, fresh, digests)
+            self._insert_items(connection, batch_id, fresh, digests)
             again = [line for line, row in zip(lines, rows, strict=True) if row and not row.present]
             numbers = {number for number, _ in known}
             for line in (*again, *(line for line in fresh if line.number in numbers)):
@@ -183,7 +183,7 @@ class DatabaseBatchStore:
 
         return await self._access.write(apply)
 
-    def _insert(
+    def _insert_items(
         self, connection: Connection, batch_id: str, lines: Sequence[Line], digests: Mapping[int, str | None]
     ) -> None:
         keys = [line.run_key for line in lines if line.run_key is not None]
@@ -228,14 +228,14 @@ class DatabaseBatchStore:
 
     async def complete(self, batch_id: str) -> None:
         """Record that all lines of a batch have arrived."""
-        await self._set(batch_id, complete=1)
+        await self._update_batch(batch_id, complete=1)
 
     async def cancel(self, batch_id: str, at: datetime) -> None:
         """Cancel a batch: no more of its items start."""
         unended = update(batches).where(_THIS, _UNENDED)
-        await self._end(batch_id, unended.values(cancelled_at=to_micros(at)), at)
+        await self._end_batch(batch_id, unended.values(cancelled_at=to_micros(at)), at)
 
-    async def _set(self, batch_id: str, **values: int) -> None:
+    async def _update_batch(self, batch_id: str, **values: int) -> None:
         statement = _GO_ON.values(values)
         await self._access.write(
             lambda connection: connection.execute(statement, {"batch": batch_id}).close()
@@ -246,9 +246,9 @@ class DatabaseBatchStore:
         waits = select(_ITEM.line).select_from(_JOINED).where(_OF_BATCH, _NO_VERDICT).exists()
         unfinished = batches.c.finished_at.is_(None)
         statement = update(batches).where(_THIS, unfinished, batches.c.complete == 1, ~waits)
-        return await self._end(batch_id, statement.values(finished_at=to_micros(at)), at)
+        return await self._end_batch(batch_id, statement.values(finished_at=to_micros(at)), at)
 
-    async def _end(self, batch_id: str, statement: Update, at: datetime) -> bool:
+    async def _end_batch(self, batch_id: str, statement: Update, at: datetime) -> bool:
         """End a batch and queue its webhook message in one transaction.
 
         Return whether the batch is finished. If the batch was already finished, no second message is queued.
@@ -260,7 +260,7 @@ class DatabaseBatchStore:
                 return found is not None and found["finished_at"] is not None
             batch = _read_batch(connection.execute(_BY_ID, {"batch": batch_id}).mappings().one())
             if batch.webhook is not None:
-                self._outbox.add(connection, message_of_batch(batch, _tally(connection, batch_id), at))
+                self._outbox.add(connection, batch_message_row(batch, _count_items(connection, batch_id), at))
             return True
 
         ended = await self._access.write(apply)
@@ -276,14 +276,14 @@ class DatabaseBatchStore:
 
     async def get(self, batch_id: str) -> Batch | None:
         """Return the batch with this id, or None."""
-        return await self._one(_BY_ID, {"batch": batch_id})
+        return await self._fetch_batch(_BY_ID, {"batch": batch_id})
 
     async def find(self, uid: int, name: str) -> Batch | None:
         """Return the batch of this user and name, or None."""
-        return await self._one(_BY_NAME, {"by_uid": uid, "by_name": name})
+        return await self._fetch_batch(_BY_NAME, {"by_uid": uid, "by_name": name})
 
-    async def _one(self, statement: Statement, wanted: dict[str, object]) -> Batch | None:
-        found = await self._rows(statement, wanted)
+    async def _fetch_batch(self, statement: Statement, wanted: dict[str, object]) -> Batch | None:
+        found = await self._fetch_rows(statement, wanted)
         return _read_batch(found[0]) if found else None
 
     async def list(self, *, uid: int | None, cursor: str | None, limit: int) -> BatchPage:
@@ -293,35 +293,35 @@ class DatabaseBatchStore:
             statement = statement.where(batches.c.uid == uid)
         if cursor is not None:
             statement = statement.where(_beyond(cursor))
-        found = [_read_batch(row) for row in await self._rows(statement.limit(limit + 1))]
+        found = [_read_batch(row) for row in await self._fetch_rows(statement.limit(limit + 1))]
         shown = tuple(found[:limit])
         more = f"{to_micros(shown[-1].created_at)}.{shown[-1].id}" if len(found) > limit else None
         return BatchPage(batches=shown, next_cursor=more)
 
     async def tally(self, batch_id: str) -> Tally:
         """Count the items of a batch by result."""
-        return await self._access.read(lambda connection: _tally(connection, batch_id))
+        return await self._access.read(lambda connection: _count_items(connection, batch_id))
 
     async def items(self, batch_id: str, *, after: int, limit: int) -> Sequence[Item]:
         """Return up to `limit` items after the line `after`, in line order, without replaced lines."""
         wanted = {"batch": batch_id, "after": after}
-        return [_read_item(row) for row in await self._rows(_ITEMS.limit(limit), wanted)]
+        return [_read_item(row) for row in await self._fetch_rows(_ITEMS.limit(limit), wanted)]
 
     async def waiting(self, batch_id: str, *, after: int, limit: int) -> Sequence[Waiting]:
         """Return up to `limit` items without a verdict after the line `after`, in line order."""
         wanted = {"batch": batch_id, "after": after}
-        return [Waiting(**row) for row in await self._rows(_WAITING.limit(limit), wanted)]
+        return [Waiting(**row) for row in await self._fetch_rows(_WAITING.limit(limit), wanted)]
 
     async def document(self, submission: str) -> bytes:
         """Return the submission with this digest. Raises: StoreError ``submission.missing``."""
-        found = await self._rows(_DOCUMENT, {"wanted": submission})
+        found = await self._fetch_rows(_DOCUMENT, {"wanted": submission})
         if not found:
             raise StoreError("submission.missing", "the submission of an item no longer exists")
         return bytes(found[0]["document"])
 
     async def unfinished(self) -> Sequence[Batch]:
         """Return all batches that are neither finished nor cancelled."""
-        return [_read_batch(row) for row in await self._rows(select(batches).where(_UNENDED))]
+        return [_read_batch(row) for row in await self._fetch_rows(select(batches).where(_UNENDED))]
 
     async def backlog(self) -> int:
         """Count the items of unfinished batches that have no verdict."""
@@ -346,15 +346,15 @@ class DatabaseBatchStore:
         """Return the unfinished batches opened before a time whose lines haven't all arrived."""
         open_ones = select(batches).where(_UNENDED, batches.c.complete == 0)
         old = open_ones.where(batches.c.created_at < to_micros(before))
-        return [_read_batch(row) for row in await self._rows(old)]
+        return [_read_batch(row) for row in await self._fetch_rows(old)]
 
     async def cancelled(self, batch_ids: Sequence[str]) -> frozenset[str]:
         """Return the ids of the cancelled batches among these."""
         chosen = batches.c.id.in_(list(batch_ids))
         statement = select(batches.c.id).where(chosen, batches.c.cancelled_at.is_not(None))
-        return frozenset(row["id"] for row in await self._rows(statement))
+        return frozenset(row["id"] for row in await self._fetch_rows(statement))
 
-    async def _rows(
+    async def _fetch_rows(
         self, statement: Statement, wanted: dict[str, object] | None = None
     ) -> Sequence[RowMapping]:
         return await self._access.read(
@@ -362,7 +362,7 @@ class DatabaseBatchStore:
         )
 
 
-def _tally(connection: Connection, batch_id: str) -> Tally:
+def _count_items(connection: Connection, batch_id: str) -> Tally:
     batch = connection.execute(_BY_ID, {"batch": batch_id}).mappings().first()
     counts: Counter[str] = Counter()
     unstarted = "cancelled" if batch is not None and batch["cancelled_at"] else "waiting"
@@ -378,7 +378,7 @@ def _removed() -> RequestError:
     return RequestError("batch.removed", message, retryable=True)
 
 
-def _digest(document: bytes | None) -> str | None:
+def _digest_or_none(document: bytes | None) -> str | None:
     return None if document is None else hashlib.sha256(document).hexdigest()
 
 

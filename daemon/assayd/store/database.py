@@ -21,13 +21,13 @@ from sqlalchemy.pool import QueuePool
 
 from assayd.errors import ConfigError
 from assayd.store import tables
-from assayd.store.faults import translated, unusable
-from assayd.store.one_statement import OneStatement, in_transactions, run_together
+from assayd.store.faults import translate_errors, unusable
+from assayd.store.one_statement import OneStatement, enable_transactions, run_together
 from assayd.store.server import (
-    ServerPatience,
-    changing_tables,
+    ServerRetry,
     check_server,
     reading_engine,
+    table_lock,
     writing_engine,
 )
 
@@ -69,7 +69,7 @@ class OpenDatabase:
 
 
 def open_database(
-    state_dir: Path, url: str | None = None, patience: ServerPatience | None = None
+    state_dir: Path, url: str | None = None, patience: ServerRetry | None = None
 ) -> OpenDatabase:
     """Open the database and migrate its schema. Blocks.
 
@@ -82,18 +82,18 @@ def open_database(
         ConfigError: ``store.url``, for a malformed URL or a missing driver.
         StoreError: ``store.corrupt``, ``store.newer``, or a code for a failed read or write.
     """
-    parsed = _parse(url) if url is not None else None
+    parsed = _parse_url(url) if url is not None else None
     if parsed is not None and parsed.get_backend_name() != "sqlite":
-        return _migrated(_open_server(parsed), patience)
+        return _migrate_or_close(_open_server(parsed), patience)
     path = Path(parsed.database) if parsed is not None and parsed.database else state_dir / FILE
-    with translated(f"opening {path}"):
+    with translate_errors(f"opening {path}"):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
-        _examine(path)
-        return _migrated(_open_sqlite(path))
+        _require_intact(path)
+        return _migrate_or_close(_open_sqlite(path))
 
 
-def _examine(path: Path) -> None:
+def _require_intact(path: Path) -> None:
     """Reject a damaged file before anything is written to it."""
     connection = sqlite3.connect(path)
     try:
@@ -134,10 +134,10 @@ class WritingConnection:
     replaced.
     """
 
-    def __init__(self, engine: Engine, patience: ServerPatience | None = None) -> None:
+    def __init__(self, engine: Engine, patience: ServerRetry | None = None) -> None:
         self._engine = engine
         self._is_sqlite = engine.dialect.name == "sqlite"
-        self._patience = patience or ServerPatience()
+        self._patience = patience or ServerRetry()
         self._open: Connection | None = None
         self._waits: bool | None = None
 
@@ -153,28 +153,28 @@ class WritingConnection:
             with self._transaction(durable=durable) as connection:
                 return apply(connection)
 
-        return transact() if self._is_sqlite else self._patience.see_through(transact)
+        return transact() if self._is_sqlite else self._patience.retry_while_away(transact)
 
     def run_together(self, statements: Sequence[OneStatement[Any]]) -> list[Any]:
         """Run several one-statement changes in one transaction on a server, with the retries of `run`."""
 
         def transact() -> list[Any]:
-            with self._kept() as connection:
+            with self._hold_connection() as connection:
                 return run_together(connection, statements)
 
-        return self._patience.see_through(transact)
+        return self._patience.retry_while_away(transact)
 
     @contextmanager
     def _transaction(self, *, durable: bool) -> Iterator[Connection]:
-        with self._kept() as connection:
-            self._wait(connection, durable=durable)
+        with self._hold_connection() as connection:
+            self._set_durability(connection, durable=durable)
             if not self._is_sqlite:
-                in_transactions(connection)
+                enable_transactions(connection)
             with connection.begin():
                 yield connection
 
     @contextmanager
-    def _kept(self) -> Iterator[Connection]:
+    def _hold_connection(self) -> Iterator[Connection]:
         try:
             self._open = self._open or self._engine.connect()
             yield self._open
@@ -182,7 +182,7 @@ class WritingConnection:
             self.close()
             raise
 
-    def _wait(self, connection: Connection, *, durable: bool) -> None:
+    def _set_durability(self, connection: Connection, *, durable: bool) -> None:
         """Set whether commits wait for the disk.
 
         Call between transactions; a durable commit also flushes earlier ones.
@@ -215,7 +215,7 @@ def _execute(connection: DBAPIConnection, statements: Sequence[str]) -> None:
     cursor.close()
 
 
-def _parse(url: str) -> URL:
+def _parse_url(url: str) -> URL:
     """Parse a database URL and check its driver. Raises: ConfigError ``store.url``."""
     try:
         parsed = make_url(url)
@@ -234,15 +234,15 @@ def _open_server(url: URL) -> OpenDatabase:
     return OpenDatabase(writing=writing_engine(url), reading=reading_engine(url, READERS))
 
 
-def _migrated(database: OpenDatabase, patience: ServerPatience | None = None) -> OpenDatabase:
+def _migrate_or_close(database: OpenDatabase, patience: ServerRetry | None = None) -> OpenDatabase:
     """Migrate the schema and return the database; close the database if the migration fails."""
     try:
-        with translated("opening the database"):
+        with translate_errors("opening the database"):
             if database.writing.dialect.name == "sqlite":
                 with database.writing.connect() as connection:
                     _migrate(connection)
             else:
-                (patience or ServerPatience()).see_through(lambda: _migrate_server(database.writing))
+                (patience or ServerRetry()).retry_while_away(lambda: _migrate_server(database.writing))
     except BaseException:
         database.close()
         raise
@@ -255,14 +255,14 @@ def _migrate_server(engine: Engine) -> None:
         check_server(connection)
         connection.rollback()
         if _revision(connection) != (HEAD, False):
-            with changing_tables(connection):
+            with table_lock(connection):
                 _migrate(connection)
 
 
 def _migrate(connection: Connection) -> None:
     revision, is_empty = _revision(connection)
     if is_empty:
-        _make_anew(connection)
+        _create_tables(connection)
     elif revision != HEAD:
         # Imported only if needed: Alembic's import takes half a second.
         from assayd.store.migrations import upgrade
@@ -270,7 +270,7 @@ def _migrate(connection: Connection) -> None:
         upgrade(connection, revision, HEAD)
 
 
-def _make_anew(connection: Connection) -> None:
+def _create_tables(connection: Connection) -> None:
     """Create the tables of the newest revision. The recorders of kinds create their own tables."""
     with connection.begin():
         tables.metadata.create_all(connection, checkfirst=False)

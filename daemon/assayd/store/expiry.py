@@ -143,7 +143,7 @@ def removable(attempt: Statement, wanted: Removable) -> Statement:
     if wanted.bundled:
         conditions.append(verdicts.c.bundle.is_not(None))
     else:
-        conditions.append(~_needed(wanted))
+        conditions.append(~_is_needed_by_batch(wanted))
     if wanted.before is not None:
         conditions.append(attempts.c.created_at < rows.to_micros(wanted.before))
     if wanted.uid is not None:
@@ -152,7 +152,7 @@ def removable(attempt: Statement, wanted: Removable) -> Statement:
     return ordered.limit(wanted.limit).offset(wanted.offset)
 
 
-def _needed(wanted: Removable) -> Condition:
+def _is_needed_by_batch(wanted: Removable) -> Condition:
     """Return the condition that a batch still needs an attempt's verdict."""
     unfinished: list[Condition] = [batches.c.finished_at.is_(None), batches.c.cancelled_at.is_(None)]
     if wanted.before is not None:

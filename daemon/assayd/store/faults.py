@@ -11,7 +11,7 @@ from pathlib import Path
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from assayd.errors import StoreError
-from assayd.store.server import is_away
+from assayd.store.server import is_unreachable
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _UNWRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT, errno.EEXIST, errno.ELOOP}
@@ -63,7 +63,7 @@ _RETRYABLE = {"store.full", "store.busy", "store.failed", "store.unreachable"}
 
 
 @contextmanager
-def translated(what: str) -> Iterator[None]:
+def translate_errors(what: str) -> Iterator[None]:
     """Translate database and file-system errors of the body into StoreError.
 
     Args:
@@ -72,7 +72,7 @@ def translated(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        raise _error(_os_code(problem), what, problem.strerror or str(problem)) from problem
+        raise _store_error(_os_code(problem), what, problem.strerror or str(problem)) from problem
     except (SQLAlchemyError, sqlite3.Error) as problem:
         raise database_error(problem, what) from problem
 
@@ -81,17 +81,17 @@ def database_error(problem: SQLAlchemyError | sqlite3.Error, what: str) -> Store
     """Return the StoreError for an exception of SQLAlchemy or SQLite."""
     origin = problem.orig if isinstance(problem, DBAPIError) else problem
     if isinstance(problem, IntegrityError):
-        return _error("store.conflict", what, str(origin))
+        return _store_error("store.conflict", what, str(origin))
     number = getattr(origin, "sqlite_errorcode", None)
     if isinstance(number, int):
-        return _error(_SQLITE_CODES.get(number & 0xFF, "store.failed"), what, str(origin))
+        return _store_error(_SQLITE_CODES.get(number & 0xFF, "store.failed"), what, str(origin))
     if isinstance(origin, sqlite3.Error):
-        return _error("store.failed", what, str(origin))
-    return _error(_server_code(problem), what, str(origin), _SERVER_REMEDY)
+        return _store_error("store.failed", what, str(origin))
+    return _store_error(_database_code(problem), what, str(origin), _SERVER_REMEDY)
 
 
-def _server_code(problem: SQLAlchemyError | sqlite3.Error) -> str:
-    if is_away(problem):
+def _database_code(problem: SQLAlchemyError | sqlite3.Error) -> str:
+    if is_unreachable(problem):
         return "store.unreachable"
     state = str(getattr(getattr(problem, "orig", None), "sqlstate", None))
     return next((code for begin, code in _SERVER_CODES.items() if state.startswith(begin)), "store.failed")
@@ -108,6 +108,6 @@ def _os_code(problem: OSError) -> str:
     return "store.unwritable" if problem.errno in _UNWRITABLE else "store.failed"
 
 
-def _error(code: str, what: str, detail: str, remedies: Mapping[str, str] | None = None) -> StoreError:
+def _store_error(code: str, what: str, detail: str, remedies: Mapping[str, str] | None = None) -> StoreError:
     message = f"{what} failed: {detail}; {(remedies or {}).get(code, _REMEDY[code])}"
     return StoreError(code, message, retryable=code in _RETRYABLE)

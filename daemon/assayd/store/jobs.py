@@ -24,7 +24,7 @@ from assayd.store import expiry, rows, tables
 from assayd.store.access import DatabaseAccess, OnMessage, open_access
 from assayd.store.expiry import Removable, StoredUsage
 from assayd.store.listing import Statement, listing, page, summary
-from assayd.store.outbox import Outbox, message_of_attempt
+from assayd.store.outbox import Outbox, attempt_message_row
 from assayd.store.recorder import JobRows, PlainJobRows, Recorder, Written, keep
 from assayd.store.unsynced import UNSYNCED, UnsyncedBundles
 
@@ -108,7 +108,7 @@ _BY_KEY = select(tables.attempts.c.id).where(
 
 
 class DatabaseJobStore:
-    """Stores attempts, runs, verdicts and events in SQLite or PostgreSQL."""
+    """A store of attempts, runs, verdicts and events in SQLite or PostgreSQL."""
 
     def __init__(
         self,
@@ -147,15 +147,15 @@ class DatabaseJobStore:
             if len(document) > LARGE_BYTES:
                 earlier = _earlier(connection, attempt, digest, idempotency_key)
             if earlier is not None or not self._rows.accept(connection, attempt, values, document):
-                earlier = earlier or _recorded(connection, attempt, digest, idempotency_key)
+                earlier = earlier or _require_recorded(connection, attempt, digest, idempotency_key)
                 return Accepted(attempt=earlier, existing=not _is_same(earlier, attempt))
             if labels:
                 connection.execute(_NEW_LABELS, labels)
-            for recorder in self._recorders_of(attempt):
+            for recorder in self._recorders_for(attempt):
                 keep(connection, "accept", partial(recorder.accepted, connection, attempt, document))
             return Accepted(attempt=attempt, existing=False)
 
-        if len(document) <= LARGE_BYTES and not labels and not self._recorders_of(attempt):
+        if len(document) <= LARGE_BYTES and not labels and not self._recorders_for(attempt):
             alone = self._rows.accepting(attempt, values, document)
             if alone is not None and await self.access.write(alone):
                 return Accepted(attempt=attempt, existing=False)
@@ -169,7 +169,7 @@ class DatabaseJobStore:
             if connection.execute(_THIS_RUN, values).first() is not None:
                 return
             connection.execute(_NEW_RUN, values)
-            for recorder in self._recorders_of(run):
+            for recorder in self._recorders_for(run):
                 keep(connection, "lease", partial(recorder.leased, connection, run))
 
         await self.access.write(apply, durable=False)
@@ -197,9 +197,9 @@ class DatabaseJobStore:
         Raises: RequestError ``run.foreign``, if the node no longer holds the run.
         """
         verdict = rows.verdict_values(attempt)
-        message = message_of_attempt(attempt)
+        message = attempt_message_row(attempt)
         tried = False
-        if held_by is not None and message is None and not self._recorders_of(attempt):
+        if held_by is not None and message is None and not self._recorders_for(attempt):
             happened = [rows.event_values(event) for event in events]
             alone = self._rows.finishing(attempt, verdict, happened, held_by)
             if alone is not None:
@@ -223,7 +223,7 @@ class DatabaseJobStore:
             if keep_bundle is not None:
                 keep_bundle(connection)
             self._outbox.add(connection, message)
-            for recorder in self._recorders_of(attempt):
+            for recorder in self._recorders_for(attempt):
                 write = partial(recorder.finished, connection, attempt, cases, events, refusals)
                 keep(connection, "finish", write)
             return True
@@ -258,7 +258,7 @@ class DatabaseJobStore:
     async def many(self, attempt_ids: Iterable[str]) -> Mapping[str, Attempt]:
         """Return the existing attempts among these, by id."""
         ids = list(attempt_ids)
-        found = await self.access.read(lambda connection: _attempts(connection, _MANY, {"ids": ids}))
+        found = await self.access.read(lambda connection: _fetch_attempts(connection, _MANY, {"ids": ids}))
         return {attempt.id: attempt for attempt in found}
 
     async def by_key(self, uid: int, idempotency_key: str) -> Attempt | None:
@@ -291,7 +291,7 @@ class DatabaseJobStore:
         attempts. Raises: RequestError ``invalid`` for a malformed cursor.
         """
         statement = listing(_ATTEMPT, query)
-        found = await self.access.read(lambda connection: _attempts(connection, statement))
+        found = await self.access.read(lambda connection: _fetch_attempts(connection, statement))
         return page(found, query)
 
     async def summary(self, query: Query, bucket_s: int) -> Summary:
@@ -311,14 +311,14 @@ class DatabaseJobStore:
 
     async def unfinished(self) -> Sequence[Attempt]:
         """Return all attempts without a verdict, oldest first."""
-        return await self.access.read(lambda connection: _attempts(connection, _UNFINISHED))
+        return await self.access.read(lambda connection: _fetch_attempts(connection, _UNFINISHED))
 
     async def removable(self, wanted: Removable) -> Sequence[Attempt]:
         """Return the finished attempts that can be deleted, oldest first."""
         statement = expiry.removable(_ATTEMPT, wanted)
-        return await self.access.read(lambda connection: _attempts(connection, statement))
+        return await self.access.read(lambda connection: _fetch_attempts(connection, statement))
 
-    def _recorders_of(self, subject: Attempt | Run) -> Sequence[Recorder]:
+    def _recorders_for(self, subject: Attempt | Run) -> Sequence[Recorder]:
         return [recorder for recorder in self._recorders if recorder.kind == subject.kind]
 
     async def usage(self) -> Mapping[int, StoredUsage]:
@@ -365,8 +365,8 @@ def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | N
     return get_attempt(connection, found[0].id) if found else None
 
 
-def _recorded(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt:
-    """Return the stored attempt with the same id or key. Raises: as `_earlier`; StoreError."""
+def _require_recorded(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt:
+    """Return the stored attempt with the same id or key. Raises: as `_earlier_attempt`; StoreError."""
     earlier = _earlier(connection, attempt, digest, key)
     if earlier is None:
         message = "the attempt with this id or key was just deleted; submit again"
@@ -404,7 +404,7 @@ def get_attempt(connection: Connection, attempt_id: str) -> Attempt | None:
     return None if row is None else rows.read_attempt(row)
 
 
-def _attempts(
+def _fetch_attempts(
     connection: Connection, statement: Statement, values: Mapping[str, object] | None = None
 ) -> tuple[Attempt, ...]:
     return tuple(rows.read_attempt(row) for row in connection.execute(statement, values).mappings())

@@ -53,7 +53,7 @@ _ATTEMPTS_BYTES = (
 
 
 class DatabaseLibrary:
-    """Stores approved submissions by user and name, in SQLite or PostgreSQL.
+    """A store of approved submissions by user and name, in SQLite or PostgreSQL.
 
     Methods that return several entries return them without their documents.
     """
@@ -92,14 +92,14 @@ class DatabaseLibrary:
         at, most_bytes = self._clock.now(), min(self._most_bytes, max(0, await self._room()))
 
         def apply(connection: Connection) -> LibraryEntry:
-            approved = _named(_WHOLE, attempt.peer.uid, name).where(
+            approved = _where_named(_WHOLE, attempt.peer.uid, name).where(
                 library_entries.c.attempt_id == attempt.id
             )
             if (row := connection.execute(approved).mappings().first()) is not None:
                 return _read(row)
-            values = _values(connection, attempt, name, approved_by=approved_by, at=at)
+            values = _entry_values(connection, attempt, name, approved_by=approved_by, at=at)
             connection.execute(insert(library_entries), values)
-            self._require_within(_held_bytes(connection, attempt.peer.uid), most_bytes)
+            self._require_limit(_held_bytes(connection, attempt.peer.uid), most_bytes)
             return _read(connection.execute(approved).mappings().one())
 
         return await self._access.write(apply)
@@ -125,15 +125,17 @@ class DatabaseLibrary:
             statement = statement.where(library_entries.c.uid == uid)
         if after is not None:
             statement = statement.where(library_entries.c.name > after)
-        return await self._entries(statement.limit(limit))
+        return await self._fetch_entries(statement.limit(limit))
 
     async def history(self, uid: int, name: str) -> Sequence[LibraryEntry]:
         """Return all versions of a name, newest first."""
-        return await self._entries(_named(_ENTRY, uid, name))
+        return await self._fetch_entries(_where_named(_ENTRY, uid, name))
 
     async def entry(self, uid: int, name: str, version: int) -> LibraryEntry | None:
         """Return one version of a name with its document, or None."""
-        found = await self._entries(_named(_WHOLE, uid, name).where(library_entries.c.version == version))
+        found = await self._fetch_entries(
+            _where_named(_WHOLE, uid, name).where(library_entries.c.version == version)
+        )
         return found[0] if found else None
 
     async def remove(self, uid: int, name: str, version: int | None = None) -> Sequence[LibraryEntry]:
@@ -149,12 +151,12 @@ class DatabaseLibrary:
         await self._access.write(lambda connection: connection.execute(gone).close())
         return found
 
-    async def of_attempts(self, attempt_ids: Sequence[str]) -> Sequence[LibraryEntry]:
+    async def entries_of_attempts(self, attempt_ids: Sequence[str]) -> Sequence[LibraryEntry]:
         """Return the library entries of these attempts."""
         wanted = _ENTRY.where(library_entries.c.attempt_id.in_(list(attempt_ids)))
-        return await self._entries(wanted.order_by(library_entries.c.approved_at))
+        return await self._fetch_entries(wanted.order_by(library_entries.c.approved_at))
 
-    def _require_within(self, held_bytes: int, most_bytes: int) -> None:
+    def _require_limit(self, held_bytes: int, most_bytes: int) -> None:
         """Ensure that the entries of a user stay within the limit. Raises: RequestError."""
         if held_bytes <= most_bytes:
             return
@@ -167,13 +169,13 @@ class DatabaseLibrary:
         )
         raise RequestError("quota.library", message)
 
-    async def _entries(self, statement: Statement) -> Sequence[LibraryEntry]:
+    async def _fetch_entries(self, statement: Statement) -> Sequence[LibraryEntry]:
         return await self._access.read(
             lambda connection: [_read(row) for row in connection.execute(statement).mappings()]
         )
 
 
-def _named(entries: Statement, uid: int, name: str) -> Statement:
+def _where_named(entries: Statement, uid: int, name: str) -> Statement:
     mine = and_(library_entries.c.uid == uid, library_entries.c.name == name)
     return entries.where(mine).order_by(library_entries.c.version.desc())
 
@@ -187,7 +189,7 @@ def _held_bytes(connection: Connection, uid: int) -> int:
     return int(files) + int(rows)
 
 
-def _values(
+def _entry_values(
     connection: Connection, attempt: Attempt, name: str, *, approved_by: int, at: datetime
 ) -> dict[str, object]:
     mine = and_(library_entries.c.uid == attempt.peer.uid, library_entries.c.name == name)
@@ -200,14 +202,14 @@ def _values(
         "attempt_id": attempt.id,
         "digest": attempt.input_digest,
         "intent": attempt.intent,
-        "chain": json.dumps(_chain(connection, attempt)),
+        "chain": json.dumps(_chain_ids(connection, attempt)),
         "approved_by": approved_by,
         "approved_at": to_micros(at),
         "bundle": attempt.bundle,
     }
 
 
-def _chain(connection: Connection, attempt: Attempt) -> list[str]:
+def _chain_ids(connection: Connection, attempt: Attempt) -> list[str]:
     """Return the ids of an attempt and of the attempts that led to it, oldest first."""
     chain, parent = [attempt.id], attempt.parent_id
     while parent is not None and parent not in chain and len(chain) < CHAIN:

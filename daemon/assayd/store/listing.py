@@ -43,7 +43,7 @@ def page(found: Sequence[Attempt], query: Query) -> Page:
     """Return a page of at most `query.limit` attempts, with a cursor if more were found."""
     limit = _limit(query)
     shown = tuple(found[:limit])
-    return Page(attempts=shown, next_cursor=_cursor(shown[-1]) if len(found) > limit else None)
+    return Page(attempts=shown, next_cursor=_to_cursor(shown[-1]) if len(found) > limit else None)
 
 
 def _limit(query: Query) -> int:
@@ -81,7 +81,7 @@ def conditions(query: Query) -> list[Condition]:
     if query.since is not None:
         conditions.append(attempts.c.created_at >= to_micros(query.since))
     if query.cursor is not None:
-        conditions.append(_beyond(query.cursor))
+        conditions.append(_after_cursor(query.cursor))
     return conditions
 
 
@@ -101,11 +101,11 @@ def _has_label(name: str, value: str) -> Condition:
     return select(labels.c.name).where(same, labels.c.name == name, labels.c.value == value).exists()
 
 
-def _cursor(last: Attempt) -> str:
+def _to_cursor(last: Attempt) -> str:
     return f"{to_micros(last.created_at)}.{last.id}"
 
 
-def _beyond(cursor: str) -> Condition:
+def _after_cursor(cursor: str) -> Condition:
     micros, dot, attempt_id = cursor.partition(".")
     if not (dot and micros.isascii() and micros.isdigit() and len(micros) <= 18):
         raise RequestError("invalid", "invalid cursor; pass the `next_cursor` of a page", field="cursor")
@@ -125,13 +125,13 @@ def summary(connection: Connection, query: Query, bucket_s: int) -> Summary:
     """Count the finished attempts that match a query, by creation time."""
     wanted = conditions(query)
     return Summary(
-        counts=_counts(connection, wanted, bucket_s),
-        rules=_rules(connection, wanted),
-        slowest=_slowest(connection, wanted),
+        counts=_fetch_counts(connection, wanted, bucket_s),
+        rules=_fetch_rule_counts(connection, wanted),
+        slowest=_fetch_slowest(connection, wanted),
     )
 
 
-def _counts(connection: Connection, wanted: list[Any], bucket_s: int) -> tuple[TimeCount, ...]:
+def _fetch_counts(connection: Connection, wanted: list[Any], bucket_s: int) -> tuple[TimeCount, ...]:
     begins = (attempts.c.created_at // (bucket_s * 1_000_000)).label("begins")
     columns = (begins, attempts.c.kind, verdicts.c.verdict, verdicts.c.cause)
     statement = (
@@ -154,7 +154,7 @@ def _counts(connection: Connection, wanted: list[Any], bucket_s: int) -> tuple[T
     )
 
 
-def _rules(connection: Connection, wanted: list[Any]) -> tuple[tuple[str, int], ...]:
+def _fetch_rule_counts(connection: Connection, wanted: list[Any]) -> tuple[tuple[str, int], ...]:
     number = func.count().label("number")
     statement = (
         select(verdicts.c.rules, number)
@@ -171,7 +171,7 @@ def _rules(connection: Connection, wanted: list[Any]) -> tuple[tuple[str, int], 
     return tuple(counted.most_common(MOST_RULES))
 
 
-def _slowest(connection: Connection, wanted: list[Any]) -> tuple[Slowest, ...]:
+def _fetch_slowest(connection: Connection, wanted: list[Any]) -> tuple[Slowest, ...]:
     took = (verdicts.c.finished_at - verdicts.c.started_at).label("took")
     statement = (
         select(attempts.c.id, attempts.c.kind, verdicts.c.verdict, took)

@@ -84,22 +84,22 @@ def run_together(connection: Connection, statements: Sequence[OneStatement[Any]]
 
     raw: Any = connection.connection.dbapi_connection
     try:
-        found = _fetched(raw, statements)
+        found = _fetch_rows(raw, statements)
     except psycopg.Error as problem:
         if lost := raw.closed:
             connection.invalidate(problem)
-        raise _as_sqlalchemy(problem, lost=lost) from problem
+        raise _to_sqlalchemy_error(problem, lost=lost) from problem
     return [statement.read(row) for statement, row in zip(statements, found, strict=True)]
 
 
-def in_transactions(connection: Connection) -> None:
+def enable_transactions(connection: Connection) -> None:
     """Let the driver begin transactions implicitly again."""
     raw: Any = connection.connection.dbapi_connection
     if raw.autocommit:
         raw.autocommit = False
 
 
-def _fetched(raw: psycopg.Connection, statements: Sequence[OneStatement[Any]]) -> list[Row | None]:
+def _fetch_rows(raw: psycopg.Connection, statements: Sequence[OneStatement[Any]]) -> list[Row | None]:
     from psycopg.errors import InFailedSqlTransaction
     from psycopg.rows import dict_row
 
@@ -122,7 +122,7 @@ def _fetched(raw: psycopg.Connection, statements: Sequence[OneStatement[Any]]) -
     return [cursor.fetchone() for cursor in cursors]
 
 
-def _as_sqlalchemy(problem: psycopg.Error, *, lost: bool) -> DBAPIError:
+def _to_sqlalchemy_error(problem: psycopg.Error, *, lost: bool) -> DBAPIError:
     """Return a driver error as SQLAlchemy reports it, without the parameter values."""
     import psycopg
 

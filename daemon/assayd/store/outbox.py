@@ -15,7 +15,7 @@ from assayd.documents import compact
 from assayd.documents.webhooks import attempt_message, batch_message
 from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch, Tally
-from assayd.model.webhook import Undelivered, WebhookMessage, read_webhook_url
+from assayd.model.webhook import Undelivered, WebhookMessage, parse_webhook_url
 from assayd.store.access import DatabaseAccess
 from assayd.store.rows import Values, from_micros, read_moment, to_micros
 from assayd.store.tables import webhook_messages
@@ -37,7 +37,7 @@ _WAITING = select(func.count()).where(_MESSAGE.uid == bindparam("by_uid"))
 _UNDELIVERED = select(func.count(), func.min(_MESSAGE.created_at)).where(_MESSAGE.tries > 0)
 
 
-def message_of_attempt(attempt: Attempt) -> Values | None:
+def attempt_message_row(attempt: Attempt) -> Values | None:
     """Return the message row for a verdict, or None if the attempt has no webhook."""
     if attempt.webhook is None or attempt.finished_at is None:
         return None
@@ -45,7 +45,7 @@ def message_of_attempt(attempt: Attempt) -> Values | None:
     return message_row(f"attempt_{attempt.id}", attempt.peer.uid, attempt.webhook, attempt.finished_at, body)
 
 
-def message_of_batch(batch: Batch, tally: Tally, at: datetime) -> Values | None:
+def batch_message_row(batch: Batch, tally: Tally, at: datetime) -> Values | None:
     """Return the message row for the end of a batch, or None if the batch has no webhook."""
     if batch.webhook is None:
         return None
@@ -61,7 +61,7 @@ def message_row(subject: str, uid: int, url: str, at: datetime, body: object) ->
         "id": f"{subject}_{micros}",
         "uid": uid,
         "url": url,
-        "origin": read_webhook_url(url).origin,
+        "origin": parse_webhook_url(url).origin,
         "body": compact(body).decode(),
         "created_at": micros,
         "tries": 0,
@@ -110,13 +110,13 @@ class Outbox:
         """Record a failed delivery and the time of the next one."""
         statement = update(webhook_messages).where(_THIS)
         later = statement.values(tries=tries, next_try_at=to_micros(until))
-        await self._write(later, message_id)
+        await self._execute_write(later, message_id)
 
     async def remove(self, message_id: str) -> None:
         """Delete a message after its delivery or its last failed delivery."""
-        await self._write(delete(webhook_messages).where(_THIS), message_id)
+        await self._execute_write(delete(webhook_messages).where(_THIS), message_id)
 
-    async def _write(self, statement: Any, message_id: str) -> None:
+    async def _execute_write(self, statement: Any, message_id: str) -> None:
         # If a power failure undoes this deletion, the message is sent once more.
         await self._access.write(
             lambda connection: connection.execute(statement, {"message": message_id}).close(), durable=False

@@ -32,7 +32,7 @@ TRIES = 2
 
 
 class Recorder(Protocol):
-    """Maintains the records of one kind. Each method writes through the connection and doesn't commit."""
+    """A writer of the records of one kind. Its methods write through the connection without a commit."""
 
     @property
     def kind(self) -> str:
@@ -87,7 +87,7 @@ class Written(StrEnum):
 
 
 class JobRows(Protocol):
-    """Writes the rows of an attempt, and whatever else belongs in the same transactions."""
+    """A writer of the rows of an attempt, and of all other rows in the same transactions."""
 
     def accepting(self, attempt: Attempt, row: Values, document: bytes) -> OneStatement[bool] | None:
         """Return the one-statement change that records a new attempt, or None if one statement can't.
@@ -147,13 +147,13 @@ def keep(connection: Connection, step: str, write: Callable[[], None]) -> None:
 
 
 class PlainJobRows:
-    """Implements `recorder.JobRows` with one statement per table."""
+    """A `recorder.JobRows` with one statement per table."""
 
     def __init__(self, access: DatabaseAccess) -> None:
         self._new_submission = access.insert_or_nothing(tables.submissions)
         self._new_attempt = access.insert_or_nothing(tables.attempts)
         self._new_verdict = access.insert_or_nothing(tables.verdicts)
-        self._new_events = access.insert_list_or_nothing(tables.events)
+        self._new_events = access.insert_list_if_absent(tables.events)
 
     def accepting(self, attempt: Attempt, row: rows.Values, document: bytes) -> None:
         """Return None: each table needs its own statement."""

@@ -47,7 +47,7 @@ def attempt_values(attempt: Attempt, submission: str, key: str | None) -> Values
         "batch_id": attempt.batch_id,
         "parent_id": attempt.parent_id,
         "attempt_number": attempt.attempt_number,
-        "labels": _dump(dict(attempt.labels)),
+        "labels": _dump_json(dict(attempt.labels)),
         "idempotency_key": key,
         "replay_of": attempt.replay_of,
         "intent": attempt.intent,
@@ -67,15 +67,15 @@ def verdict_values(attempt: Attempt) -> Values:
         "cause": attempt.cause,
         "started_at": to_micros(attempt.started_at) if attempt.started_at else None,
         "finished_at": to_micros(attempt.finished_at) if attempt.finished_at else None,
-        "timings": _dump(dict(attempt.timings_s)),
+        "timings": _dump_json(dict(attempt.timings_s)),
         "warm": None if attempt.warm is None else int(attempt.warm),
         "bundle": attempt.bundle,
-        "artifacts": _dump(
+        "artifacts": _dump_json(
             [{name: getattr(artifact, name) for name in _ARTIFACT} for artifact in attempt.artifacts]
         ),
         "error_code": attempt.error.code if attempt.error else None,
         "error_message": attempt.error.message if attempt.error else None,
-        "rules": _dump(list(attempt.rules)),
+        "rules": _dump_json(list(attempt.rules)),
         "enforcement": attempt.enforcement.value if attempt.enforcement else None,
         "approvable": int(attempt.approvable),
         "disk_bytes": disk_bytes(attempt.artifacts),
@@ -104,7 +104,7 @@ def event_values(event: Event) -> Values:
         "seq": event.seq,
         "kind": event.kind,
         "at": to_micros(event.at),
-        "body": _dump(event.body),
+        "body": _dump_json(event.body),
     }
 
 
@@ -175,5 +175,5 @@ def read_moment(value: object) -> datetime | None:
     return None if value is None else from_micros(cast("int", value))
 
 
-def _dump(value: Mapping[str, object] | list[Values] | list[str]) -> str:
+def _dump_json(value: Mapping[str, object] | list[Values] | list[str]) -> str:
     return _ENCODER.encode(value)

@@ -70,7 +70,7 @@ _OPTIONS = "-c lock_timeout=10s -c statement_timeout=30s -c idle_in_transaction_
 def writing_engine(url: URL) -> Engine:
     """Return an engine with one writing connection."""
     connect_args = {**_CONNECT, "options": _OPTIONS}
-    return _exact(create_engine(url, pool_size=1, max_overflow=0, connect_args=connect_args))
+    return _encode_parameters(create_engine(url, pool_size=1, max_overflow=0, connect_args=connect_args))
 
 
 def reading_engine(url: URL, connections: int) -> Engine:
@@ -83,10 +83,10 @@ def reading_engine(url: URL, connections: int) -> Engine:
         isolation_level="AUTOCOMMIT",
         connect_args={**_CONNECT, "options": options},
     )
-    return _exact(engine)
+    return _encode_parameters(engine)
 
 
-def _exact(engine: Engine) -> Engine:
+def _encode_parameters(engine: Engine) -> Engine:
     """Encode every string parameter with `written`, so that any string can be searched for."""
     from psycopg.types.string import StrDumperUnknown
 
@@ -101,8 +101,8 @@ def _exact(engine: Engine) -> Engine:
     return engine
 
 
-class ServerPatience:
-    """Retries while the server is away.
+class ServerRetry:
+    """A policy of retries while the server is unreachable.
 
     Threads share one instance: after a long absence, none of them waits.
     """
@@ -116,26 +116,26 @@ class ServerPatience:
         self._clock = clock
         self._away_since: float | None = None
         self._retrying = Retrying(
-            retry=retry_if_exception(is_away),
+            retry=retry_if_exception(is_unreachable),
             wait=wait_chain(*map(wait_fixed, PAUSES_S)),
-            stop=self._stays_away,
+            stop=self._is_patience_over,
             sleep=sleep,
             reraise=True,
         )
 
-    def see_through(self, act: Callable[[], T]) -> T:
-        """Return the result of `act`, repeated while the server is away. Raises: the last error of `act`."""
+    def retry_while_away(self, act: Callable[[], T]) -> T:
+        """Return the result of `act`, repeated while the server is unreachable. Raises: its last error."""
         result = self._retrying(act)
         self._away_since = None
         return result
 
-    def _stays_away(self, _state: RetryCallState) -> bool:
+    def _is_patience_over(self, _state: RetryCallState) -> bool:
         now = self._clock()
         self._away_since = since = self._away_since or now
         return now - since > PATIENCE_S
 
 
-def is_away(problem: BaseException) -> bool:
+def is_unreachable(problem: BaseException) -> bool:
     """Return whether the error means that the server is unreachable or the connection was lost."""
     if not isinstance(problem, DBAPIError):
         return False
@@ -144,7 +144,7 @@ def is_away(problem: BaseException) -> bool:
     return problem.connection_invalidated or unconnected or str(state).startswith(_AWAY)
 
 
-def has_crossed(problem: BaseException) -> bool:
+def is_conflict(problem: BaseException) -> bool:
     """Return whether a change failed only because of a concurrent change."""
     return isinstance(problem, DBAPIError) and getattr(problem.orig, "sqlstate", None) in _CROSSED
 
@@ -168,7 +168,7 @@ def one_at_a_time(connection: Connection) -> None:
 
 
 @contextmanager
-def changing_tables(connection: Connection) -> Iterator[None]:
+def table_lock(connection: Connection) -> Iterator[None]:
     """Hold the lock that keeps other processes from creating or altering tables in this database."""
     connection.exec_driver_sql("SET statement_timeout TO 0")
     connection.exec_driver_sql("SET lock_timeout TO 0")

@@ -35,7 +35,7 @@ from assayd.errors import StoreError
 from assayd.model.attempt import Attempt
 from assayd.store import tables
 from assayd.store.access import DatabaseAccess
-from assayd.store.faults import translated
+from assayd.store.faults import translate_errors
 
 log = structlog.get_logger()
 
@@ -70,7 +70,7 @@ Repair = Callable[[str, Mapping[str, bytes]], bool]
 
 
 class UnsyncedBundles:
-    """Stores the contents of bundles between the writing of a folder and the flush of its file system."""
+    """A store of bundles' contents between the writing of a folder and the flush of its file system."""
 
     def __init__(self, access: DatabaseAccess, root: Path) -> None:
         self._access = access
@@ -99,7 +99,7 @@ class UnsyncedBundles:
             "bytes": len(contents),
             "contents": contents,
         }
-        return lambda connection: _add(connection, values)
+        return lambda connection: _insert_contents(connection, values)
 
     async def repair(self, repair: Repair) -> int:
         """Rewrite bundles with a verdict that a power failure damaged; return their number.
@@ -128,13 +128,13 @@ class UnsyncedBundles:
     async def running(self) -> AsyncIterator[None]:
         """Settle at intervals while the body runs."""
         async with task_group() as tasks:
-            settling = tasks.create_task(self._settling(), name="settle-bundles")
+            settling = tasks.create_task(self._settle_periodically(), name="settle-bundles")
             try:
                 yield
             finally:
                 settling.cancel()
 
-    async def _settling(self) -> None:
+    async def _settle_periodically(self) -> None:
         while True:
             await pause(SETTLE_S, unless=self._much)
             self._much.clear()
@@ -146,7 +146,7 @@ class UnsyncedBundles:
                 log.error("bundles.not_settled", code=trouble.code)
 
     def _flush(self) -> None:
-        with translated("flushing the bundles"):
+        with translate_errors("flushing the bundles"):
             descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 flush_file_system(descriptor)
@@ -163,7 +163,7 @@ def flush_file_system(descriptor: int) -> None:
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:
-    """Serialize files: for each, the lengths of name and content, the name, the content."""
+    """Serialize files: for each, the lengths of name and content, then the name and the content."""
     parts: list[bytes] = []
     for name, content in files.items():
         encoded = name.encode()
@@ -182,5 +182,5 @@ def unpack(contents: bytes) -> dict[str, bytes]:
     return files
 
 
-def _add(connection: Connection, values: Mapping[str, object]) -> None:
+def _insert_contents(connection: Connection, values: Mapping[str, object]) -> None:
     connection.execute(_ADD, dict(values))

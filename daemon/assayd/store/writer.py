@@ -21,7 +21,7 @@ from assayd.errors import StoreError
 from assayd.store.database import WritingConnection
 from assayd.store.faults import database_error
 from assayd.store.one_statement import OneStatement
-from assayd.store.server import CROSSED_TRIES, ServerPatience, has_crossed, is_away
+from assayd.store.server import CROSSED_TRIES, ServerRetry, is_conflict, is_unreachable
 
 T = TypeVar("T")
 Change = Callable[[Connection], T]
@@ -31,7 +31,7 @@ MOST_AT_ONCE = 256
 
 
 @dataclass(slots=True, eq=False)
-class _Write:
+class _PendingWrite:
     """A pending change.
 
     It may be applied twice: after a rollback, or after a commit whose answer was lost. So each change first
@@ -46,10 +46,10 @@ class _Write:
 class Writer:
     """The writing thread of one database."""
 
-    def __init__(self, engine: Engine, patience: ServerPatience | None = None) -> None:
+    def __init__(self, engine: Engine, patience: ServerRetry | None = None) -> None:
         self._connection = WritingConnection(engine, patience)
-        self._queue: SimpleQueue[_Write | None] = SimpleQueue()
-        self._thread = Thread(target=self._work, name="store-writer")
+        self._queue: SimpleQueue[_PendingWrite | None] = SimpleQueue()
+        self._thread = Thread(target=self._write_pending, name="store-writer")
         self._closed = False
 
     def start(self) -> None:
@@ -70,7 +70,7 @@ class Writer:
         """
         if self._closed:
             raise StoreError("store.closed", "the database is closed")
-        write = _Write(apply, durable)
+        write = _PendingWrite(apply, durable)
         self._queue.put(write)
         return cast("T", await asyncio.wrap_future(write.done))
 
@@ -81,18 +81,18 @@ class Writer:
             self._queue.put(None)
             await asyncio.to_thread(self._thread.join)
 
-    def _work(self) -> None:
+    def _write_pending(self) -> None:
         while group := self._next_group():
             wanted = [write for write in group if write.done.set_running_or_notify_cancel()]
             if wanted:
-                self._commit(wanted)
+                self._commit_group(wanted)
             # Release large values now, because the next write may come much later.
             del group, wanted
         self._connection.close()
 
-    def _next_group(self) -> list[_Write]:
+    def _next_group(self) -> list[_PendingWrite]:
         """Wait for a write and return it with all other pending writes; empty at shutdown."""
-        group: list[_Write] = []
+        group: list[_PendingWrite] = []
         write = self._queue.get()
         while write is not None and len(group) < MOST_AT_ONCE:
             group.append(write)
@@ -104,16 +104,16 @@ class Writer:
             self._queue.put(write)
         return group
 
-    def _commit(self, group: Sequence[_Write], tries: int = 1) -> None:
+    def _commit_group(self, group: Sequence[_PendingWrite], tries: int = 1) -> None:
         try:
-            results = self._results(group)
+            results = self._execute_group(group)
         except Exception as problem:  # noqa: BLE001 - the caller gets it; the thread goes on
-            self._go_on(group, problem, tries)
+            self._retry_one_by_one(group, problem, tries)
         else:
             for write, result in zip(group, results, strict=True):
                 write.done.set_result(result)
 
-    def _results(self, group: Sequence[_Write]) -> list[object]:
+    def _execute_group(self, group: Sequence[_PendingWrite]) -> list[object]:
         statements = [write.apply for write in group if isinstance(write.apply, OneStatement)]
         if len(statements) == len(group):
             return self._connection.run_together(statements)
@@ -122,20 +122,22 @@ class Writer:
             lambda connection: [write.apply(connection) for write in group], durable=durable
         )
 
-    def _go_on(self, group: Sequence[_Write], problem: Exception, tries: int) -> None:
-        """Repeat the changes of a failed group one by one.
+    def _retry_one_by_one(self, group: Sequence[_PendingWrite], problem: Exception, tries: int) -> None:
+        """Retry the changes of a failed group one by one.
 
         Retry conflicts; fail the rest, or all if the server is away.
         """
-        if is_away(problem) or (len(group) == 1 and not (has_crossed(problem) and tries < CROSSED_TRIES)):
+        if is_unreachable(problem) or (
+            len(group) == 1 and not (is_conflict(problem) and tries < CROSSED_TRIES)
+        ):
             for write in group:
-                write.done.set_exception(_translated(problem))
+                write.done.set_exception(_translate_error(problem))
             return
         for write in group:
-            self._commit([write], tries + (len(group) == 1))
+            self._commit_group([write], tries + (len(group) == 1))
 
 
-def _translated(problem: Exception) -> Exception:
+def _translate_error(problem: Exception) -> Exception:
     if isinstance(problem, SQLAlchemyError):
         error = database_error(problem, "writing the database")
         error.__cause__ = problem

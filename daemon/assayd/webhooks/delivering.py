@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import h11
 
 from assayd import __version__
-from assayd.aio import first_that_opens
-from assayd.egress.resolver import Looking, Resolver
+from assayd.aio import open_first_available
+from assayd.egress.resolver import Lookup, Resolver
 from assayd.model.webhook import WebhookUrl
 from assayd.webhooks.receivers import Receiver
 
@@ -28,7 +28,7 @@ _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class NotDeliveredError(Exception):
-    """A try that failed; `reason` is one of a few words, `final` when another would come to the same."""
+    """An exception raised when a delivery failed; `reason` is a short text, `final` rules out retries."""
 
     def __init__(self, reason: str, *, final: bool = False) -> None:
         super().__init__(reason)
@@ -37,7 +37,7 @@ class NotDeliveredError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Post:
+class OutgoingMessage:
     """A message, its receiver, and the user in whose name it is sent."""
 
     receiver: Receiver
@@ -48,19 +48,19 @@ class Post:
 
 
 @dataclass(slots=True)
-class Courier:
-    """Delivers. What it knows of certificates is read when the first message needs it."""
+class WebhookClient:
+    """A client that delivers messages. It loads the certificates when the first message needs them."""
 
     resolver: Resolver
     timeout_s: float
     _tls: ssl.SSLContext | None = field(default=None, init=False)
 
-    async def deliver(self, post: Post) -> None:
-        """Deliver a message once. Raises: NotDeliveredError."""
+    async def deliver(self, post: OutgoingMessage) -> None:
+        """Try once to deliver a message. Raises: NotDeliveredError."""
         try:
             until = asyncio.get_running_loop().time() + self.timeout_s
             async with asyncio.timeout_at(until):
-                status = await self._answer(post, until=until)
+                status = await self._request_status(post, until=until)
         except TimeoutError:
             raise NotDeliveredError("timeout") from None
         except (OSError, h11.ProtocolError) as problem:
@@ -72,7 +72,7 @@ class Courier:
         """Return the addresses that may be connected to. Raises: NotDeliveredError when there is none."""
         own = asyncio.Semaphore(1)
         await own.acquire()
-        looking = Looking(host=receiver.url.host, port=receiver.url.port, owner=uid, own=own)
+        looking = Lookup(host=receiver.url.host, port=receiver.url.port, owner=uid, own=own)
         await self.resolver.acquire(looking)
         found = await self.resolver.resolve(looking)
         if not found:
@@ -81,24 +81,24 @@ class Courier:
             raise NotDeliveredError("address not public")
         return reachable
 
-    async def _answer(self, post: Post, *, until: float) -> int:
+    async def _request_status(self, post: OutgoingMessage, *, until: float) -> int:
         addresses = await self.addresses(post.receiver, post.uid)
-        tls = await self._context() if post.url.scheme == "https" else None
-        connected = _connected(addresses[:MOST_ADDRESSES], post.url, tls, until=until)
+        tls = await self._tls_context() if post.url.scheme == "https" else None
+        connected = _open_connection(addresses[:MOST_ADDRESSES], post.url, tls, until=until)
         async with connected as (reader, writer):
             return await _exchange(post, reader, writer)
 
-    async def _context(self) -> ssl.SSLContext:
+    async def _tls_context(self) -> ssl.SSLContext:
         if self._tls is None:
             self._tls = await asyncio.to_thread(ssl.create_default_context)
         return self._tls
 
 
 @asynccontextmanager
-async def _connected(
+async def _open_connection(
     addresses: Sequence[str], url: WebhookUrl, tls: ssl.SSLContext | None, *, until: float
 ) -> AsyncIterator[_Streams]:
-    """Connect to the first address that answers in its share of the time; drop the connection after the body.
+    """Connect to the first address that answers in its share of the time; close the connection at exit.
 
     Raises: OSError; NotDeliveredError, where a certificate is wrong.
     """
@@ -112,15 +112,15 @@ async def _connected(
         except ssl.SSLError as problem:
             raise NotDeliveredError("tls") from problem
 
-    reader, writer = await first_that_opens(addresses, connect, until=until)
+    reader, writer = await open_first_available(addresses, connect, until=until)
     try:
         yield reader, writer
     finally:
         writer.transport.abort()
 
 
-async def _exchange(post: Post, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
-    """Send the message, and return the status of the answer."""
+async def _exchange(post: OutgoingMessage, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
+    """Send the message and return the status code of the response."""
     connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=MOST_HEAD_BYTES)
     headers = {
         "host": post.url.authority,

@@ -18,9 +18,9 @@ Network = IPv4Network | IPv6Network
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receiver:
-    """Whom an operator lists: every URL at `url` or below it, signed with its own key.
+    """A receiver that an operator lists: every URL at `url` or below it, signed with its own key.
 
-    `private` are addresses beyond the public network that it may have. Without TLS it may have no others.
+    `private` are non-public addresses that it can have. Without TLS, it can't have others.
     """
 
     name: str
@@ -29,10 +29,10 @@ class Receiver:
     private: tuple[Network, ...] = ()
 
     def reachable(self, addresses: Iterable[str]) -> tuple[str, ...]:
-        """Return those of the addresses of its host that may be connected to."""
-        return tuple(address for address in addresses if self._may_have(address))
+        """Return the addresses of the receiver's host that connections are allowed to."""
+        return tuple(address for address in addresses if self._is_allowed_address(address))
 
-    def _may_have(self, text: str) -> bool:
+    def _is_allowed_address(self, text: str) -> bool:
         if is_public(text):
             return self.url.scheme == "https"
         try:
@@ -42,8 +42,8 @@ class Receiver:
         return any(address in network for network in self.private)
 
 
-def receiver_of(url: WebhookUrl, receivers: Sequence[Receiver]) -> Receiver | None:
-    """Return the receiver that a URL belongs to: the one with the longest path; None when none is listed."""
+def find_receiver(url: WebhookUrl, receivers: Sequence[Receiver]) -> Receiver | None:
+    """Return the receiver with the longest path that covers a URL; None if none does."""
     covering = [receiver for receiver in receivers if receiver.url.covers(url)]
     return max(covering, key=lambda receiver: len(receiver.url.path), default=None)
 
@@ -69,7 +69,7 @@ def read_secret(text: str) -> bytes:
 
 
 def signed_headers(key: bytes, message_id: str, body: bytes, at: datetime) -> Mapping[str, str]:
-    """Return the headers that say which message this is, when it was sent, and that it is ours."""
+    """Return the headers with the message's id, time and signature."""
     seconds = str(int(at.timestamp()))
     content = b".".join((message_id.encode(), seconds.encode(), body))
     signature = b64encode(hmac.digest(key, content, "sha256")).decode()

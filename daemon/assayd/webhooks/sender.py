@@ -20,13 +20,13 @@ from assayd.aio import pause, task_group
 from assayd.egress.places import ThresholdSemaphore
 from assayd.errors import RequestError, StoreError
 from assayd.metrics import Metrics
-from assayd.model.health import Health, HealthRow
-from assayd.model.webhook import WebhookMessage, WebhookUrl, read_webhook_url
+from assayd.model.health import HealthRow, HealthStatus
+from assayd.model.webhook import WebhookMessage, WebhookUrl, parse_webhook_url
 from assayd.ports.clock import Clock
-from assayd.ports.driving import Leads, leads_alone
+from assayd.ports.driving import Leads, always_leads
 from assayd.store.outbox import Outbox
-from assayd.webhooks.delivering import Courier, NotDeliveredError, Post
-from assayd.webhooks.receivers import Receiver, receiver_of, signed_headers
+from assayd.webhooks.delivering import NotDeliveredError, OutgoingMessage, WebhookClient
+from assayd.webhooks.receivers import Receiver, find_receiver, signed_headers
 
 log = structlog.get_logger()
 
@@ -40,7 +40,7 @@ EXAMINED_S = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookLimits:
-    """How often and how long a message is sent, and how many may wait.
+    """Limits of webhooks: connections, retries, and waiting messages.
 
     The pause after the first failure is `first_pause_s`, and twice as long after each other one.
     """
@@ -59,7 +59,7 @@ class WebhookLimits:
 
 
 class Sender:
-    """Implements `ports.webhooks.WebhookGate`, and sends.
+    """A sender of messages, which implements `ports.webhooks.WebhookGate`.
 
     Args:
         receivers: the listed ones.
@@ -77,12 +77,12 @@ class Sender:
         receivers: Sequence[Receiver],
         *,
         store: Outbox,
-        courier: Courier,
+        courier: WebhookClient,
         clock: Clock,
         metrics: Metrics,
         added: asyncio.Event,
         limits: WebhookLimits,
-        leads: Leads = leads_alone,
+        leads: Leads = always_leads,
     ) -> None:
         self._receivers = tuple(receivers)
         self._store = store
@@ -100,7 +100,7 @@ class Sender:
 
     async def check(self, url: str, uid: int) -> None:
         """See that a user may have messages sent to a URL. Raises: RequestError."""
-        if self._receiver(_read(url)) is None:
+        if self._find_receiver(_read_url(url)) is None:
             message = "webhook: no receiver matches this URL; operators list receivers in webhooks.receivers"
             raise RequestError("webhook.not_allowed", message, field="webhook")
         most = self._limits.waiting_per_uid
@@ -108,20 +108,20 @@ class Sender:
             message = f"webhook: {most} messages of this user are undelivered; check the receivers, or wait"
             raise RequestError("quota.webhooks", message, field="webhook", retryable=True)
 
-    def _receiver(self, url: WebhookUrl) -> Receiver | None:
-        return receiver_of(url, self._receivers)
+    def _find_receiver(self, url: WebhookUrl) -> Receiver | None:
+        return find_receiver(url, self._receivers)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Send while the body runs; messages that aren't delivered at its end stay recorded."""
         async with task_group() as tasks:
-            sending = tasks.create_task(self._keep_sending(), name="webhooks")
+            sending = tasks.create_task(self._send_loop(), name="webhooks")
             try:
                 yield
             finally:
                 sending.cancel()
 
-    async def _keep_sending(self) -> None:
+    async def _send_loop(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             while True:
                 self._added.clear()
@@ -141,16 +141,16 @@ class Sender:
         for message in await self._store.due(now, each=EACH):
             if message.id not in self._under_way and message.id not in self._tried:
                 self._under_way.add(message.id)
-                tasks.create_task(self._see_through(message), name=f"webhook-{message.id}")
+                tasks.create_task(self._process_message(message), name=f"webhook-{message.id}")
         next_try = await self._store.next_try(now)
         if next_try is None:
             return LOOK_AGAIN_S
         return min(max((next_try - self._clock.now()).total_seconds(), 0.0), LOOK_AGAIN_S)
 
-    async def _see_through(self, message: WebhookMessage) -> None:
+    async def _process_message(self, message: WebhookMessage) -> None:
         """Try once, and record the outcome."""
         try:
-            await self._try(message)
+            await self._try_delivery(message)
         except StoreError as trouble:  # it is sent once more, which receivers have to bear
             log.error("webhook.not_recorded", message_id=message.id, code=trouble.code)
             await asyncio.sleep(STORE_RETRY_S)
@@ -159,45 +159,45 @@ class Sender:
             self._tried.add(message.id)
             self._added.set()
 
-    async def _try(self, message: WebhookMessage) -> None:
+    async def _try_delivery(self, message: WebhookMessage) -> None:
         try:
-            await self._send(message)
+            await self._deliver(message)
         except NotDeliveredError as failure:
-            await self._on_failure(message, failure)
+            await self._handle_failure(message, failure)
         except Exception:  # an internal error must neither end the sender nor cause retries without a pause
             log.exception("webhook.broken", message_id=message.id)
-            await self._on_failure(message, NotDeliveredError("internal"))
+            await self._handle_failure(message, NotDeliveredError("internal"))
         else:
             await self._store.remove(message.id)
-            self._count(message, "delivered")
+            self._count_try(message, "delivered")
 
-    async def _send(self, message: WebhookMessage) -> None:
-        url = read_webhook_url(message.url)
-        receiver = self._receiver(url)
+    async def _deliver(self, message: WebhookMessage) -> None:
+        url = parse_webhook_url(message.url)
+        receiver = self._find_receiver(url)
         if receiver is None:
             raise NotDeliveredError("no longer listed", final=True)
         body = message.body.encode()
         await self._places.acquire(message.uid)
         try:
             headers = signed_headers(receiver.key, message.id, body, self._clock.now())
-            post = Post(receiver=receiver, url=url, uid=message.uid, headers=headers, body=body)
+            post = OutgoingMessage(receiver=receiver, url=url, uid=message.uid, headers=headers, body=body)
             await self._courier.deliver(post)
         finally:
             self._places.release(message.uid)
 
-    async def _on_failure(self, message: WebhookMessage, failure: NotDeliveredError) -> None:
+    async def _handle_failure(self, message: WebhookMessage, failure: NotDeliveredError) -> None:
         now, tries = self._clock.now(), message.tries + 1
         until = now + timedelta(seconds=self._limits.pause_s(tries))
         if failure.final or until - message.created_at > self._limits.retry_for:
             await self._store.remove(message.id)
             self._given_up += 1
-            self._count(message, "given_up", reason=failure.reason)
+            self._count_try(message, "given_up", reason=failure.reason)
         else:
             await self._store.postpone(message.id, tries=tries, until=until)
-            self._count(message, "failed", reason=failure.reason)
+            self._count_try(message, "failed", reason=failure.reason)
 
-    def _count(self, message: WebhookMessage, outcome: str, **more: str) -> None:
-        """Count a try and log it; path and query stay out, since they may hold a receiver's own secret."""
+    def _count_try(self, message: WebhookMessage, outcome: str, **more: str) -> None:
+        """Count and log a delivery; omit path and query, which may contain a receiver's secret."""
         self._metrics.webhook_tries.labels(outcome).inc()
         tell = {"delivered": log.debug, "failed": log.warning}.get(outcome, log.error)
         tell(f"webhook.{outcome}", message_id=message.id, to=message.origin, tries=message.tries + 1, **more)
@@ -206,7 +206,7 @@ class Sender:
         """Return the known state of the receivers, without sending a message; nothing if none is listed."""
         if not self._receivers:
             return ()
-        problems = [each for each in await asyncio.gather(*map(self._problem, self._receivers)) if each]
+        problems = [each for each in await asyncio.gather(*map(self._find_problem, self._receivers)) if each]
         waiting = await self._store.undelivered()
         if waiting.oldest is not None:
             hours = (self._clock.now() - waiting.oldest).total_seconds() / 3600
@@ -215,12 +215,14 @@ class Sender:
             problems.append(f"messages given up since the start: {self._given_up}")
         if not problems:
             detail = f"all messages are delivered; receivers: {len(self._receivers)}"
-            return (HealthRow(check="webhooks", status=Health.OK, detail=detail),)
+            return (HealthRow(check="webhooks", status=HealthStatus.OK, detail=detail),)
         remedy = "see webhook.failed and webhook.given_up in the log, and check webhooks.receivers"
-        return (HealthRow(check="webhooks", status=Health.WARN, detail="; ".join(problems), remedy=remedy),)
+        return (
+            HealthRow(check="webhooks", status=HealthStatus.WARN, detail="; ".join(problems), remedy=remedy),
+        )
 
-    async def _problem(self, receiver: Receiver) -> str | None:
-        """Return why no address of a receiver can be connected to; None when there is one."""
+    async def _find_problem(self, receiver: Receiver) -> str | None:
+        """Return the reason why no address of a receiver is allowed or resolved; None if one is."""
         try:
             async with asyncio.timeout(EXAMINED_S):
                 await self._courier.addresses(receiver, 0)
@@ -234,8 +236,8 @@ class Sender:
         return f"{receiver.name}: {receiver.url.origin}: {reason}{listed}"
 
 
-def _read(url: str) -> WebhookUrl:
+def _read_url(url: str) -> WebhookUrl:
     try:
-        return read_webhook_url(url)
+        return parse_webhook_url(url)
     except ValueError as problem:
         raise RequestError("webhook.invalid", f"webhook: {problem}", field="webhook") from None

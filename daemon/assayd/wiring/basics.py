@@ -19,7 +19,7 @@ from assayd.policies import PolicySet
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.attesting import Attester
 from assayd.ports.clock import Clock, Ids
-from assayd.ports.driving import ALONE, Driving, Leads, leads_alone
+from assayd.ports.driving import ALONE, Driving, Leads, always_leads
 from assayd.ports.tracing import Tracing
 from assayd.sandbox.container import ContainerOrigin
 from assayd.settings import Settings
@@ -35,14 +35,14 @@ T = TypeVar("T")
 
 
 class Wrap(Protocol):
-    """Wraps a part."""
+    """A function that wraps a part."""
 
     def __call__(self, part: T, /) -> T:
         """Return the part, or a wrapper that forwards calls to it."""
         ...
 
 
-def unwrapped(part: T) -> T:
+def keep_part(part: T) -> T:
     """Return the part unchanged."""
     return part
 
@@ -67,9 +67,9 @@ class PartOverrides:
     artifacts: ArtifactStore | None = None
     job_rows: JobRows | None = None
     database_bytes: int | None = None
-    wrap: Wrap = unwrapped
+    wrap: Wrap = keep_part
     loop_share: float = SHARE
-    leads: Leads = leads_alone
+    leads: Leads = always_leads
     on_message: OnMessage | None = None
 
 

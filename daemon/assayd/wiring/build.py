@@ -29,13 +29,13 @@ from assayd.attempts.service import DaemonService
 from assayd.attempts.telemetry import watch_disk
 from assayd.audit import AuditLog
 from assayd.batches import DaemonBatches
-from assayd.ids import SystemClock, Ulids
+from assayd.ids import SystemClock, UlidGenerator
 from assayd.kind import Kind
 from assayd.kinds import registry
 from assayd.metrics import Metrics
 from assayd.model.attempt import State
 from assayd.model.health import DaemonFacts
-from assayd.pace import Pace
+from assayd.pace import UserThrottle
 from assayd.policies import PolicySet
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.chains import Chains
@@ -54,11 +54,11 @@ from assayd.wiring.attestation import open_attester
 from assayd.wiring.audit import open_audit
 from assayd.wiring.basics import Basics, PartOverrides
 from assayd.wiring.chains import ChainWing, open_chains
-from assayd.wiring.execution import local_execution
+from assayd.wiring.execution import build_local_execution
 from assayd.wiring.from_kinds import recorders_of
 from assayd.wiring.identity import identify
 from assayd.wiring.limits import DaemonLimits, limits_from
-from assayd.wiring.profiles import load_profiles, without_policy
+from assayd.wiring.profiles import load_profiles, missing_policies
 from assayd.wiring.tracing import open_tracing
 from assayd.wiring.webhooks import build_sender, read_receivers
 from assayd.wiring.workflows import RunningParts, open_workflows
@@ -104,14 +104,14 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
     # First, so that processes started later have no keys in their environment.
     receivers = read_receivers(settings.webhooks.receivers)
     wing = await open_chains(settings, stack)
-    basics = await _basics(settings, overrides, wing, receivers, stack)
+    basics = await _build_basics(settings, overrides, wing, receivers, stack)
     limits = basics.limits
-    execution = await (overrides.execution or local_execution)(basics, stack)
+    execution = await (overrides.execution or build_local_execution)(basics, stack)
     basics = replace(basics, driving=execution.driving)
     scheduler = _build_scheduler(basics, execution)
     await stack.enter_async_context(basics.sender.running())
     await stack.enter_async_context(scheduler.running())
-    await _watch(basics, scheduler, stack)
+    await _set_gauge_functions(basics, scheduler, stack)
     quota = _build_quota(basics)
     acceptance = Acceptance(execution.readiness.ready, quota, execution.readiness.image_problem)
     admission = _build_admission(basics, scheduler, quota, acceptance)
@@ -190,14 +190,14 @@ def _build_trials(
     )
 
 
-async def _basics(
+async def _build_basics(
     settings: Settings,
     overrides: PartOverrides,
     wing: ChainWing,
     receivers: Sequence[Receiver],
     stack: AsyncExitStack,
 ) -> Basics:
-    clock, ids, metrics = overrides.clock or SystemClock(), Ulids(), Metrics()
+    clock, ids, metrics = overrides.clock or SystemClock(), UlidGenerator(), Metrics()
     limits = overrides.limits or limits_from(settings)
     identity = identify(settings.state_dir, ids)
     # First, so that it ends last, with the spans of all other parts.
@@ -209,7 +209,7 @@ async def _basics(
     await stack.enter_async_context(analyst.opened())
     kinds = registry.load(settings.validators) if overrides.kinds is None else overrides.kinds
     policies = load_profiles(settings)
-    left_out = without_policy(kinds, policies)
+    left_out = missing_policies(kinds, policies)
     for name, policy in left_out.items():
         log.error("kind.left_out", kind=name, missing_policy=policy)
     kinds = {name: kind for name, kind in kinds.items() if name not in left_out}
@@ -288,7 +288,7 @@ def _build_scheduler(basics: Basics, execution: Execution) -> Scheduler:
         metrics=basics.metrics,
         stopping=basics.stopping,
         limits=basics.limits.queue,
-        pace=Pace(basics.overrides.loop_share),
+        pace=UserThrottle(basics.overrides.loop_share),
     )
 
 
@@ -381,11 +381,11 @@ def _build_batches(
     )
 
 
-async def _watch(basics: Basics, scheduler: Scheduler, stack: AsyncExitStack) -> None:
+async def _set_gauge_functions(basics: Basics, scheduler: Scheduler, stack: AsyncExitStack) -> None:
     """Make gauges show current values when they are read, or the last count."""
     metrics = basics.metrics
     for state in set(State) - {State.FINISHED}:
-        metrics.under_way.labels(state.value).set_function(partial(_count, scheduler, state))
+        metrics.under_way.labels(state.value).set_function(partial(_count_in_state, scheduler, state))
     metrics.oldest_attempt.set_function(partial(_age_of_oldest, scheduler, basics.clock))
     watch_disk(metrics, basics.settings.state_dir)
     tasks = await stack.enter_async_context(task_group())
@@ -398,5 +398,5 @@ def _age_of_oldest(scheduler: Scheduler, clock: Clock) -> float:
     return 0.0 if oldest is None else (clock.now() - oldest).total_seconds()
 
 
-def _count(scheduler: Scheduler, state: State) -> int:
+def _count_in_state(scheduler: Scheduler, state: State) -> int:
     return scheduler.states()[state]

@@ -33,7 +33,7 @@ ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
 
 
 class ChainParts(Protocol):
-    """The wing's parts that use the database: requests by submissions, and files for bundles."""
+    """The parts of chains that use the database: requested repairs, and files for bundles."""
 
     requests: RepairRequests
     attachments: BundleAttachments
@@ -52,7 +52,7 @@ class ChainParts(Protocol):
 
 
 class ChainWing(Protocol):
-    """The wing with its providers."""
+    """The optional package of chains, with its providers."""
 
     routers: Sequence[APIRouter]
 
@@ -61,8 +61,8 @@ class ChainWing(Protocol):
         ...
 
 
-class _NoWing:
-    """Implements `ChainWing` and `ChainParts` if the package is missing."""
+class _EmptyChainWing:
+    """A `ChainWing` and `ChainParts` for a missing package."""
 
     routers: Sequence[APIRouter] = ()
     requests: RepairRequests = NoChains()
@@ -84,12 +84,12 @@ class _NoWing:
 
 
 async def open_chains(settings: Settings, stack: AsyncExitStack) -> ChainWing:
-    """Open the wing, whose providers remove their keys from the environment.
+    """Open the chains package, whose providers remove their keys from the environment.
 
     Raises: ConfigError ``repair.key``, ``repair.extra``.
     """
     if missing_chains():
         log.warning("wing.missing", package=PACKAGE, without="repairs and generations")
-        return _NoWing()
+        return _EmptyChainWing()
     wing: ChainWing = await import_module(f"{PACKAGE}.wiring").open_wing(settings, stack)
     return wing

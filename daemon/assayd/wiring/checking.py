@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from assayd.errors import ConfigError
 from assayd.kinds import registry
 from assayd.settings import Settings
-from assayd.wiring.profiles import load_profiles, without_policy
+from assayd.wiring.profiles import load_profiles, missing_policies
 
 
 def check_settings(settings: Settings) -> None:
@@ -19,7 +19,7 @@ def check_settings(settings: Settings) -> None:
     """
     kinds = registry.load(settings.validators)
     policies = load_profiles(settings)
-    for kind, policy in without_policy(kinds, policies).items():
+    for kind, policy in missing_policies(kinds, policies).items():
         message = (
             f"the kind {kind} needs the policy {policy}, but no file defines it: put {policy}.toml into "
             "a folder of `policy_folders`, or remove the kind from `validators`"
@@ -40,7 +40,7 @@ def _require_folder(state_dir: Path) -> None:
 
 
 def _is_writable(folder: Path) -> bool:
-    """Return whether this user can create a folder in it; the rights alone don't say that to root."""
+    """Return whether this user can create a folder in it; for root, the mode alone doesn't show that."""
     try:
         with TemporaryDirectory(prefix=".assayd-", dir=folder):
             return True

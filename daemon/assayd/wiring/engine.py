@@ -45,14 +45,14 @@ async def choose_engine(settings: Settings) -> ChosenEngine:
     """Return the engine that the settings select."""
     wanted = settings.engine
     if wanted.kind == "oci":
-        return ChosenEngine(engine=_oci(settings), kind="oci", reason="set by engine.kind")
-    docker = _docker(settings)
+        return ChosenEngine(engine=_create_oci(settings), kind="oci", reason="set by engine.kind")
+    docker = _create_docker(settings)
     if wanted.kind == "docker":
         return ChosenEngine(engine=docker, kind="docker", reason="set by engine.kind")
     if wanted.url or os.environ.get("DOCKER_HOST"):
-        return await _docker_of_several(docker, "its address is set", settings)
-    if await _answers(docker):
-        return await _docker_of_several(docker, "it answers at its usual address", settings)
+        return await _choose_docker(docker, "its address is set", settings)
+    if await _is_responding(docker):
+        return await _choose_docker(docker, "it answers at its usual address", settings)
     try:
         runtime = await asyncio.to_thread(lambda: find_host().runtime)
     except EngineError as problem:
@@ -61,10 +61,10 @@ async def choose_engine(settings: Settings) -> ChosenEngine:
         )
     await docker.close()
     reason = f"Docker doesn't answer, and {runtime.path} exists"
-    return ChosenEngine(engine=_oci(settings), kind="oci", reason=reason)
+    return ChosenEngine(engine=_create_oci(settings), kind="oci", reason=reason)
 
 
-async def _docker_of_several(docker: Engine, reason: str, settings: Settings) -> ChosenEngine:
+async def _choose_docker(docker: Engine, reason: str, settings: Settings) -> ChosenEngine:
     """Return Docker, with a note if this host could also run containers without it."""
     chosen = ChosenEngine(engine=docker, kind="docker", reason=reason)
     try:
@@ -73,10 +73,10 @@ async def _docker_of_several(docker: Engine, reason: str, settings: Settings) ->
         return chosen
     measured = read_comparison(settings.state_dir / COMPARISON)
     note = measured or f"{host.runtime.path} is installed too: `assay doctor` compares both in a minute"
-    return replace(chosen, note=note, challenger=partial(_oci, settings))
+    return replace(chosen, note=note, challenger=partial(_create_oci, settings))
 
 
-def isolation_check_of(engine: Engine) -> IsolationCheck:
+def create_isolation_check(engine: Engine) -> IsolationCheck:
     """Return an engine's isolation check, which stops cloning after a leak."""
 
     async def check(sandbox: Sandbox) -> Sequence[str]:
@@ -92,14 +92,14 @@ def isolation_check_of(engine: Engine) -> IsolationCheck:
             return []
         reason = "isolation check failed: " + "; ".join(leaks)
         log.error("templates.given_up", reason=reason)
-        await engine.give_up_templates(reason)
+        await engine.disable_templates(reason)
         sandbox.pool.retire_idle("the isolation check failed")
         return await check_isolation(sandbox)
 
     return check
 
 
-def _docker(settings: Settings) -> Engine:
+def _create_docker(settings: Settings) -> Engine:
     # Imported only if needed: its library takes a twentieth of the daemon's start.
     from assayd.engines.docker import DockerEngine
 
@@ -112,7 +112,7 @@ def images_dir(settings: Settings) -> Path:
     return (settings.engine.images_dir or settings.state_dir / "images").absolute()
 
 
-def _oci(settings: Settings) -> OciEngine:
+def _create_oci(settings: Settings) -> OciEngine:
     wanted = settings.engine
     return OciEngine(
         images=images_dir(settings),
@@ -123,7 +123,7 @@ def _oci(settings: Settings) -> OciEngine:
     )
 
 
-async def _answers(engine: Engine) -> bool:
+async def _is_responding(engine: Engine) -> bool:
     try:
         async with asyncio.timeout(_ASKED_WITHIN_S):
             await engine.info()

@@ -32,24 +32,24 @@ SAMPLES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contender:
+class ComparedEngine:
     """An engine with a sandbox on it."""
 
     engine: Engine
     sandbox: Sandbox
 
 
-Challenge = Callable[[AsyncExitStack], Awaitable[Contender]]
+Challenge = Callable[[AsyncExitStack], Awaitable[ComparedEngine]]
 """Opens the alternative engine until the stack closes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineComparison:
-    """Compares the selected engine with the alternative, by containers for one run spec."""
+    """A comparison of the selected engine with the alternative, by containers for one run spec."""
 
-    chosen: Contender
+    chosen: ComparedEngine
     challenge: Challenge
-    check_isolation: Callable[[Contender], Awaitable[Sequence[str]]]
+    check_isolation: Callable[[ComparedEngine], Awaitable[Sequence[str]]]
     spec: RunSpec
     origin: ContainerOrigin
     clock: Clock
@@ -62,16 +62,16 @@ class EngineComparison:
         async with AsyncExitStack() as stack:
             try:
                 challenger = await self.challenge(stack)
-                between = [await _version(one.engine) for one in (challenger, self.chosen)]
+                between = [await _format_version(one.engine) for one in (challenger, self.chosen)]
                 kept = read_comparison(self.file, between)
-                return kept or await self._measure(challenger, between)
+                return kept or await self._compare_times(challenger, between)
             except (EngineError, TimeoutError, OSError) as problem:
                 if isinstance(problem, EngineError) and problem.code == "image.missing":
                     return f"an OCI runtime is installed too; to compare both, run `{self.build}` and restart"
                 log.info("engine.not_compared", reason=str(problem) or "it took too long")
                 return f"can't compare it with an OCI runtime: {problem}"
 
-    async def _measure(self, challenger: Contender, between: Sequence[str]) -> str:
+    async def _compare_times(self, challenger: ComparedEngine, between: Sequence[str]) -> str:
         leaks = await self.check_isolation(challenger)
         if leaks:
             log.warning("engine.not_recommended", engine=between[0], leaks=leaks)
@@ -79,7 +79,7 @@ class EngineComparison:
         took_s: tuple[list[float], list[float]] = ([], [])
         for _ in range(SAMPLES):
             for samples, contender in zip(took_s, (challenger, self.chosen), strict=True):
-                samples.append(await self._make_and_remove(contender))
+                samples.append(await self._time_container(contender))
         other_s, chosen_s = map(median, took_s)
         sentence = (
             f'engine.kind = "oci" would be {chosen_s / other_s:.0f} times as fast: {between[0]} passes the '
@@ -90,7 +90,7 @@ class EngineComparison:
         log.info("engine.compared", result=sentence)
         return sentence
 
-    async def _make_and_remove(self, contender: Contender) -> float:
+    async def _time_container(self, contender: ComparedEngine) -> float:
         began = self.clock.monotonic()
         key = await contender.sandbox.key(self.spec)
         container = await open_container(contender.engine, key, self.origin, self.ids.new())
@@ -98,7 +98,7 @@ class EngineComparison:
         return self.clock.monotonic() - began
 
 
-async def _version(engine: Engine) -> str:
+async def _format_version(engine: Engine) -> str:
     info = await engine.info()
     return f"{info.name} {info.version} ({Path(info.runtime).name})"
 

@@ -37,7 +37,7 @@ from assayd.ports.engine import Engine
 from assayd.sandbox.container import ContainerOrigin
 from assayd.sandbox.images import Images
 from assayd.sandbox.isolation_check import check_isolation
-from assayd.sandbox.pool.autoscale import Demand
+from assayd.sandbox.pool.autoscale import PoolDemand
 from assayd.sandbox.pool.decide import PoolLimits
 from assayd.sandbox.pool.pool import Pool
 from assayd.sandbox.pool.reaper import Reaper
@@ -45,13 +45,13 @@ from assayd.sandbox.readiness import ReadinessSupervisor
 from assayd.sandbox.sandbox import Sandbox
 from assayd.settings import Settings
 from assayd.wiring.basics import Basics
-from assayd.wiring.engine import choose_engine, images_dir, isolation_check_of
+from assayd.wiring.engine import choose_engine, create_isolation_check, images_dir
 from assayd.wiring.engine_comparison import FILE as COMPARISON
-from assayd.wiring.engine_comparison import Contender, EngineComparison
+from assayd.wiring.engine_comparison import ComparedEngine, EngineComparison
 from assayd.wiring.limits import DaemonLimits, demand_from
 
 
-async def local_execution(basics: Basics, stack: AsyncExitStack) -> Execution:
+async def build_local_execution(basics: Basics, stack: AsyncExitStack) -> Execution:
     """Build the sandbox, its engine, and the other parts that run attempts."""
     overrides, settings = basics.overrides, basics.settings
     readiness = cast("ReadinessSupervisor | None", overrides.readiness) or await build_readiness(
@@ -130,18 +130,18 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
     make_pool = partial(Pool, origin=origin, clock=clock, ids=ids)
     pool = make_pool(engine=engine, limits=limits.pool, demand=demand)
     reaper = Reaper(engine=engine, daemon_id=origin.daemon_id, live=pool.live, on_gone=pool.forget)
-    stack.push_async_callback(_last_sweep, reaper)
+    stack.push_async_callback(_sweep_at_exit, reaper)
     await stack.enter_async_context(pool.running())
     relay = Relay(settings.egress.limits(), clock, metrics)
-    make_sandbox = partial(_sandbox, egress=relay, clock=clock)
+    make_sandbox = partial(_build_sandbox, egress=relay, clock=clock)
     sandbox = make_sandbox(engine, pool)
-    usual = _usual_runs(kinds, policies, limits)
+    usual = _sample_runs(kinds, policies, limits)
     readiness = ReadinessSupervisor(
         engine=engine,
         reaper=reaper,
         sandbox=sandbox,
         usual=usual,
-        isolation_check=isolation_check_of(chosen.engine),
+        isolation_check=create_isolation_check(chosen.engine),
         refuse_vulnerable=settings.engine.holes_are_errors,
     )
     readiness.engine_note = chosen.note
@@ -153,9 +153,9 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
         readiness.engine_remedy = ""  # The message names the missing part.
     if chosen.challenger is not None and usual:
         comparison = EngineComparison(
-            chosen=Contender(engine=chosen.engine, sandbox=sandbox),
-            challenge=partial(_challenge, chosen.challenger, make_pool, make_sandbox),
-            check_isolation=_isolation_of,
+            chosen=ComparedEngine(engine=chosen.engine, sandbox=sandbox),
+            challenge=partial(_open_alternative, chosen.challenger, make_pool, make_sandbox),
+            check_isolation=_check_isolation,
             spec=usual[0],
             origin=origin,
             clock=clock,
@@ -163,7 +163,7 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
             file=settings.state_dir / COMPARISON,
             build=build_command({KIND: "oci", IMAGES_DIR: str(images_dir(settings))}),
         )
-        await stack.enter_async_context(_comparing(comparison, readiness))
+        await stack.enter_async_context(_compare_in_background(comparison, readiness))
     return readiness
 
 
@@ -173,31 +173,33 @@ def build_command(variables: Mapping[str, str]) -> str:
     return " ".join([*words, "assay images build"])
 
 
-async def _isolation_of(contender: Contender) -> Sequence[str]:
-    return await isolation_check_of(contender.engine)(contender.sandbox)
+async def _check_isolation(contender: ComparedEngine) -> Sequence[str]:
+    return await create_isolation_check(contender.engine)(contender.sandbox)
 
 
-def _sandbox(engine: Engine, pool: Pool, egress: Egress, clock: Clock) -> Sandbox:
+def _build_sandbox(engine: Engine, pool: Pool, egress: Egress, clock: Clock) -> Sandbox:
     seccomp = share("seccomp", "container.json").read_text(encoding="utf-8")
     return Sandbox(pool=pool, images=Images(engine, GUEST), clock=clock, seccomp=seccomp, egress=egress)
 
 
-async def _challenge(
+async def _open_alternative(
     make: Callable[[], Engine],
     make_pool: Callable[..., Pool],
     make_sandbox: Callable[[Engine, Pool], Sandbox],
     stack: AsyncExitStack,
-) -> Contender:
+) -> ComparedEngine:
     """Open the alternative engine, with a pool that keeps no idle containers."""
     engine = make()
     stack.push_async_callback(engine.close)
-    pool = make_pool(engine=engine, limits=PoolLimits(), demand=Demand(base=0, unused=0, most=0))
+    pool = make_pool(engine=engine, limits=PoolLimits(), demand=PoolDemand(base=0, unused=0, most=0))
     await stack.enter_async_context(pool.running())
-    return Contender(engine=engine, sandbox=make_sandbox(engine, pool))
+    return ComparedEngine(engine=engine, sandbox=make_sandbox(engine, pool))
 
 
 @asynccontextmanager
-async def _comparing(comparison: EngineComparison, readiness: ReadinessSupervisor) -> AsyncIterator[None]:
+async def _compare_in_background(
+    comparison: EngineComparison, readiness: ReadinessSupervisor
+) -> AsyncIterator[None]:
     """Compare the engines during the body, once the daemon has been ready for a while."""
 
     async def compare() -> None:
@@ -213,7 +215,7 @@ async def _comparing(comparison: EngineComparison, readiness: ReadinessSuperviso
             comparing.cancel()
 
 
-async def _last_sweep(reaper: Reaper) -> None:
+async def _sweep_at_exit(reaper: Reaper) -> None:
     """Check, after the pool is empty, that no container of this daemon remains."""
     try:
         await reaper.sweep(patient=False)
@@ -221,7 +223,7 @@ async def _last_sweep(reaper: Reaper) -> None:
         log.error("containers.sweep_failed", code=problem.code)
 
 
-def _usual_runs(kinds: Mapping[str, Kind], policies: PolicySet, limits: DaemonLimits) -> Sequence[RunSpec]:
+def _sample_runs(kinds: Mapping[str, Kind], policies: PolicySet, limits: DaemonLimits) -> Sequence[RunSpec]:
     """Plan a sample of every kind under its default policy: the pool keeps containers for these."""
     runs = []
     for validator in kinds.values():

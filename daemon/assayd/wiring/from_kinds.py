@@ -23,10 +23,10 @@ def recorders_of(kinds: Mapping[str, Kind]) -> tuple[Recorder, ...]:
 
 def routers_of(kinds: Mapping[str, Kind]) -> tuple[APIRouter, ...]:
     """Return the routes of all kinds. Raises: ConfigError ``validator.broken``."""
-    return tuple(_router(validator.routes) for validator in kinds.values() if validator.routes)
+    return tuple(_resolve_router(validator.routes) for validator in kinds.values() if validator.routes)
 
 
-def _router(reference: str) -> APIRouter:
+def _resolve_router(reference: str) -> APIRouter:
     router = resolve(reference)
     if not isinstance(router, APIRouter):
         raise ConfigError("validator.broken", f"{reference} isn't a router", field=reference)

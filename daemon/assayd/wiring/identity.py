@@ -13,7 +13,7 @@ from pathlib import Path
 import structlog
 
 from assayd.errors import ConfigError
-from assayd.ids import Ulids
+from assayd.ids import UlidGenerator
 
 FILE = "daemon-id"
 
@@ -28,7 +28,7 @@ class Identity:
     copied_from: str | None = None
 
 
-def identify(state_dir: Path, ids: Ulids) -> Identity:
+def identify(state_dir: Path, ids: UlidGenerator) -> Identity:
     """Return the identity of a state directory, created at the first use and for a copy.
 
     Raises: ConfigError ``state.unusable``, if the file can't be read or written.
@@ -45,7 +45,7 @@ def identify(state_dir: Path, ids: Ulids) -> Identity:
             # An identity without a recorded place, from an earlier version, is kept.
             own = known[0] if len(known) == 1 else ids.new()
             identity = Identity(daemon_id=own, copied_from=known[0] if len(known) > 1 else None)
-            _write(path, identity, place)
+            _write_identity(path, identity, place)
     except (OSError, UnicodeDecodeError) as problem:
         raise ConfigError("state.unusable", f"can't use {path}: {problem}") from problem
     if identity.copied_from is not None:
@@ -68,13 +68,13 @@ def acknowledge_copy(state_dir: Path) -> str | None:
         known = path.read_text(encoding="ascii").split()
         if len(known) < 3:
             return None
-        _write(path, Identity(daemon_id=known[0]), known[1])
+        _write_identity(path, Identity(daemon_id=known[0]), known[1])
     except (OSError, UnicodeDecodeError) as problem:
         raise ConfigError("state.unusable", f"can't use {path}: {problem}") from problem
     return known[2]
 
 
-def _write(path: Path, identity: Identity, place: str) -> None:
+def _write_identity(path: Path, identity: Identity, place: str) -> None:
     fresh = path.with_suffix(".new")
     fresh.unlink(missing_ok=True)  # never write through a link: root may acknowledge a copy
     words = (identity.daemon_id, place, identity.copied_from)

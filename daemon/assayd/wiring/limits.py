@@ -12,7 +12,7 @@ from assayd.attempts.scheduler import QueueLimits
 from assayd.batches import BatchLimits, LineCaps
 from assayd.documents import PayloadCaps
 from assayd.model.run import Limits
-from assayd.sandbox.pool.autoscale import Demand
+from assayd.sandbox.pool.autoscale import PoolDemand
 from assayd.sandbox.pool.decide import PoolLimits
 from assayd.settings import Settings
 
@@ -79,10 +79,10 @@ def limits_from(settings: Settings) -> DaemonLimits:
     )
 
 
-def demand_from(settings: Settings, *, quick: bool) -> Demand:
+def demand_from(settings: Settings, *, quick: bool) -> PoolDemand:
     """Return the pool's demand settings. Args: quick: see `ports.engine.Capabilities`."""
     pool = settings.pool
     if not pool.enabled:
-        return Demand(base=0, unused=0, most=0)
+        return PoolDemand(base=0, unused=0, most=0)
     base = (2 if quick else 4) if pool.default_target is None else pool.default_target
-    return Demand(base=base, unused=pool.unused_target, most=MOST_IDLE_PER_KEY)
+    return PoolDemand(base=base, unused=pool.unused_target, most=MOST_IDLE_PER_KEY)

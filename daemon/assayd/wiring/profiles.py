@@ -11,7 +11,7 @@ from assayd.policies import PolicySet, load_policies
 from assayd.settings import OWN_POLICIES, Settings
 
 
-def without_policy(kinds: Mapping[str, Kind], policies: PolicySet) -> dict[str, str]:
+def missing_policies(kinds: Mapping[str, Kind], policies: PolicySet) -> dict[str, str]:
     """Return the default policies without a file, by the kinds that need them."""
     return {
         name: kind.default_policy for name, kind in kinds.items() if kind.default_policy not in policies.names

@@ -24,7 +24,7 @@ def open_tracing(
     """
     if settings.endpoint is None:
         return NO_TRACING
-    if (missing := _missing()) is not None:
+    if (missing := _missing_package()) is not None:
         message = f"[tracing] needs {missing}: install assayd with the extra `otel`"
         raise ConfigError("tracing.missing", message, field="tracing")
     wing = import_module("assayd_tracing.wiring")
@@ -32,7 +32,7 @@ def open_tracing(
     return tracing
 
 
-def _missing() -> str | None:
+def _missing_package() -> str | None:
     for package in NEEDED:
         try:
             found = find_spec(package)

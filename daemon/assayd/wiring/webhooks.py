@@ -11,14 +11,14 @@ from assayd.egress.resolver import Resolver
 from assayd.errors import ConfigError
 from assayd.keys import KeySource, find_key, hide_environment
 from assayd.metrics import Metrics
-from assayd.model.webhook import read_webhook_url
+from assayd.model.webhook import parse_webhook_url
 from assayd.ports.clock import Clock
 from assayd.ports.driving import Leads
 from assayd.settings import WebhookReceiver, WebhookSettings
 from assayd.store.access import DatabaseAccess
 from assayd.store.outbox import Outbox
 from assayd.webhooks import Receiver, Sender, WebhookLimits
-from assayd.webhooks.delivering import Courier
+from assayd.webhooks.delivering import WebhookClient
 from assayd.webhooks.receivers import read_secret
 
 SECTION = "webhooks.receivers"
@@ -32,14 +32,14 @@ def read_receivers(wanted: Mapping[str, WebhookReceiver]) -> Sequence[Receiver]:
     """
     if wanted:
         hide_environment()
-    found = [_receiver(name, one) for name, one in wanted.items()]
+    found = [_build_receiver(name, one) for name, one in wanted.items()]
     for one in wanted.values():
         if one.secret_variable is not None:
             os.environ.pop(one.secret_variable, None)
     return found
 
 
-def _receiver(name: str, wanted: WebhookReceiver) -> Receiver:
+def _build_receiver(name: str, wanted: WebhookReceiver) -> Receiver:
     place = KeySource(variable=wanted.secret_variable, file=wanted.secret_file, section=SECTION)
     found = find_key(name, place, os.environ)
     try:
@@ -48,7 +48,7 @@ def _receiver(name: str, wanted: WebhookReceiver) -> Receiver:
         field = f"{SECTION}.{name}"
         raise ConfigError("webhooks.key", f"{field}: {found.source}: {problem}", field=field) from None
     private = tuple(ip_network(one) for one in wanted.private_addresses)
-    return Receiver(name=name, url=read_webhook_url(wanted.url), key=key, private=private)
+    return Receiver(name=name, url=parse_webhook_url(wanted.url), key=key, private=private)
 
 
 def limits_from(settings: WebhookSettings) -> WebhookLimits:
@@ -73,7 +73,7 @@ def build_sender(
     return Sender(
         receivers,
         store=Outbox(access),
-        courier=Courier(Resolver(places=LOOK_UPS), settings.timeout_s),
+        courier=WebhookClient(Resolver(places=LOOK_UPS), settings.timeout_s),
         clock=clock,
         metrics=metrics,
         added=access.messages_added,

@@ -26,7 +26,7 @@ ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningParts:
-    """The parts that nodes become attempts by. `documents` returns report and execution of an attempt."""
+    """The parts that run nodes as attempts. `documents` returns report and execution of an attempt."""
 
     admission: Admission
     scheduler: Scheduler
@@ -37,14 +37,14 @@ class RunningParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowWing:
-    """Workflows, which are carried on as long as the daemon runs, and their routes."""
+    """Workflows, which run as long as the daemon runs, and their routes."""
 
     carried: Workflows
     routers: Sequence[APIRouter] = ()
 
 
 async def open_workflows(basics: Basics, stack: AsyncExitStack, parts: RunningParts) -> WorkflowWing:
-    """Open the wing; it is closed with the stack."""
+    """Start the workflows; closing the stack stops them."""
     if find_spec(PACKAGE) is None:
         log.warning("wing.missing", package=PACKAGE, without="workflows")
         return WorkflowWing(carried=NoWorkflows())

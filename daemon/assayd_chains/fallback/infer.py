@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from assayd.kinds.extractor.rules import PATTERN_CHARS, FallbackRule, RuleSet, Type, segments, take
-from assayd.model.prompting import TakenField
+from assayd.model.prompting import ExtractedField
 
 Known = Mapping[str, Mapping[str, object]]
 """What attempts gave, by path and field."""
@@ -42,29 +42,29 @@ NOT_FOUND = "NOTE: no part of the sample paths matches this field."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
-    """A rule that fits all paths, and the names that it could have."""
+    """A rule that fits all paths, and the field names that it fits."""
 
     names: tuple[str, ...]
     rule: FallbackRule
 
 
-def draft(paths: Sequence[str], fields: Sequence[TakenField], known: Known) -> RuleSet:
+def draft(paths: Sequence[str], fields: Sequence[ExtractedField], known: Known) -> RuleSet:
     """Return rules for as many of the fields as possible, with a note for each of the others.
 
     Without fields, every meaningful segment gets a rule under its own name.
     """
-    candidates = list(_candidates(paths))
+    candidates = list(_iter_candidates(paths))
     if not fields:
         return RuleSet(extract={one.names[0]: one.rule for one in reversed(candidates) if one.names})
     extract: dict[str, FallbackRule] = {}
     for field in fields:
-        rule = _by_values(field.name, paths, candidates, known)
+        rule = _rule_by_values(field.name, paths, candidates, known)
         if rule is not None:
             extract[field.name] = rule
     for exact in (True, False):
         for field in fields:
             if field.name not in extract and (exact or not field.computed):
-                match = next((one for one in candidates if _is_called(field.name, one, exact=exact)), None)
+                match = next((one for one in candidates if _matches_name(field.name, one, exact=exact)), None)
                 if match is not None:
                     candidates.remove(match)
                     extract[field.name] = match.rule
@@ -74,13 +74,13 @@ def draft(paths: Sequence[str], fields: Sequence[TakenField], known: Known) -> R
     return RuleSet(extract={f.name: extract[f.name] for f in fields if f.name in extract}, notes=notes)
 
 
-def _is_called(name: str, candidate: _Candidate, *, exact: bool) -> bool:
+def _matches_name(name: str, candidate: _Candidate, *, exact: bool) -> bool:
     if exact:
         return name.lower() in candidate.names
     return not {word for word in re.split(r"[^a-z0-9]+", name.lower()) if word}.isdisjoint(candidate.names)
 
 
-def _candidates(paths: Sequence[str]) -> Iterator[_Candidate]:
+def _iter_candidates(paths: Sequence[str]) -> Iterator[_Candidate]:
     split = [segments(path) for path in paths]
     depth = min((len(parts) for parts in split), default=0)
     left: str | None = None
@@ -95,7 +95,7 @@ def _candidates(paths: Sequence[str]) -> Iterator[_Candidate]:
 
 
 def _read_column(column: Sequence[str], place: int, left: str | None) -> Iterator[_Candidate]:
-    """Return what a column of segments looks like; `left` is what stands left of it."""
+    """Yield the candidates for a column of segments; `left` is the name of the column to its left."""
     source = f"segment({place})"
     if place == -1:
         yield from _read_filename(column, source)
@@ -104,20 +104,20 @@ def _read_column(column: Sequence[str], place: int, left: str | None) -> Iterato
     elif all(_DATE.fullmatch(one) for one in column):
         yield _Candidate(names=("date",), rule=FallbackRule(source=source))
     elif all(one.isascii() and one.isdigit() for one in column):
-        yield _digits(column, source, left)
-    elif (prefix := _shared(_NUMBERED, column)) is not None:
+        yield _number_candidate(column, source, left)
+    elif (prefix := _common_prefix(_NUMBERED, column)) is not None:
         word = prefix.rstrip("-_.=").lower()
         rule = FallbackRule(source=source, pattern=rf"{plain(prefix)}(\d+)", type=Type.INTEGER)
         yield _Candidate(names=(_LETTERS.get(word, word), word), rule=rule)
-    elif (prefix := _shared(_NAMED, column)) is not None:
+    elif (prefix := _common_prefix(_NAMED, column)) is not None:
         rule = FallbackRule(source=source, pattern=rf"{plain(prefix)}(.*)")
         yield _Candidate(names=(prefix[:-1].lower(),), rule=rule)
     elif len(set(column)) > 1:
         yield _Candidate(names=(f"segment_{-place}",), rule=FallbackRule(source=source))
 
 
-def _digits(column: Sequence[str], source: str, left: str | None) -> _Candidate:
-    """Read ``…/2024/03/17/…`` as year, month and day; long numbers with leading zeros stay text."""
+def _number_candidate(column: Sequence[str], source: str, left: str | None) -> _Candidate:
+    """Return the rule for ``…/2024/03/17/…`` as year, month and day; long numbers stay text."""
     name = {"year": "month", "month": "day"}.get(left or "")
     if name is not None and all(len(one) <= 2 and int(one) in _LEFT[name] for one in column):
         return _Candidate(names=(name,), rule=FallbackRule(source=source, type=Type.INTEGER))
@@ -136,31 +136,33 @@ def _read_filename(column: Sequence[str], source: str) -> Iterator[_Candidate]:
         yield _Candidate(names=("extension", "ext", "suffix", "format"), rule=ending_rule)
 
 
-def _shared(pattern: re.Pattern[str], column: Sequence[str]) -> str | None:
-    """Return what all segments begin with, if each has the form and the same beginning."""
+def _common_prefix(pattern: re.Pattern[str], column: Sequence[str]) -> str | None:
+    """Return the prefix that all segments of this form share, or None."""
     found = [pattern.fullmatch(one) for one in column]
     prefixes = {one[1] for one in found if one is not None}
     return prefixes.pop() if all(found) and len(prefixes) == 1 else None
 
 
-def _by_values(
+def _rule_by_values(
     name: str, paths: Sequence[str], candidates: Sequence[_Candidate], known: Known
 ) -> FallbackRule | None:
-    """Return the first rule that gives, wherever a field's value is known, exactly that."""
+    """Return the first rule that gives exactly the known values of a field, or None."""
     values = {path: known[path][name] for path in paths if path in known and name in known[path]}
     values = {path: value for path, value in values.items() if value is not None}
     if not values:
         return None
-    tried = (*(one.rule for one in candidates), *_around(values))
-    return next((rule for rule in tried if all(_same(take(rule, p), v) for p, v in values.items())), None)
+    tried = (*(one.rule for one in candidates), *_surrounding_rules(values))
+    return next(
+        (rule for rule in tried if all(_is_same_value(take(rule, p), v) for p, v in values.items())), None
+    )
 
 
-def _same(taken: str | int | None, value: object) -> bool:
+def _is_same_value(taken: str | int | None, value: object) -> bool:
     return type(taken) is type(value) and taken == value
 
 
-def _around(values: Mapping[str, object]) -> Iterator[FallbackRule]:
-    """Return rules for what stands around a value in a segment of the first path."""
+def _surrounding_rules(values: Mapping[str, object]) -> Iterator[FallbackRule]:
+    """Yield rules for the text around a value in a segment of the first path."""
     path, value = next(iter(values.items()))
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value):
         return

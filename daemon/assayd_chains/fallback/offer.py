@@ -28,7 +28,7 @@ _NEVER = frozenset({Outcome.VALIDATED, Outcome.CANCELLED})
 
 
 class Trigger(StrEnum):
-    """Why rules are offered."""
+    """The reason why fallback rules are offered."""
 
     SECURITY = "security"
     """The policy refused every attempt."""
@@ -46,30 +46,30 @@ _REASONS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EarlierTry:
-    """One attempt of a repair: how its run ended, and its report."""
+class EarlierAttempt:
+    """One attempt of a repair: the cause of its end, and its report."""
 
     cause: str | None
     report: Report
 
 
-def trigger_of(outcome: Outcome, tries: Sequence[EarlierTry], taken: Taken) -> Trigger | None:
+def trigger_of(outcome: Outcome, tries: Sequence[EarlierAttempt], taken: Taken) -> Trigger | None:
     """Return the trigger for offering rules, or None."""
     if outcome in _NEVER or not tries:
         return None
     retried = len(tries) > 1 or outcome is Outcome.TERMINAL
-    if retried and all(_is_violation(one) for one in tries):
+    if retried and all(_violates_policy(one) for one in tries):
         return Trigger.SECURITY
-    if _is_late(tries[-1]):
+    if _has_timed_out(tries[-1]):
         return Trigger.TIMEOUT
     if outcome in _GIVEN_UP and any(field.computed for field in taken.fields):
         return Trigger.COMPUTED_FIELDS
     return None
 
 
-def offer(trigger: Trigger, tries: Sequence[EarlierTry], taken: Taken) -> Mapping[str, object] | None:
+def offer(trigger: Trigger, tries: Sequence[EarlierAttempt], taken: Taken) -> Mapping[str, object] | None:
     """Return the offer; None if no field was found."""
-    text = write(draft(taken.texts, taken.fields, _known(tries)))
+    text = write(draft(taken.texts, taken.fields, _known_values(tries)))
     rules = read(text)
     if not rules.extract:
         return None
@@ -92,26 +92,26 @@ def offer(trigger: Trigger, tries: Sequence[EarlierTry], taken: Taken) -> Mappin
     }
 
 
-def _is_violation(tried: EarlierTry) -> bool:
+def _violates_policy(tried: EarlierAttempt) -> bool:
     return tried.cause == Cause.POLICY_VIOLATION.value or tried.report.get("stage_reached") == "security"
 
 
-def _is_late(tried: EarlierTry) -> bool:
-    rules = (finding.get("rule") for finding in _objects(tried.report.get("findings")))
+def _has_timed_out(tried: EarlierAttempt) -> bool:
+    rules = (finding.get("rule") for finding in _get_objects(tried.report.get("findings")))
     return tried.cause == Cause.TIMEOUT.value or any(str(rule).endswith(".timeout") for rule in rules)
 
 
-def _known(tries: Sequence[EarlierTry]) -> Mapping[str, Mapping[str, object]]:
-    """Return what attempts gave for paths; a later one's word counts more."""
+def _known_values(tries: Sequence[EarlierAttempt]) -> Mapping[str, Mapping[str, object]]:
+    """Return the values that attempts returned by path; later attempts take precedence."""
     known: dict[str, Mapping[str, object]] = {}
     for tried in tries:
         results = tried.report.get("runtime_results")
-        for case in _objects(results.get("cases") if isinstance(results, dict) else None):
+        for case in _get_objects(results.get("cases") if isinstance(results, dict) else None):
             result = case.get("result")
             if case.get("status") == "passed" and isinstance(result, dict):
                 known[str(case.get("name"))] = result
     return known
 
 
-def _objects(value: object) -> list[Mapping[str, object]]:
+def _get_objects(value: object) -> list[Mapping[str, object]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

@@ -24,7 +24,7 @@ FAILURE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class ModelAccount:
     """One configured model.
 
     Args:
@@ -43,7 +43,7 @@ class Account:
     timeout_s: float = 120.0
 
 
-def load(module: str, *, account: Account, loggers: Sequence[str]) -> None:
+def load(module: str, *, account: ModelAccount, loggers: Sequence[str]) -> None:
     """Import a vendor's library, and keep it from writing what it sends into our log.
 
     Raises: ConfigError ``repair.extra`` when it is not installed.
@@ -60,8 +60,8 @@ def load(module: str, *, account: Account, loggers: Sequence[str]) -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def bounded_client() -> httpx2.AsyncClient:
-    """Open a client for one provider.
+def create_bounded_client() -> httpx2.AsyncClient:
+    """Create a client for one provider, whose answers are limited.
 
     Redirects are answers: a library would send prompt and key on to wherever one leads. Bodies come as they
     are: one that is compressed has no bound in its bytes. Proxies of the environment are used as ever.
@@ -71,16 +71,16 @@ def bounded_client() -> httpx2.AsyncClient:
     return httpx2.AsyncClient(
         follow_redirects=False,
         timeout=None,  # each call has a separate deadline
-        event_hooks={"request": [_ask_plain], "response": [_bound]},
+        event_hooks={"request": [_disable_compression], "response": [_limit_body]},
     )
 
 
-async def _ask_plain(request: httpx2.Request) -> None:
+async def _disable_compression(request: httpx2.Request) -> None:
     request.headers["Accept-Encoding"] = "identity"
 
 
-async def _bound(response: httpx2.Response) -> None:
-    """Replace the answer's stream by one that ends in time. Raises: httpx2.HTTPError."""
+async def _limit_body(response: httpx2.Response) -> None:
+    """Replace the response's stream by one that is limited in time. Raises: httpx2.HTTPError."""
     import httpx2
 
     if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
@@ -91,7 +91,7 @@ async def _bound(response: httpx2.Response) -> None:
 
     class BoundedBody(httpx2.AsyncByteStream):
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            async for piece in _up_to(body, response):
+            async for piece in _limited_pieces(body, response):
                 yield piece
 
         async def aclose(self) -> None:
@@ -100,8 +100,8 @@ async def _bound(response: httpx2.Response) -> None:
     response.stream = BoundedBody()
 
 
-async def _up_to(stream: httpx2.AsyncByteStream, response: httpx2.Response) -> AsyncIterator[bytes]:
-    """Return a body up to its limit; an error's body is cut there."""
+async def _limited_pieces(stream: httpx2.AsyncByteStream, response: httpx2.Response) -> AsyncIterator[bytes]:
+    """Yield a body up to its size limit; truncate the body of an error there."""
     import httpx2
 
     failure = response.status_code != httpx2.codes.OK

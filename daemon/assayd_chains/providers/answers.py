@@ -29,7 +29,7 @@ TextOf = Callable[[Event], str]
 
 
 class Ending(StrEnum):
-    """Why a model stopped."""
+    """The reason why a model stopped."""
 
     COMPLETE = "complete"
     """It had said what it wanted."""
@@ -43,7 +43,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderAnswer:
-    """What an API gave. `word` is its own for the ending."""
+    """The answer of an API. `word` is the API's own word for the stop reason."""
 
     text: str
     ending: Ending
@@ -57,7 +57,7 @@ def tokens(value: object) -> int | None:
 
 
 async def hear(response: httpx2.Response, text_of: TextOf, heard: Heard) -> bytes:
-    """Return the whole body of an answer; tell its text as it comes. Raises: httpx2.HTTPError."""
+    """Return the whole body of an answer, and pass on its text as it arrives. Raises: httpx2.HTTPError."""
     listener, whole = Listener(text_of, heard), bytearray()
     async for piece in response.aiter_raw():
         whole += piece
@@ -66,7 +66,7 @@ async def hear(response: httpx2.Response, text_of: TextOf, heard: Heard) -> byte
 
 
 class Listener:
-    """Takes the bytes of an answer as they come, and tells the text in them."""
+    """Receives the bytes of an answer as they arrive, and passes on their text."""
 
     def __init__(self, text_of: TextOf, heard: Heard) -> None:
         self._text_of, self._heard = text_of, heard
@@ -84,22 +84,22 @@ class Listener:
         self._line = bytearray(rest)
         for line in lines:
             with suppress(ValueError, RecursionError):
-                for event in _events([line]):
+                for event in _parse_events([line]):
                     if text := self._text_of(event):
                         self._heard(text)
 
 
 def is_streamed(content: bytes) -> bool:
-    """Return whether an answer came as server-sent events; one server answers whole whatever it was asked."""
+    """Return whether an answer has server-sent events; a server may ignore the request for them."""
     return content.lstrip()[:6].startswith((b"event:", b"data:", b":"))
 
 
-def events_in(content: bytes) -> list[Event]:
-    """Return the events of a whole answer. Raises: ValueError when it is none."""
-    return list(_events(content.split(b"\n")))
+def parse_events(content: bytes) -> list[Event]:
+    """Return the events of a complete answer. Raises: ValueError, if it has none."""
+    return list(_parse_events(content.split(b"\n")))
 
 
-def _events(lines: list[bytes]) -> Iterator[Event]:
+def _parse_events(lines: list[bytes]) -> Iterator[Event]:
     for line in lines:
         told = line.strip().removeprefix(_DATA).strip() if line.startswith(_DATA) else b""
         if told and told != _DONE:
@@ -110,7 +110,7 @@ def _events(lines: list[bytes]) -> Iterator[Event]:
 
 
 def part(event: object, *path: str | int) -> object:
-    """Return the value at a place of an event, or None."""
+    """Return the value at a path in an event, or None."""
     for step in path:
         if isinstance(step, str) and isinstance(event, dict):
             event = event.get(step)
@@ -122,6 +122,6 @@ def part(event: object, *path: str | int) -> object:
 
 
 def text_at(event: object, *path: str | int) -> str:
-    """Return the text at a place of an event, or an empty string."""
+    """Return the text at a path in an event, or an empty string."""
     found = part(event, *path)
     return found if isinstance(found, str) else ""

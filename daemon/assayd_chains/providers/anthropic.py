@@ -7,14 +7,14 @@ from pydantic import BaseModel
 from assayd_chains.model import ReplyCost
 from assayd_chains.provider import FixRequest
 from assayd_chains.providers import failures
-from assayd_chains.providers.account import Account, bounded_client, load
+from assayd_chains.providers.account import ModelAccount, create_bounded_client, load
 from assayd_chains.providers.answers import (
     Ending,
     Event,
     ProviderAnswer,
-    events_in,
     hear,
     is_streamed,
+    parse_events,
     part,
     text_at,
     tokens,
@@ -48,9 +48,9 @@ class _Message(BaseModel):
 
 
 class AnthropicApi:
-    """Implements `api.Api`."""
+    """The client of Anthropic's API. Implements `api.Api`."""
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: ModelAccount) -> None:
         load("anthropic", account=account, loggers=("anthropic",))
         import anthropic
 
@@ -59,7 +59,7 @@ class AnthropicApi:
             api_key=account.key.text,
             base_url=account.base_url or BASE_URL,
             max_retries=0,
-            http_client=bounded_client(),
+            http_client=create_bounded_client(),
         )
 
     async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
@@ -82,7 +82,7 @@ class AnthropicApi:
                 self._account,
                 problem.status_code,
                 said=str(problem),
-                reason=_type_of(problem.body),
+                reason=_error_type(problem.body),
                 again_in_s=failures.retry_after_s(problem.response.headers),
             ) from None  # its text may repeat the request
         except (anthropic.APITimeoutError, httpx2.TimeoutException) as problem:
@@ -97,7 +97,7 @@ class AnthropicApi:
 
 def read_answer(content: bytes) -> ProviderAnswer:
     """Read the bytes of an answer. Raises: ValueError when it is none."""
-    message = _streamed(content) if is_streamed(content) else _Message.model_validate_json(content)
+    message = _assemble_stream(content) if is_streamed(content) else _Message.model_validate_json(content)
     text = "".join(block.text for block in message.content if block.type == "text")
     if message.stop_reason == "refusal":
         ending = Ending.REFUSED
@@ -115,9 +115,9 @@ def text_of(event: Event) -> str:
     return text_at(event, "delta", "text") if part(event, "delta", "type") == "text_delta" else ""
 
 
-def _streamed(content: bytes) -> _Message:
-    """Put a streamed answer together. Raises: ValueError, for one that does not come to its end."""
-    events = events_in(content)
+def _assemble_stream(content: bytes) -> _Message:
+    """Assemble a streamed answer. Raises: ValueError, if it is incomplete."""
+    events = parse_events(content)
     if not events or events[-1].get("type") != "message_stop":
         raise ValueError("the stream is cut short")
     ends = [event for event in events if event.get("type") == "message_delta"]
@@ -134,8 +134,8 @@ def _streamed(content: bytes) -> _Message:
     )
 
 
-def _type_of(body: object) -> str | None:
-    """Return the API's name of a failure: ``{"error": {"type": "overloaded_error"}}``."""
+def _error_type(body: object) -> str | None:
+    """Return the API's name of an error: ``{"error": {"type": "overloaded_error"}}``, or None."""
     error = body.get("error") if isinstance(body, dict) else None
     found = error.get("type") if isinstance(error, dict) else None
     return found if isinstance(found, str) else None

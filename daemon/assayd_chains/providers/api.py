@@ -21,7 +21,7 @@ import structlog
 from assayd.errors import ProviderError
 from assayd_chains.provider import FixRequest, Reply
 from assayd_chains.providers import failures
-from assayd_chains.providers.account import Account
+from assayd_chains.providers.account import ModelAccount
 from assayd_chains.providers.answers import Ending
 from assayd_chains.providers.reading import AnswerContent, read
 
@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 
 class VendorApi(Protocol):
-    """One vendor's library."""
+    """The library of one vendor."""
 
     async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
         """Make one call without retries; return the unprocessed answer. Raises: ProviderError."""
@@ -41,9 +41,9 @@ class VendorApi(Protocol):
 
 
 class ApiProvider:
-    """Implements `provider.Provider`."""
+    """A provider that asks a model through its API. Implements `provider.Provider`."""
 
-    def __init__(self, account: Account, api: VendorApi) -> None:
+    def __init__(self, account: ModelAccount, api: VendorApi) -> None:
         self.name = account.name
         self._account = account
         self._api = api
@@ -74,7 +74,7 @@ class ApiProvider:
         except ProviderError:
             raise
         except Exception as problem:
-            # The vendor's library met what it does not expect.
+            # The vendor's library received an unexpected answer.
             raise failures.broken(account, problem) from problem
         usage = replace(found.usage, took_s=time.monotonic() - began)
         log.info(
@@ -86,12 +86,12 @@ class ApiProvider:
             output_tokens=usage.output_tokens,
             took_s=round(usage.took_s, 3),
         )
-        _check(found, account)
+        _check_ending(found, account)
         return found.reply(usage)
 
 
-def _check(found: AnswerContent, account: Account) -> None:
-    """Check that an answer is complete; each other ending has a separate error. Raises: ProviderError."""
+def _check_ending(found: AnswerContent, account: ModelAccount) -> None:
+    """Check that an answer is complete. Raises: ProviderError, with a separate code for each ending."""
     word = f" ({found.word})" if found.word.isprintable() and found.word else ""
     match found.ending:
         case Ending.COMPLETE:

@@ -37,7 +37,7 @@ _CONTAIN = str(Path(__file__).with_name("contain.py"))
 
 
 class CommandProvider:
-    """Implements `provider.Provider`.
+    """A provider that runs a program. Implements `provider.Provider`.
 
     Args:
         argv: the program and its arguments; no shell looks at them.
@@ -56,7 +56,7 @@ class CommandProvider:
             ``provider.reply`` when it prints no reply.
         """
         printed = await run(
-            self._argv, _document(request), timeout_s=timeout_s, environment=self._environment
+            self._argv, _encode_request(request), timeout_s=timeout_s, environment=self._environment
         )
         passage = request.passage
         found = await read(TEXT, printed, passage.language, passage.beginning)
@@ -92,18 +92,18 @@ async def run(
         try:
             await asyncio.wait_for(process.wait(), timeout_s)
         except TimeoutError as late:
-            raise _failed(f"{argv[0]} took longer than {timeout_s:.0f} s", retryable=True) from late
+            raise _failed_error(f"{argv[0]} took longer than {timeout_s:.0f} s", retryable=True) from late
         finally:
-            await finish(_end(process), timeout_s=2 * _REAP_S)
-            _log_complaints(argv[0], complaints)
+            await finish(_end_process_tree(process), timeout_s=2 * _REAP_S)
+            _log_stderr(argv[0], complaints)
         report.seek(0)
         large = os.fstat(printed.fileno()).st_size >= FILE_BYTES
-        _check(argv[0], report.read(), large=large)
+        _check_exit(argv[0], report.read(), large=large)
         printed.seek(0)
         return printed.read()
 
 
-def _log_complaints(program: str, complaints: IO[bytes]) -> None:
+def _log_stderr(program: str, complaints: IO[bytes]) -> None:
     """Log the end of the standard error of an operator's program."""
     size = os.fstat(complaints.fileno()).st_size
     if size == 0:
@@ -114,21 +114,21 @@ def _log_complaints(program: str, complaints: IO[bytes]) -> None:
     log.warning("provider.stderr", program=program, bytes=size, said=clean.strip())
 
 
-def _check(program: str, report: bytes, *, large: bool) -> None:
-    """See that the program ended well. Raises: ProviderError."""
+def _check_exit(program: str, report: bytes, *, large: bool) -> None:
+    """Check that the program succeeded. Raises: ProviderError."""
     what, _, number = report.decode("ascii").partition(" ")
     if what == "failed":
-        raise _failed(f"{program} can't be started: {os.strerror(int(number))}")
+        raise _failed_error(f"{program} can't be started: {os.strerror(int(number))}")
     if what != "ended":
-        raise _failed(f"{program} was lost together with its parent process", retryable=True)
+        raise _failed_error(f"{program} was lost together with its parent process", retryable=True)
     if large or int(number) == -signal.SIGXFSZ:
-        raise _failed(f"{program} wrote a file of more than {FILE_BYTES} bytes", retryable=True)
+        raise _failed_error(f"{program} wrote a file of more than {FILE_BYTES} bytes", retryable=True)
     if int(number) != 0:
-        raise _failed(f"{program} ended with {number}", retryable=True)
+        raise _failed_error(f"{program} ended with {number}", retryable=True)
 
 
-async def _end(process: Process) -> None:
-    """Have all of it ended; what runs it is ended itself if it does not come to that."""
+async def _end_process_tree(process: Process) -> None:
+    """End the program and its children; if that fails, end the process that runs it."""
     if process.returncode is None:
         process.terminate()
         try:
@@ -139,7 +139,7 @@ async def _end(process: Process) -> None:
             await process.wait()
 
 
-def _document(request: FixRequest) -> bytes:
+def _encode_request(request: FixRequest) -> bytes:
     passage = request.passage
     return json.dumps(
         {
@@ -155,5 +155,5 @@ def _document(request: FixRequest) -> bytes:
     ).encode()
 
 
-def _failed(message: str, *, retryable: bool = False) -> ProviderError:
+def _failed_error(message: str, *, retryable: bool = False) -> ProviderError:
     return ProviderError("provider.command", message, retryable=retryable)

@@ -21,8 +21,8 @@ _LOOKING = (19, 21, 38)
 """CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_PERFMON: each lets root read another process's memory (`mm_access`)."""
 
 
-class _Stop(Exception):
-    """The daemon has ended, or wants no more of it."""
+class _StopRequested(Exception):
+    """An exception raised when the daemon has ended, or stops the program."""
 
 
 def main() -> int:
@@ -30,18 +30,18 @@ def main() -> int:
     report, file_bytes, argv = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     os.set_inheritable(report, False)
     _confine(file_bytes)
-    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGTERM, _raise_stop)
     told = "ended -15"
     try:
-        child = _start(argv)
+        child = _start_program(argv)
         told = f"ended {_wait_for(child)}"
     except OSError as problem:
         told = f"failed {problem.errno}"
-    except _Stop:
+    except _StopRequested:
         pass
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        _end_all()
+        _kill_descendants()
     os.write(report, told.encode("ascii"))
     return 0
 
@@ -56,12 +56,12 @@ def _confine(file_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _stop(number: int, frame: object) -> None:
-    raise _Stop
+def _raise_stop(number: int, frame: object) -> None:
+    raise _StopRequested
 
 
-def _start(argv: "list[str]") -> int:
-    """Start the program. Raises: OSError with its errno when it cannot be started."""
+def _start_program(argv: "list[str]") -> int:
+    """Start the program and return its PID. Raises: OSError with its errno, if it can't be started."""
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
@@ -82,17 +82,17 @@ def _start(argv: "list[str]") -> int:
 
 
 def _wait_for(child: int) -> int:
-    """Wait until the program has ended, and return its status; what else ends meanwhile is reaped."""
+    """Wait until the program has ended, and return its status; reap other ended processes meanwhile."""
     while True:
         pid, status = os.wait()
         if pid == child:
             return os.waitstatus_to_exitcode(status)
 
 
-def _end_all() -> None:
-    """Kill what there is below us until there is nothing: whatever loses its parent becomes our child."""
+def _kill_descendants() -> None:
+    """Kill all descendants; orphans become children of this process and are killed too."""
     while True:
-        for pid in _children():
+        for pid in _child_pids():
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
@@ -103,7 +103,7 @@ def _end_all() -> None:
             return
 
 
-def _children() -> "list[int]":
+def _child_pids() -> "list[int]":
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -1,7 +1,7 @@
-"""Words what goes wrong between us and a model's API, the same for all of them.
+"""Words failures of calls to a model's API, the same for all APIs.
 
-Says which failures another try can help. What an API writes about a failure may repeat what it was sent, so
-it is never part of a message; the log has the beginning of it, without the key.
+Decides which failures are worth a retry. An API's error text may repeat the request, so messages never
+contain it; the log has its beginning, without the key.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from email.utils import parsedate_to_datetime
 import structlog
 
 from assayd.errors import ProviderError
-from assayd_chains.providers.account import Account
+from assayd_chains.providers.account import ModelAccount
 
 log = structlog.get_logger()
 
@@ -28,23 +28,23 @@ MOST_DELAY_S = 86_400.0
 
 
 def refused(
-    account: Account,
+    account: ModelAccount,
     status: int,
     *,
     said: str = "",
     reason: str | None = None,
     again_in_s: float | None = None,
 ) -> ProviderError:
-    """Word an answer whose status is not 200.
+    """Return the error for an answer with a status other than 200.
 
     Args:
-        account: whom it was said to.
+        account: the account that made the call.
         status: the HTTP status.
-        said: what the API writes, for the log.
-        reason: the API's own short name of it.
-        again_in_s: how long it asks to be left alone.
+        said: the API's error text, for the log.
+        reason: the API's short name of the failure.
+        again_in_s: the pause that the API requests.
     """
-    where = f"{account.type} answered {status}" + (f" ({_word(reason)})" if reason else "")
+    where = f"{account.type} answered {status}" + (f" ({_sanitize_name(reason)})" if reason else "")
     log.warning(
         "provider.refused",
         provider=account.name,
@@ -62,39 +62,39 @@ def refused(
     return ProviderError(code, where + remedy, retryable=retryable, retry_after_s=again_in_s)
 
 
-def key_refused(account: Account) -> ProviderError:
-    """Word that the API says in another way than by its status that the key is none."""
+def key_error(account: ModelAccount) -> ProviderError:
+    """Return the error for an invalid key that the API reports by another status than 401."""
     return refused(account, 401)
 
 
-def late(account: Account, timeout_s: float) -> ProviderError:
+def late(account: ModelAccount, timeout_s: float) -> ProviderError:
     """Word that no answer came within the time for one call."""
     return ProviderError(
         "provider.timeout", f"{account.type} did not answer within {timeout_s:.0f} s", retryable=True
     )
 
 
-def unreachable(account: Account, problem: Exception) -> ProviderError:
+def unreachable(account: ModelAccount, problem: Exception) -> ProviderError:
     """Return the error for a connection that failed or broke."""
     kind = type(problem.__cause__ or problem).__name__
     return ProviderError("provider.unreachable", f"{account.type} can't be reached: {kind}", retryable=True)
 
 
-def garbled(account: Account) -> ProviderError:
-    """Word an answer that is cut short, or none of this API."""
+def garbled(account: ModelAccount) -> ProviderError:
+    """Return the error for an answer that is incomplete or not in the API's format."""
     message = f"{account.type} sent an unreadable answer"
     return ProviderError("provider.garbled", message, retryable=True)
 
 
-def broken(account: Account, problem: Exception) -> ProviderError:
-    """Log that the vendor's library raised what it does not document; return that as ``provider.broken``."""
+def broken(account: ModelAccount, problem: Exception) -> ProviderError:
+    """Log an undocumented exception of the vendor's library; return it as ``provider.broken``."""
     kind = type(problem).__name__
     log.error("provider.broken", provider=account.name, problem=kind)
     return ProviderError("provider.broken", f"the library for {account.type} failed: {kind}")
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return how long a server asks to be left alone (RFC 9110, 10.2.3): in seconds, or as a date.
+    """Return the seconds of a Retry-After header (RFC 9110, 10.2.3), a number or a date; None without one.
 
     A date is set against the server's own, so that clocks need not agree.
     """
@@ -108,6 +108,6 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-def _word(reason: str) -> str:
+def _sanitize_name(reason: str) -> str:
     """Return the valid part of an API's name for a failure."""
     return "".join(c for c in reason if c.isalnum() or c in "_-.")[:64]

@@ -12,7 +12,7 @@ from assayd.errors import ProviderError
 from assayd_chains.model import ReplyCost
 from assayd_chains.provider import FixRequest
 from assayd_chains.providers import failures
-from assayd_chains.providers.account import Account, bounded_client, load
+from assayd_chains.providers.account import ModelAccount, create_bounded_client, load
 from assayd_chains.providers.answers import Ending, ProviderAnswer, tokens
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ class _Response(BaseModel):
 
 
 class GeminiApi:
-    """Implements `api.Api`."""
+    """The client of Gemini's API. Implements `api.Api`."""
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: ModelAccount) -> None:
         load("google.genai", account=account, loggers=("google_genai", "google.auth"))
         load("httpx2", account=account, loggers=())
         from google import genai
@@ -73,7 +73,7 @@ class GeminiApi:
 
         self._account = account
         # A separate connection pool: otherwise the library chooses one by the installed packages.
-        self._http = bounded_client()
+        self._http = create_bounded_client()
         self._client = genai.Client(
             vertexai=False,
             api_key=account.key.text,
@@ -102,7 +102,7 @@ class GeminiApi:
             sent = response.sdk_http_response
             return (sent.body or "").encode() if sent is not None else b""
         except errors.APIError as problem:
-            raise self._refused(problem) from None  # its text may repeat the request
+            raise self._to_provider_error(problem) from None  # its text may repeat the request
         except httpx2.TimeoutException as problem:
             raise failures.late(self._account, timeout_s) from problem
         except httpx2.HTTPError as problem:
@@ -111,17 +111,17 @@ class GeminiApi:
             # The library fails on answers outside its protocol.
             raise failures.garbled(self._account) from problem
 
-    def _refused(self, problem: errors.APIError) -> ProviderError:
-        details = list(_details(problem.details))
+    def _to_provider_error(self, problem: errors.APIError) -> ProviderError:
+        details = list(_error_details(problem.details))
         if any(detail.get("reason") == _KEY_INVALID for detail in details):
-            return failures.key_refused(self._account)
+            return failures.key_error(self._account)
         headers = getattr(problem.response, "headers", {})
         return failures.refused(
             self._account,
             problem.code,
             said=str(problem.message),
             reason=problem.status,
-            again_in_s=failures.retry_after_s(headers) or _delay_s(details),
+            again_in_s=failures.retry_after_s(headers) or _retry_delay_s(details),
         )
 
     async def close(self) -> None:
@@ -154,14 +154,14 @@ def read_answer(content: bytes) -> ProviderAnswer:
     return ProviderAnswer(text=text, ending=ending, word=word, usage=usage)
 
 
-def _details(body: object) -> Iterator[dict[str, object]]:
-    """Return what a failure comes with: ``{"error": {"details": [{"@type": …, "reason": …}]}}``."""
+def _error_details(body: object) -> Iterator[dict[str, object]]:
+    """Yield the details of an error: ``{"error": {"details": [{"@type": …, "reason": …}]}}``."""
     error = body.get("error") if isinstance(body, dict) else None
     found = error.get("details") if isinstance(error, dict) else None
     yield from (one for one in found if isinstance(one, dict)) if isinstance(found, list) else ()
 
 
-def _delay_s(details: list[dict[str, object]]) -> float | None:
+def _retry_delay_s(details: list[dict[str, object]]) -> float | None:
     """Return how long the API asks to be left alone, which it says in the body: ``"retryDelay": "38s"``."""
     for detail in details:
         found = _DELAY.fullmatch(str(detail.get("retryDelay", "")))

@@ -7,14 +7,14 @@ from pydantic import BaseModel
 from assayd_chains.model import ReplyCost
 from assayd_chains.provider import FixRequest
 from assayd_chains.providers import failures
-from assayd_chains.providers.account import Account, bounded_client, load
+from assayd_chains.providers.account import ModelAccount, create_bounded_client, load
 from assayd_chains.providers.answers import (
     Ending,
     Event,
     ProviderAnswer,
-    events_in,
     hear,
     is_streamed,
+    parse_events,
     part,
     text_at,
     tokens,
@@ -25,13 +25,13 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 BASE_URL = "https://api.openai.com/v1"
 
 
-class _Said(BaseModel):
+class _Content(BaseModel):
     content: str | None = None
     refusal: str | None = None
 
 
 class _Choice(BaseModel):
-    message: _Said
+    message: _Content
     finish_reason: str | None = None
 
 
@@ -48,9 +48,9 @@ class _Completion(BaseModel):
 
 
 class OpenAIApi:
-    """Implements `api.Api`."""
+    """The client of OpenAI's API. Implements `api.Api`."""
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: ModelAccount) -> None:
         load("openai", account=account, loggers=("openai",))
         import openai
 
@@ -59,7 +59,7 @@ class OpenAIApi:
             api_key=account.key.text,
             base_url=account.base_url or BASE_URL,
             max_retries=0,
-            http_client=bounded_client(),
+            http_client=create_bounded_client(),
         )
 
     async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
@@ -105,7 +105,9 @@ class OpenAIApi:
 
 def read_answer(content: bytes) -> ProviderAnswer:
     """Read the bytes of an answer. Raises: ValueError when it is none."""
-    completion = _streamed(content) if is_streamed(content) else _Completion.model_validate_json(content)
+    completion = (
+        _assemble_stream(content) if is_streamed(content) else _Completion.model_validate_json(content)
+    )
     spent = completion.usage or _Usage()
     usage = ReplyCost(input_tokens=tokens(spent.prompt_tokens), output_tokens=tokens(spent.completion_tokens))
     if not completion.choices:
@@ -126,9 +128,9 @@ def text_of(event: Event) -> str:
     return text_at(event, "choices", 0, "delta", "content")
 
 
-def _streamed(content: bytes) -> _Completion:
-    """Put a streamed answer together. Raises: ValueError, for one that does not come to its end."""
-    events = events_in(content)
+def _assemble_stream(content: bytes) -> _Completion:
+    """Assemble a streamed answer. Raises: ValueError, if it is incomplete."""
+    events = parse_events(content)
     ended = [text for event in events if (text := text_at(event, "choices", 0, "finish_reason"))]
     if not events or (any(part(event, "choices", 0) for event in events) and not ended):
         raise ValueError("the stream is cut short")

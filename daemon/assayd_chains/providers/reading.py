@@ -24,7 +24,7 @@ from assayd.errors import ProviderError
 from assayd_chains.model import ReplyCost
 from assayd_chains.provider import Reply
 from assayd_chains.providers.answers import Ending, ProviderAnswer
-from assayd_chains.replies import read_reply
+from assayd_chains.replies import parse_reply
 
 TEXT = "text"
 """An answer that is the model's text, in no vendor's form."""
@@ -35,7 +35,7 @@ _END_S = 5.0
 
 
 class AnswerContent(BaseModel):
-    """What an answer holds: an ending and, where that is complete, a patch or why there is none."""
+    """The content of an answer: its ending and, if it is complete, a patch or the reason why it has none."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -52,7 +52,7 @@ class AnswerContent(BaseModel):
     problem: str | None = None
 
     def reply(self, usage: ReplyCost | None = None) -> Reply:
-        """Return what a complete answer proposes."""
+        """Return the reply for a complete answer."""
         return Reply(
             code=self.code,
             files=self.files,
@@ -75,8 +75,8 @@ async def read(form: str, content: bytes, language: str = "", beginning: str = "
     Args:
         form: a vendor's type, or `TEXT`.
         content: the unprocessed answer.
-        language: of the code that was asked for; see `read_reply`.
-        beginning: how a program of that language begins; see `read_reply`.
+        language: of the code that was asked for; see `parse_reply`.
+        beginning: how a program of that language begins; see `parse_reply`.
 
     Raises: ProviderError ``provider.garbled`` when it is none of that form, or too much to read;
         ``provider.reply`` when it is complete and holds no patch.
@@ -85,14 +85,14 @@ async def read(form: str, content: bytes, language: str = "", beginning: str = "
     try:
         process = await asyncio.create_subprocess_exec(*argv, stdin=PIPE, stdout=PIPE, env=_environment())
     except OSError as problem:
-        raise _garbled(f"can't be read now: {problem.strerror}") from problem
+        raise _unreadable_error(f"can't be read now: {problem.strerror}") from problem
     try:
         printed, _ = await asyncio.wait_for(process.communicate(content), WALL_S)
         found = AnswerContent.model_validate_json(printed)
     except (TimeoutError, ValidationError, BrokenPipeError, ConnectionResetError) as problem:
-        raise _garbled(f"exceeds {CPU_S} s or {MEMORY_BYTES >> 20} MiB of reading") from problem
+        raise _unreadable_error(f"exceeds {CPU_S} s or {MEMORY_BYTES >> 20} MiB of reading") from problem
     finally:
-        await finish(_end(process), timeout_s=_END_S)
+        await finish(_kill_process(process), timeout_s=_END_S)
     if found.problem is not None:
         code, _, message = found.problem.partition(": ")
         raise ProviderError(code, message, retryable=True)
@@ -104,20 +104,20 @@ def _environment() -> Mapping[str, str]:
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
-async def _end(process: Process) -> None:
+async def _kill_process(process: Process) -> None:
     with suppress(ProcessLookupError):
         process.kill()
     await process.wait()
 
 
-def _garbled(what: str) -> ProviderError:
+def _unreadable_error(what: str) -> ProviderError:
     return ProviderError("provider.garbled", f"the answer {what}", retryable=True)
 
 
 def found_in(form: str, content: bytes, language: str = "", beginning: str = "") -> AnswerContent:
     """Return what an answer of a form (`anthropic`, `openai`, …) holds; blocks, without a limit of time."""
     try:
-        answer = _readers()[form](content)
+        answer = _load_readers()[form](content)
         found = AnswerContent(
             ending=answer.ending,
             word=answer.word[:64],
@@ -126,7 +126,7 @@ def found_in(form: str, content: bytes, language: str = "", beginning: str = "")
         )
         if answer.ending is not Ending.COMPLETE:
             return found
-        patch = read_reply(answer.text, language, beginning)
+        patch = parse_reply(answer.text, language, beginning)
         read = {name: getattr(patch, name) for name in ("code", "files", "steps", "reason", "question")}
         return found.model_copy(update={**read, "text": answer.text})
     except ProviderError as problem:
@@ -135,7 +135,7 @@ def found_in(form: str, content: bytes, language: str = "", beginning: str = "")
         return AnswerContent(problem="provider.garbled: the answer can't be read")
 
 
-def _readers() -> Mapping[str, Callable[[bytes], ProviderAnswer]]:
+def _load_readers() -> Mapping[str, Callable[[bytes], ProviderAnswer]]:
     from assayd_chains.providers import anthropic, gemini, openai
 
     return {
@@ -147,7 +147,7 @@ def _readers() -> Mapping[str, Callable[[bytes], ProviderAnswer]]:
 
 
 def main() -> int:
-    """Read one answer from standard input and write what it holds."""
+    """Read one answer from standard input and write its content."""
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

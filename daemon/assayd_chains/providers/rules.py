@@ -6,37 +6,37 @@ from collections.abc import Sequence
 
 from assayd.errors import ProviderError
 from assayd.model.finding import Edit
-from assayd.model.prompting import EditedPassage
+from assayd.model.prompting import EditedPart
 from assayd_chains.provider import FixRequest, Reply
 
 NAME = "rules"
 
 
 class RulesProvider:
-    """Implements `provider.Provider`."""
+    """The provider of certain edits by rules. Implements `provider.Provider`."""
 
     name: str = NAME
 
     async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
         """Make all certain edits at once. Raises: ProviderError ``provider.no_edit``."""
-        own = EditedPassage(passage=request.passage, edits=request.edits)
+        own = EditedPart(passage=request.passage, edits=request.edits)
         edited = [one for one in (own, *request.others) if one.edits]
         if not edited:
             raise ProviderError("provider.no_edit", "no finding has a certain edit")
         mended = {one.passage.name: apply(one.passage.text, apart(one.edits)) for one in edited}
         if list(mended) == [request.passage.name]:
-            reason = f"Applied the certain edits at line {_lines(own)}."
+            reason = f"Applied the certain edits at line {_format_lines(own)}."
             return Reply(code=mended[request.passage.name], reason=reason)
-        places = "; ".join(f"{one.passage.name}, line {_lines(one)}" for one in edited)
+        places = "; ".join(f"{one.passage.name}, line {_format_lines(one)}" for one in edited)
         return Reply(files=mended, reason=f"Applied the certain edits in {places}.")
 
 
-def _lines(edited: EditedPassage) -> str:
+def _format_lines(edited: EditedPart) -> str:
     return ", ".join(str(edit.start_line) for edit in apart(edited.edits))
 
 
 def apart(edits: Sequence[Edit]) -> list[Edit]:
-    """Return the edits in the order of their lines; of two that touch each other, the first."""
+    """Return the edits in the order of their lines; of two that overlap, only the first."""
     kept: list[Edit] = []
     for edit in sorted(set(edits), key=lambda e: (e.start_line, e.end_line, e.replacement)):
         if not kept or edit.start_line > max(kept[-1].end_line, kept[-1].start_line):

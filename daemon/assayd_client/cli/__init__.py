@@ -19,19 +19,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):  # a terminal that cannot show a character gets a question mark
             stream.reconfigure(errors="replace")
     try:
-        code = _tell_errors(list(sys.argv[1:] if arguments is None else arguments))
+        code = _run_with_errors(list(sys.argv[1:] if arguments is None else arguments))
         # Without this, the interpreter notices a closed pipe only while it exits, and complains.
         print(end="", flush=True)
     except BrokenPipeError:
-        return _reader_gone()
+        return _discard_output()
     return code
 
 
-def _tell_errors(arguments: list[str]) -> int:
+def _run_with_errors(arguments: list[str]) -> int:
     from assayd.errors import AssaydError
 
     try:
-        return _run(address_first(arguments))
+        return _run(move_address_options(arguments))
     except AssaydError as error:
         from assayd_client.cli.exits import exit_code
         from assayd_client.cli.terminal import plain
@@ -44,8 +44,8 @@ def _tell_errors(arguments: list[str]) -> int:
         from assayd_client.cli.exits import REFUSED
 
         print(
-            "assay: this command needs the daemon's package, but only the client is "
-            "installed; install assayd",
+            "assay: this command requires the daemon package, but only the client is installed; install "
+            "the package assayd",
             file=sys.stderr,
         )
         return REFUSED
@@ -61,8 +61,8 @@ def _tell_errors(arguments: list[str]) -> int:
         return INTERRUPTED
 
 
-def _reader_gone() -> int:
-    """Discard the output that is left, and return the exit code for it: `head` has read enough, for one.
+def _discard_output() -> int:
+    """Discard the remaining output, and return the exit code for it, e.g. if `head` has read enough.
 
     The interpreter flushes both streams while it exits, and would complain about the closed pipe.
     """
@@ -77,7 +77,7 @@ def _reader_gone() -> int:
 
 def _run(arguments: list[str]) -> int:
     try:
-        _program()(arguments, prog_name="assay")
+        _load_program()(arguments, prog_name="assay")
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):  # which click makes an exit with 1 of
             raise end.__context__ from None
@@ -86,8 +86,8 @@ def _run(arguments: list[str]) -> int:
 
 
 @cache
-def _program() -> Callable[..., object]:
-    """Return the commands put together, once: that takes longer than most of them."""
+def _load_program() -> Callable[..., object]:
+    """Assemble all commands, only once because that is slow."""
     from typer.main import get_command
 
     from assayd_client.cli.app import app
@@ -95,8 +95,8 @@ def _program() -> Callable[..., object]:
     return get_command(app)
 
 
-def address_first(arguments: list[str]) -> list[str]:
-    """Let the options that say where the daemon is stand anywhere on the line: they are the program's."""
+def move_address_options(arguments: list[str]) -> list[str]:
+    """Move the options for the daemon's address to the front, so that they can be anywhere on the line."""
     from assayd_client.cli.app import ADDRESS_OPTIONS
 
     first: list[str] = []

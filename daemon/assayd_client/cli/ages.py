@@ -11,17 +11,17 @@ _AGE = re.compile(r"(\d{1,6})([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
-def read_age(text: str) -> timedelta | None:
-    """Return an age; None for text that isn't one."""
+def parse_age(text: str) -> timedelta | None:
+    """Return the duration for an age such as ``24h``; None if the text is not an age."""
     parts = _AGE.fullmatch(text)
     return timedelta(**{_UNITS[parts[2]]: int(parts[1])}) if parts is not None else None
 
 
-def moment_before(text: str | None) -> str | None:
+def to_api_time(text: str | None) -> str | None:
     """Return a time for the API, from an age or an ISO 8601 time. Raises: RequestError ``usage``."""
     if text is None:
         return None
-    age = read_age(text)
+    age = parse_age(text)
     try:
         moment = datetime.fromisoformat(text) if age is None else datetime.now(UTC) - age
     except ValueError as error:

@@ -75,27 +75,32 @@ EXAMPLES: Mapping[str, str] = {
 """Arguments for the commands that are most often used wrongly, by command."""
 
 ADDRESS_OPTIONS: Mapping[str, tuple[str, str]] = {
-    "--socket": ("PATH", "Ask the daemon on this socket. Default: ASSAY_SOCKET."),
-    "--server": ("URL", "Ask the gateway at https://HOST[:PORT]. Default: ASSAY_SERVER."),
-    "--token-file": ("FILE", "Send the gateway the token in this file. Default: ASSAY_TOKEN_FILE."),
-    "--ca-file": ("FILE", "Trust these certificates of the gateway. Default: ASSAY_CA_FILE."),
+    "--socket": ("PATH", "Connect to the daemon on this socket. Default: ASSAY_SOCKET."),
+    "--server": ("URL", "Connect to the gateway at https://HOST[:PORT]. Default: ASSAY_SERVER."),
+    "--token-file": (
+        "FILE",
+        "Authenticate to the gateway with the token in this file. Default: ASSAY_TOKEN_FILE.",
+    ),
+    "--ca-file": ("FILE", "Trust the gateway certificates in this file. Default: ASSAY_CA_FILE."),
 }
 """Options of the program itself, which say where the daemon is; they may stand anywhere on a line."""
 
 
 class LazyGroup(TyperGroup):
-    """The commands of the table, and one for each kind with its own commands."""
+    """The commands of the table, and one command for each kind with its own commands."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands, sorted."""
-        kinds = (kind for kind in (*registry.own_kinds(), *registry.offered_kinds()) if _has_commands(kind))
+        kinds = (
+            kind for kind in (*registry.list_own_kinds(), *registry.offered_kinds()) if _has_commands(kind)
+        )
         return sorted([*COMMANDS, *kinds])
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Import a command and return it; None if no command has this name."""
+        """Import a command and return it; None if there isn't one of this name."""
         command: Any = self.commands.get(cmd_name)
-        if command is None and (found := _find(cmd_name)) is not None:
-            command = _built(cmd_name, found)
+        if command is None and (found := _find_command(cmd_name)) is not None:
+            command = _build_command(cmd_name, found)
             if cmd_name in COMMANDS:  # whether there are those of a kind, settings decide
                 self.commands[cmd_name] = command
         return command
@@ -118,8 +123,8 @@ class LazyGroup(TyperGroup):
             raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the name of each command with its whole summary."""
-        rows = [(name, _summary(name)) for name in self.list_commands(ctx)]
+        """Write the name and the full summary of each command."""
+        rows = [(name, _command_summary(name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
@@ -158,7 +163,7 @@ def start(
             "--version",
             is_eager=True,
             callback=_print_version,
-            help="Print the versions of client and daemon.",
+            help="Print the client and daemon versions.",
         ),
     ] = False,
 ) -> None:
@@ -167,13 +172,13 @@ def start(
     context.obj = None if named == AddressOptions() else named
 
 
-def _find(name: str) -> object | None:
+def _find_command(name: str) -> object | None:
     if name in COMMANDS:
         found: object = pkgutil.resolve_name(f"{__package__}.{COMMANDS[name]}")
         return found
-    from assayd_client.cli.kinds import command_line_of
+    from assayd_client.cli.kinds import get_command_line
 
-    reference = command_line_of(name).commands
+    reference = get_command_line(name).commands
     return registry.resolve(reference) if reference else None
 
 
@@ -184,10 +189,10 @@ def _has_commands(kind: str) -> bool:
         return False
 
 
-def _built(name: str, found: Any) -> Any:
-    """Return the command that typer makes of a function or of a `typer.Typer`."""
+def _build_command(name: str, found: Any) -> Any:
+    """Return the command that typer builds from a function or a `typer.Typer`."""
     parent = typer.Typer(add_completion=False, rich_markup_mode=None)
-    parent.callback()(_nothing)  # so that typer makes a group, even of one command
+    parent.callback()(_do_nothing)  # so that typer makes a group, even of one command
     if isinstance(found, typer.Typer):
         parent.add_typer(found, name=name)
     else:
@@ -196,14 +201,14 @@ def _built(name: str, found: Any) -> Any:
     return group.commands[name]
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing before a command."""
 
 
-def _summary(name: str) -> str:
-    """Return what a command is for, without making a command of it, which takes far longer."""
+def _command_summary(name: str) -> str:
+    """Return the summary of a command without building the command, which is much slower."""
     if name not in COMMANDS:
         return registry.command_line(name, (name,)).commands_help
-    found: Any = _find(name)
+    found: Any = _find_command(name)
     text: Any = found.info.help if isinstance(found, typer.Typer) else found.__doc__
     return " ".join(text.partition("\n\n")[0].split())

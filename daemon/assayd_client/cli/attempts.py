@@ -1,4 +1,4 @@
-"""What `assay` does with attempts: list, show, follow, cancel, replay, and fetch their files."""
+"""Commands for attempts: list, show, follow, cancel, replay, and fetch their files."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ def extract_all(client: PlainClient, attempt: Document, folder: Path) -> list[Pa
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise RequestError("extract.folder", f"{folder} is not empty")
-        return [_write(client, attempt["id"], artifact, folder) for artifact in attempt["artifacts"]]
+        return [_write_artifact(client, attempt["id"], artifact, folder) for artifact in attempt["artifacts"]]
     except OSError as error:
         raise RequestError("extract.folder", f"{error.filename}: {error.strerror}") from error
 
 
 def read_logs(client: PlainClient, attempt: Document, stream: str) -> bytes:
-    """Return one output stream of a finished attempt, as its bundle has it."""
+    """Return one output stream of a finished attempt from its bundle."""
     names = [a["name"] for a in attempt["artifacts"] if a["name"].startswith(stream)]
     return b"".join(client.artifact(attempt["id"], name) for name in names)
 
 
-def _write(client: PlainClient, attempt_id: str, artifact: Document, folder: Path) -> Path:
+def _write_artifact(client: PlainClient, attempt_id: str, artifact: Document, folder: Path) -> Path:
     import hashlib
 
-    target = folder / safe_name(artifact["name"])
+    target = folder / to_safe_path(artifact["name"])
     content = client.artifact(attempt_id, artifact["name"])
     if hashlib.sha256(content).hexdigest() != artifact["sha256"]:
         raise StoreError("artifact.damaged", f"{artifact['name']} doesn't match its digest")
@@ -54,7 +54,7 @@ def _write(client: PlainClient, attempt_id: str, artifact: Document, folder: Pat
     return target
 
 
-def safe_name(name: str) -> PurePosixPath:
+def to_safe_path(name: str) -> PurePosixPath:
     """Return a name that stays inside the folder.
 
     Raises: StoreError ``artifact.name``.
@@ -70,7 +70,7 @@ MOST_CHARS = 60
 
 
 def run_again(client: PlainClient, attempt_id: str, *, key: str | None = None) -> Document:
-    """Replay an attempt and wait for the end; the same key gives the same replay."""
+    """Replay an attempt and wait until it ends; the same key returns the same replay."""
     attempt = client.replay(attempt_id, wait_s=WAIT_S, idempotency_key=key)
     while attempt["state"] != "finished":
         attempt = client.attempt(attempt["id"], wait_s=WAIT_S)
@@ -93,14 +93,14 @@ def render_diff(attempt: Document) -> Iterator[StyledLine]:
     number = count(len(diff["differences"]) + diff["more"], "difference")
     yield line((f"✗ {number}", "bold red"), f": {verdicts['before']} before, {verdicts['after']} now")
     for each in diff["differences"]:
-        before, after = (_shown(each["before"]), "red"), (_shown(each["after"]), "green")
+        before, after = (_render_value(each["before"]), "red"), (_render_value(each["after"]), "green")
         yield line(f"  {plain(each['field'])}: ", before, " → ", after)
     if diff["more"]:
         yield line((f"  … and {diff['more']} more", "dim"))
 
 
 def replay_exit_code(attempt: Document) -> int:
-    """Return the exit code: whether the two are the same, unless the replay came to no result."""
+    """Return the exit code: whether both results are equal, or the replay has no result."""
     if attempt["verdict"] == "cancelled":
         return CANCELLED
     diff = attempt["replay_diff"]
@@ -109,7 +109,7 @@ def replay_exit_code(attempt: Document) -> int:
     return VALIDATED if diff["same"] else FAILED
 
 
-def _shown(value: object) -> str:
+def _render_value(value: object) -> str:
     return shorten(json.dumps(value, ensure_ascii=False), MOST_CHARS)
 
 
@@ -132,13 +132,13 @@ def list_attempts(  # noqa: PLR0913, PLR0917  (one parameter per option)
         str | None, typer.Option(metavar="TEXT", help="Show only attempts with this cause.")
     ] = None,
     rule: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Show only attempts with an error of this rule.")
+        str | None, typer.Option(metavar="TEXT", help="Show only attempts with an error for this rule.")
     ] = None,
     uid: Annotated[
-        int | None, typer.Option(metavar="N", help="Show only attempts of this user (operators).")
+        int | None, typer.Option(metavar="N", help="Show only this user's attempts (operators only).")
     ] = None,
     node: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Show only attempts that this cluster node judged.")
+        str | None, typer.Option(metavar="NAME", help="Show only attempts judged by this cluster node.")
     ] = None,
     distrusted: Annotated[
         bool, typer.Option("--distrusted", help="Show only attempts whose node is distrusted.")
@@ -147,7 +147,7 @@ def list_attempts(  # noqa: PLR0913, PLR0917  (one parameter per option)
         int, typer.Option(metavar="N", min=1, max=500, help="Show at most this many attempts.")
     ] = 50,
     wide: Annotated[
-        bool, typer.Option("--wide", help="Show all labels and the rules of all errors.")
+        bool, typer.Option("--wide", help="Show all labels and the rules for all errors.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -169,13 +169,13 @@ def list_attempts(  # noqa: PLR0913, PLR0917  (one parameter per option)
     if as_json:
         print_json(page)
         return
-    from assayd_client.cli.listing import ATTEMPT_HEADS, attempt_row, attempt_row_for_people
+    from assayd_client.cli.listing import ATTEMPT_HEADS, attempt_row, attempt_row_for_display
     from assayd_client.cli.terminal import print_table
 
     screen = out()
     today = _today()
     rows = [
-        attempt_row_for_people(attempt, today, wide=wide) if screen.is_terminal else attempt_row(attempt)
+        attempt_row_for_display(attempt, today, wide=wide) if screen.is_terminal else attempt_row(attempt)
         for attempt in page["attempts"]
     ]
     print_table(screen, ATTEMPT_HEADS, rows)
@@ -185,18 +185,16 @@ def show(  # noqa: PLR0913, PLR0917  (one parameter per option)
     context: typer.Context,
     attempt_id: AttemptId,
     form: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Print the report in this form of the kind.")
+        str | None, typer.Option(metavar="NAME", help="Print the report in this kind-specific form.")
     ] = None,
-    steps: Annotated[
-        bool, typer.Option("--steps", help="Print the steps: the same as --form steps.")
-    ] = False,
+    steps: Annotated[bool, typer.Option("--steps", help="Print the steps (same as --form steps).")] = False,
     code: Annotated[bool, typer.Option("--code", help="Print only the submitted code.")] = False,
     as_json: Json = False,
     fields: Fields = None,
 ) -> None:
-    """Show an attempt, its report, and the chain of its repair."""
+    """Show an attempt, its report, and its repair chain."""
     from assayd_client.cli.ids import attempt_id as find
-    from assayd_client.cli.kinds import ShownAttempt, form_of
+    from assayd_client.cli.kinds import AttemptView, form_of
     from assayd_client.cli.validate import print_attempt, print_code
 
     form = "steps" if steps else form
@@ -207,7 +205,7 @@ def show(  # noqa: PLR0913, PLR0917  (one parameter per option)
             print_code(client, attempt)
             return
         if form is not None:
-            form_of(attempt["kind"], form)(ShownAttempt(client=client, attempt=attempt, as_json=as_json))
+            form_of(attempt["kind"], form)(AttemptView(client=client, attempt=attempt, as_json=as_json))
             return
         print_attempt(attempt, as_json=as_json, fields=fields)
         if not as_json and (attempt["verdict"] == "failed" or attempt["parent_id"] is not None):
@@ -220,7 +218,7 @@ def logs(
     context: typer.Context,
     attempt_id: AttemptId,
     stream: Annotated[
-        str, typer.Option(metavar="stdout|stderr|both", help="Print only this output.")
+        str, typer.Option(metavar="stdout|stderr|both", help="Print only this output stream.")
     ] = "both",
 ) -> None:
     """Print the code's output; follow it while the attempt runs."""
@@ -246,10 +244,12 @@ def events(
     attempt_id: Annotated[
         str | None,
         typer.Argument(
-            metavar="[ID]", help="Attempt: id, unique beginning of the id, or `last`. Default: all."
+            metavar="[ID]", help="Attempt: id, unique id prefix, or `last`. Default: all attempts."
         ),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Follow all attempts, as without an ID.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Follow all attempts; this is the default without an ID.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Follow the events of one attempt until its verdict, or of all attempts."""
@@ -258,7 +258,8 @@ def events(
 
     if follow and attempt_id is not None:
         raise RequestError(
-            "usage", "--follow and an ID can't be combined: one attempt is always followed to its verdict"
+            "usage",
+            "--follow can't be combined with an ID: a single attempt is always followed until its verdict",
         )
     with open_client(context) as client:
         told = client.all_events() if attempt_id is None else client.events(find(client, attempt_id))
@@ -274,7 +275,7 @@ def cancel(context: typer.Context, attempt_id: AttemptId) -> None:
 
 
 def replay(context: typer.Context, attempt_id: AttemptId, as_json: Json = False) -> None:
-    """Run a finished attempt's submission again, and show what differs; 1 if something does."""
+    """Rerun a finished attempt's submission and show differences; exits with status 1 if there are any."""
     from assayd_client.cli.ids import attempt_id as find
 
     with open_client(context) as client:
@@ -294,7 +295,7 @@ def artifacts(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the files of an attempt's bundle, or fetch them."""
+    """List or fetch the files in an attempt's bundle."""
     from assayd_client.cli.ids import attempt_id as find
     from assayd_client.cli.listing import ARTIFACT_HEADS, artifact_row
     from assayd_client.cli.terminal import print_table

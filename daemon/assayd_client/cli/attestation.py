@@ -12,11 +12,11 @@ import typer
 
 from assayd.errors import RequestError
 from assayd_client.cli import exits
-from assayd_client.cli.ages import read_age
+from assayd_client.cli.ages import parse_age
 
 if TYPE_CHECKING:
     from assayd_attestation.keys import PublicKey
-    from assayd_attestation.verifying import Verified
+    from assayd_attestation.verifying import VerifiedAttestation
 
 keys_app = typer.Typer(help="Create and show the keys of signed verdicts.", no_args_is_help=True)
 
@@ -31,18 +31,20 @@ def verify(  # noqa: PLR0913, PLR0917  (a parameter per option)
         Path,
         typer.Argument(
             metavar="BUNDLE|FILE",
-            help="A bundle's folder, a code file, or with --batch a batch's attestation.",
+            help="Bundle folder, code file, or (with --batch) batch attestation.",
         ),
     ],
-    key: Annotated[Path, typer.Option(metavar="PUB", help="Public keys of the daemon, in PEM.")],
+    key: Annotated[
+        Path, typer.Option(metavar="PUB", help="File with the daemon's public keys in PEM format.")
+    ],
     attestation: Annotated[
         Path | None,
-        typer.Option(metavar="F", help="Attestation of FILE. Default: FILE.attestation.json."),
+        typer.Option(metavar="F", help="Attestation for FILE. Default: FILE.attestation.json."),
     ] = None,
     batch: Annotated[
-        bool, typer.Option("--batch", help="Check a batch's attestation: every item must be validated.")
+        bool, typer.Option("--batch", help="Check a batch attestation; every item must be validated.")
     ] = False,
-    kind: Annotated[str | None, typer.Option(metavar="KIND", help="Require this kind.")] = None,
+    kind: Annotated[str | None, typer.Option(metavar="KIND", help="Require a verdict for this kind.")] = None,
     policy: Annotated[
         str | None, typer.Option(metavar="NAME|DIGEST", help="Require a verdict under this policy.")
     ] = None,
@@ -51,54 +53,54 @@ def verify(  # noqa: PLR0913, PLR0917  (a parameter per option)
     ] = None,
     allow_reported: Annotated[
         bool,
-        typer.Option("--allow-reported", help="Accept a profile that only reports broken rules."),
+        typer.Option("--allow-reported", help="Accept a profile that only reports rule violations."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the signed statement as JSON.")] = False,
 ) -> None:
     """Check a signed verdict offline.
 
-    The exit code is 0 if the code is validated, 1 if the attestation doesn't match, and 6 without one.
+    The exit code is 0 if the code is validated, 1 if the attestation doesn't match, and 6 if it is missing.
     """
-    age = _age(max_age)
+    age = _parse_max_age(max_age)
     if not path.exists():
         raise RequestError("usage", f"{path} doesn't exist")
-    with _wing():
+    with _attestation_errors():
         from assayd_attestation import verifying
 
         wanted = verifying.Wanted(kind=kind, policy=policy, max_age=age, reported=allow_reported)
         try:
             if batch:
-                verified = verifying.verify_batch(path, _public(key), wanted=wanted)
+                verified = verifying.verify_batch(path, _read_public(key), wanted=wanted)
             else:
-                verified = verifying.verify(path, _public(key), attestation=attestation, wanted=wanted)
+                verified = verifying.verify(path, _read_public(key), attestation=attestation, wanted=wanted)
         except verifying.UnsignedError as error:
-            _end(f"Unsigned: {error}", exits.UNSIGNED)
+            _exit_with_message(f"Unsigned: {error}", exits.UNSIGNED)
         except verifying.MismatchError as error:
-            _end(f"Doesn't match: {error}", exits.FAILED)
+            _exit_with_message(f"Doesn't match: {error}", exits.FAILED)
         except OSError as error:
             raise RequestError("usage", f"can't read {error.filename}: {error.strerror}") from error
-    _show(verified, as_json=as_json)
+    _print_verified(verified, as_json=as_json)
 
 
 @keys_app.command("new")
 def create_key(file: KeyFile) -> None:
-    """Create a private key in FILE, and its public key in FILE.pub."""
-    with _wing():
+    """Create a private key in FILE and its public key in FILE.pub."""
+    with _attestation_errors():
         from assayd_attestation import keys
 
         public = keys.create(file)
         print(f"Private key: {file} (keep it secret; set it as attestation.key)")
-        print(f"Public key:  {keys.public_file(file)} (pass it to those who verify)")
+        print(f"Public key:  {keys.public_key_file(file)} (pass it to everyone who verifies bundles)")
     print(f"Key id:      {public.id}")
 
 
 @keys_app.command("show")
 def show_keys(file: KeyFile) -> None:
-    """Print the ids of the public keys of FILE, newest first."""
-    with _wing():
+    """Print the ids of the public keys in FILE, newest first."""
+    with _attestation_errors():
         from assayd_attestation import keys
 
-        found = keys.read_public(file if file.suffix == ".pub" else keys.public_file(file))
+        found = keys.read_public(file if file.suffix == ".pub" else keys.public_key_file(file))
     for public in found:
         print(public.id)
 
@@ -106,17 +108,17 @@ def show_keys(file: KeyFile) -> None:
 @keys_app.command("rotate")
 def rotate_key(file: KeyFile) -> None:
     """Replace the private key; FILE.pub keeps the older public keys, so that old bundles stay verifiable."""
-    with _wing():
+    with _attestation_errors():
         from assayd_attestation import keys
 
         public = keys.rotate(file)
         print(f"New key:    {public.id}")
-        print(f"Restart the daemon, and distribute {keys.public_file(file)} again.")
+        print(f"Restart the daemon, and distribute {keys.public_key_file(file)} again.")
 
 
 @contextmanager
-def _wing() -> Iterator[None]:
-    """Name the missing package if the wing can't be imported, or the unusable key file."""
+def _attestation_errors() -> Iterator[None]:
+    """Report the missing package if the wing can't be imported, or the unusable key file."""
     try:
         from assayd_attestation import keys
     except ModuleNotFoundError as missing:
@@ -129,31 +131,33 @@ def _wing() -> Iterator[None]:
 
 def public_keys(key: Path) -> tuple[PublicKey, ...]:
     """Return the public keys of a file. Raises: RequestError ``usage``."""
-    with _wing():
-        return _public(key)
+    with _attestation_errors():
+        return _read_public(key)
 
 
-def _public(key: Path) -> tuple[PublicKey, ...]:
+def _read_public(key: Path) -> tuple[PublicKey, ...]:
     from assayd_attestation import keys
 
     return keys.read_public(key)
 
 
-def _age(text: str | None) -> timedelta | None:
-    age = read_age(text) if text is not None else None
+def _parse_max_age(text: str | None) -> timedelta | None:
+    age = parse_age(text) if text is not None else None
     if text is not None and age is None:
-        raise RequestError("usage", f"--max-age {text!r}: write a number with s, m, h or d, such as 24h")
+        raise RequestError(
+            "usage", f"--max-age {text!r}: write a number followed by s, m, h or d, such as 24h"
+        )
     return age
 
 
-def _end(message: str, code: int) -> None:
+def _exit_with_message(message: str, code: int) -> None:
     from assayd_client.cli.terminal import plain
 
     print(plain(message))
     raise typer.Exit(code)
 
 
-def _show(verified: Verified, *, as_json: bool) -> None:
+def _print_verified(verified: VerifiedAttestation, *, as_json: bool) -> None:
     from assayd_client.cli.terminal import plain, print_json
 
     if as_json:

@@ -9,7 +9,7 @@ import typer
 
 from assayd_client import Document
 from assayd_client.cli import exits
-from assayd_client.cli.ages import moment_before
+from assayd_client.cli.ages import to_api_time
 from assayd_client.cli.options import Json, open_client
 
 
@@ -24,19 +24,19 @@ def show_audit(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show who changed what; for operators. With --verify, the exit code is 1 if the log was changed."""
+    """Show the audit log (operators only). With --verify, the exit code is 1 if the log was changed."""
     with open_client(context) as client:
-        lines = client.audit(since=None if verify else moment_before(since)).splitlines(keepends=True)
+        lines = client.audit(since=None if verify else to_api_time(since)).splitlines(keepends=True)
     if verify:
-        _verify(lines)
+        _verify_chain(lines)
     elif as_json:
         for line in lines:
             print(line.decode("utf-8", "replace"), end="")
     else:
-        _show([json.loads(line) for line in lines])
+        _print_entries([json.loads(line) for line in lines])
 
 
-def _verify(lines: list[bytes]) -> None:
+def _verify_chain(lines: list[bytes]) -> None:
     from assayd.model import audit_chain
 
     try:
@@ -47,18 +47,18 @@ def _verify(lines: list[bytes]) -> None:
     print(f"✓ {chain.lines} lines, none changed or removed, from {chain.first_at} to {chain.last_at}")
 
 
-def _show(entries: list[Document]) -> None:
+def _print_entries(entries: list[Document]) -> None:
     from assayd_client.cli.listing import print_table
     from assayd_client.cli.terminal import out
 
     rows = [
-        (entry["at"][:19] + "Z", _actor(entry["actor"]), entry["action"], entry["subject"])
+        (entry["at"][:19] + "Z", _format_actor(entry["actor"]), entry["action"], entry["subject"])
         for entry in entries
     ]
     print_table(out(), ("at", "who", "action", "subject"), rows)
 
 
-def _actor(actor: Document) -> str:
+def _format_actor(actor: Document) -> str:
     if "uid" in actor:
         return f"uid {actor['uid']}"
     return f"token {actor['token']}" if "token" in actor else "daemon"

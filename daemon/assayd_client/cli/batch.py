@@ -20,9 +20,9 @@ import typer
 from assayd.errors import RequestError
 from assayd_client import ClientError, DaemonUnreachable, Document, NotFound, PlainClient
 from assayd_client.cli.exits import CANCELLED, FAILED, INTERRUPTED, TROUBLE, VALIDATED
-from assayd_client.cli.ids import batch_name as find_batch
+from assayd_client.cli.ids import find_batch_id as find_batch
 from assayd_client.cli.listing import STYLES
-from assayd_client.cli.patience import LOOK_AGAIN_S, Patience, results_of
+from assayd_client.cli.patience import LOOK_AGAIN_S, RetryTimer, results_of
 from assayd_client.cli.terminal import StyledLine, duration, line, out, plain, print_json, shorten
 
 MOST_SHOWN = 15
@@ -84,15 +84,15 @@ class Summary:
                 yield line("")
                 yield line((head, "bold"))
                 for name, number in counts.most_common(MOST_SHOWN):
-                    places = self._places(name) if counts is self.errors else ""
+                    places = self._format_lines(name) if counts is self.errors else ""
                     yield line(f"{number:>8} {plain(name)}{places}", hang=9)
                     reasons = self._reasons[name] if counts is self.errors else ()
                     yield from (line(f"{'':>11}{shorten(said, 300)}", hang=13) for said in reasons)
                 if len(counts) > MOST_SHOWN:
                     yield line((f"         … and {len(counts) - MOST_SHOWN} more", "dim"))
 
-    def _places(self, code: str) -> str:
-        """Name the lines that could not be submitted for this reason, as far as they are few."""
+    def _format_lines(self, code: str) -> str:
+        """Return the numbers of the lines that this error affects, truncated."""
         lines = self._lines[code]
         more = ", …" if self.errors[code] > len(lines) else ""
         return f": line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}{more}"
@@ -115,12 +115,12 @@ def write_files(client: PlainClient, batch: Document, source: Path, outputs: Bat
     """
     try:
         with ExitStack() as files:
-            return _write(client, batch, source, outputs, files)
+            return _write_results(client, batch, source, outputs, files)
     except OSError as error:
         raise RequestError("file.unwritable", f"{error.filename}: {error.strerror}") from error
 
 
-def _write(
+def _write_results(
     client: PlainClient, batch: Document, source: Path, outputs: BatchOutputs, files: ExitStack
 ) -> Summary:
     from assayd_client.cli.reports import JunitWriter, SarifWriter
@@ -129,13 +129,13 @@ def _write(
     adders: list[Callable[[Document], None]] = [summary.add]
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        lines = _opened(folder / "results.jsonl", files)
+        lines = _open_output(folder / "results.jsonl", files)
         adders.append(lambda result: print(json.dumps(result, ensure_ascii=False), file=lines))
     if outputs.junit is not None:
-        adders.append(files.enter_context(JunitWriter(_opened(outputs.junit, files), batch)).add)
+        adders.append(files.enter_context(JunitWriter(_open_output(outputs.junit, files), batch)).add)
     if outputs.sarif is not None:
         rules = [rule for kind in client.kinds()["kinds"] for rule in kind["rules"]]
-        adders.append(files.enter_context(SarifWriter(_opened(outputs.sarif, files), source, rules)).add)
+        adders.append(files.enter_context(SarifWriter(_open_output(outputs.sarif, files), source, rules)).add)
     for result in results_of(client, batch["id"]):
         for add in adders:
             add(result)
@@ -145,7 +145,7 @@ def _write(
     return summary
 
 
-def _opened(path: Path, files: ExitStack) -> TextIO:
+def _open_output(path: Path, files: ExitStack) -> TextIO:
     return files.enter_context(path.open("w", encoding="utf-8"))
 
 
@@ -155,7 +155,7 @@ RATE_OVER_S = 30.0
 
 
 class Rate:
-    """How many items end per second, lately."""
+    """The number of items that recently ended per second."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
@@ -168,12 +168,12 @@ class Rate:
 
     @property
     def per_second(self) -> float:
-        """Return the rate; 0 while nothing is known."""
+        """Return the rate; 0 if it isn't known yet."""
         (began, first), (ended, last) = self._seen[0], self._seen[-1]
         return (last - first) / (ended - began) if ended > began else 0.0
 
     def remaining(self, waiting: int) -> str:
-        """Return how long the rest will take at this rate."""
+        """Return the estimated remaining time as text."""
         if not waiting:
             return "0:00"
         if not self.per_second:
@@ -200,13 +200,15 @@ def follow(client: PlainClient, batch: Document) -> Document:
         disable=not sys.stderr.isatty(),
     ) as bar:
         task = bar.add_task(plain(batch["name"]), total=batch["counts"]["total"], told="")
-        rate, patience = Rate(), Patience()
+        rate, patience = Rate(), RetryTimer()
         while True:
             try:
                 for event in client.batch_events(batch["id"]):
                     counts = event.body
                     rate.note(time.monotonic(), counts["total"] - counts["waiting"])
-                    bar.update(task, total=counts["total"], completed=_done(counts), told=told(counts, rate))
+                    bar.update(
+                        task, total=counts["total"], completed=_count_done(counts), told=told(counts, rate)
+                    )
                     patience.answered()
                 batch = client.batch(batch["id"])
                 patience.answered()
@@ -228,7 +230,7 @@ def told(counts: Document, rate: Rate) -> str:
     return f"{failed} failed · {rate.per_second:.1f}/s · {rate.remaining(counts['waiting'])} left"
 
 
-def _done(counts: Document) -> int:
+def _count_done(counts: Document) -> int:
     done: int = counts["total"] - counts["waiting"]
     return done
 
@@ -239,8 +241,8 @@ PIECE_BYTES = 64 * 2**10
 BATCH_HEADS = ("name", "state", "done", "total", "validated", "failed", "error", "created")
 
 
-def make_up_name(file: Path) -> str:
-    """Name a batch after its file and the time."""
+def generate_name(file: Path) -> str:
+    """Return a name for a batch, from its file and the time."""
     from secrets import token_hex
 
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).strip(".-_")[:40] or "batch"
@@ -264,31 +266,31 @@ def send_and_follow(
     outputs: BatchOutputs,
     **wanted: Any,
 ) -> int:
-    """Send a file, follow the batch to its end, write and show the results; return the exit code.
+    """Send a file, follow the batch to its end, write and print the results; return the exit code.
 
     `wanted` are concurrency, dedupe and webhook, as the client's `send_batch` takes them.
     An interrupt from the keyboard leaves the batch running, and says how to go on.
     """
-    _require_lines(file)
+    _require_content(file)
 
     def send() -> Document:
-        batch = client.send_batch(_pieces(file), name=name, **wanted)
-        _remark_on(batch)
+        batch = client.send_batch(_read_pieces(file), name=name, **wanted)
+        _print_remarks(batch)
         return batch
 
-    return follow_and_show(client, send, file, outputs, hint=_how_to_go_on(name, file))
+    return follow_and_show(client, send, file, outputs, hint=_resume_hint(name, file))
 
 
 def follow_and_show(
     client: PlainClient, begin: Callable[[], Document], file: Path, outputs: BatchOutputs, *, hint: str
 ) -> int:
-    """Begin a batch, follow it to its end, write and show the results; return the exit code.
+    """Begin a batch, follow it to its end, write and print the results; return the exit code.
 
     An interrupt from the keyboard prints `hint` and leaves the batch running, as an absent daemon does.
     """
     try:
         batch = follow(client, begin())
-        summary = _finish(client, batch, file, outputs)
+        summary = _summarise_items(client, batch, file, outputs)
     except KeyboardInterrupt:
         print(hint, file=sys.stderr)
         return INTERRUPTED
@@ -299,7 +301,7 @@ def follow_and_show(
     if outputs.as_json:
         print_json(summary.document(batch))
     else:
-        out().lines((*status_lines(batch), *summary.lines(), *_next_step(batch)))
+        out().lines((*status_lines(batch), *summary.lines(), *_next_step_lines(batch)))
     return exit_code(batch["counts"])
 
 
@@ -313,10 +315,10 @@ def exit_code(counts: Document) -> int:
 
 
 def status_lines(batch: Document) -> Iterator[StyledLine]:
-    """Return the lines that show how far a batch is."""
+    """Yield the lines that show the progress of a batch."""
     counts = batch["counts"]
     done = f"{counts['total'] - counts['waiting']} of {counts['total']} done"
-    yield line((plain(batch["name"]), "bold"), f"  {batch['state']}, {done}{_took(batch)}")
+    yield line((plain(batch["name"]), "bold"), f"  {batch['state']}, {done}{_format_duration(batch)}")
     for verdict in ("validated", "failed", "error", "cancelled"):
         if counts[verdict]:
             bad = counts["malformed"] if verdict == "error" else 0
@@ -330,23 +332,24 @@ def status_lines(batch: Document) -> Iterator[StyledLine]:
         )
 
 
-def _took(batch: Document) -> str:
+def _format_duration(batch: Document) -> str:
     if batch["finished_at"] is None:
         return ""
     began, ended = (datetime.fromisoformat(batch[name]) for name in ("created_at", "finished_at"))
     return f" in {duration((ended - began).total_seconds() * 1000)}"
 
 
-def _next_step(batch: Document) -> Iterator[StyledLine]:
-    """Name the command that lists the items that aren't validated, if any."""
+def _next_step_lines(batch: Document) -> Iterator[StyledLine]:
+    """Yield the command that lists the items that aren't validated, if there are any."""
     counts = batch["counts"]
     if counts["total"] > counts["validated"]:
         yield line("")
         yield line(
-            f"Lines that aren't validated: assay batch results {plain(batch['name'])} --failed", hang=None
+            f"Show the lines that weren't validated: assay batch results {plain(batch['name'])} --failed",
+            hang=None,
         )
         again = f"assay batch results {plain(batch['name'])} --failed --lines | assay batch run -"
-        yield line(f"Run them again: {again}", hang=None)
+        yield line(f"Run these lines again: {again}", hang=None)
     if counts["error"] > counts["malformed"]:
         yield line(f"Run the internal errors again: assay batch retry {plain(batch['name'])}", hang=None)
 
@@ -359,8 +362,8 @@ def batch_row(batch: Document) -> Sequence[str]:
     return [batch["name"], batch["state"], *map(str, (*numbers, *verdicts)), batch["created_at"][:19] + "Z"]
 
 
-def _require_lines(file: Path) -> None:
-    """See that there is something to send, before a batch is opened for it; a pipe is left alone."""
+def _require_content(file: Path) -> None:
+    """Check that the input isn't empty, before a batch is opened for it; a pipe isn't checked."""
     if file == STDIN:
         return
     try:
@@ -373,7 +376,7 @@ def _require_lines(file: Path) -> None:
         raise RequestError("batch.empty", f"{file} has no lines")
 
 
-def _pieces(file: Path) -> Iterator[bytes]:
+def _read_pieces(file: Path) -> Iterator[bytes]:
     try:
         with nullcontext(sys.stdin.buffer) if file == STDIN else file.open("rb") as opened:
             while piece := opened.read(PIECE_BYTES):
@@ -382,31 +385,31 @@ def _pieces(file: Path) -> Iterator[bytes]:
         raise RequestError("file.unreadable", f"{file}: {error.strerror}") from error
 
 
-def _remark_on(batch: Document) -> None:
+def _print_remarks(batch: Document) -> None:
     received = batch["received"]
     if not received["lines"]:
         raise RequestError("batch.empty", f"the file has no lines; batch {batch['name']} is empty")
     if received["conflicting"]:
         lines = ", ".join(map(str, received["conflicting"][:10]))
         print(
-            "assay: already submitted with another policy, overrides or labels, which are "
-            f"kept: lines {lines}",
+            "assay: these lines were already submitted with another policy, overrides or labels, "
+            f"which are kept: {lines}",
             file=sys.stderr,
         )
 
 
-def _how_to_go_on(name: str, file: Path) -> str:
+def _resume_hint(name: str, file: Path) -> str:
     return (
         f"assay: batch {name} continues in the daemon; follow it with: assay batch resume {name} {file}\n"
         f"assay: or stop it with: assay batch cancel {name}"
     )
 
 
-def _finish(client: PlainClient, batch: Document, file: Path, outputs: BatchOutputs) -> Summary:
-    """Go through the items once, for the summary and whatever files are wanted."""
+def _summarise_items(client: PlainClient, batch: Document, file: Path, outputs: BatchOutputs) -> Summary:
+    """Read all items once, for the summary and the requested files."""
     if outputs.folder or outputs.junit or outputs.sarif:
         return write_files(client, batch, file, outputs)
-    summary, after, patience = Summary(), 0, Patience()
+    summary, after, patience = Summary(), 0, RetryTimer()
     while True:
         try:
             page = client.batch_items(batch["id"], after=after, limit=1000)
@@ -423,9 +426,7 @@ def _finish(client: PlainClient, batch: Document, file: Path, outputs: BatchOutp
 
 batch_app = typer.Typer(help="Validate many submissions, one per line of a file.", no_args_is_help=True)
 
-Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="Batch: name, id, unique beginning of the id, or `last`.")
-]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Batch: name, id, unique id prefix, or `last`.")]
 File = Annotated[
     Path,
     typer.Argument(
@@ -437,7 +438,7 @@ Concurrency = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Run at most this many attempts at once.")
 ]
 Webhook = Annotated[
-    str | None, typer.Option(metavar="URL", help="Send a webhook message to this URL at the end.")
+    str | None, typer.Option(metavar="URL", help="Send a webhook message to this URL when the batch ends.")
 ]
 Out = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Write results.jsonl and summary.json into this folder.")
@@ -455,7 +456,7 @@ def run_batch(  # noqa: PLR0913, PLR0917  (one parameter per option)
     ] = None,
     concurrency: Concurrency = None,
     dedupe: Annotated[
-        bool, typer.Option("--dedupe", help="Run lines with the same input, policy and image once.")
+        bool, typer.Option("--dedupe", help="Run lines with the same input, policy and image only once.")
     ] = False,
     webhook: Webhook = None,
     out: Out = None,
@@ -464,8 +465,8 @@ def run_batch(  # noqa: PLR0913, PLR0917  (one parameter per option)
     as_json: Json = False,
 ) -> None:
     """Submit a file as a new batch, wait for it, and show the result."""
-    with _client(context) as client:
-        chosen = name or make_up_name(file)
+    with _create_client(context) as client:
+        chosen = name or generate_name(file)
         require_new(client, chosen, file)
         outputs = BatchOutputs(folder=out, junit=junit, sarif=sarif, as_json=as_json)
         code = send_and_follow(
@@ -487,7 +488,7 @@ def resume_batch(  # noqa: PLR0913, PLR0917  (one parameter per option)
     as_json: Json = False,
 ) -> None:
     """Resume a batch: submit the missing lines of its file, wait, and show the result."""
-    with _client(context) as client:
+    with _create_client(context) as client:
         name = client.batch(find_batch(client, name))["name"]
         outputs = BatchOutputs(folder=out, junit=junit, sarif=sarif, as_json=as_json)
         code = send_and_follow(client, name, file, outputs, concurrency=concurrency, webhook=webhook)
@@ -503,12 +504,12 @@ def retry_batch(
     sarif: Sarif = None,
     as_json: Json = False,
 ) -> None:
-    """Run the items that ended with an internal error again, wait for their end, and show the batch."""
+    """Rerun the items that ended with an internal error, wait for them to finish, and show the batch."""
     outputs = BatchOutputs(folder=out, junit=junit, sarif=sarif, as_json=as_json)
-    with _client(context) as client:
+    with _create_client(context) as client:
         name = client.batch(find_batch(client, name))["name"]
         begin = partial(client.retry_batch_errors, name)
-        code = follow_and_show(client, begin, Path(name), outputs, hint=_how_to_go_on(name, Path("FILE")))
+        code = follow_and_show(client, begin, Path(name), outputs, hint=_resume_hint(name, Path("FILE")))
     raise typer.Exit(code)
 
 
@@ -518,7 +519,7 @@ def show_batch(context: typer.Context, name: Name, as_json: Json = False) -> Non
     from assayd_client.cli.terminal import out as console
     from assayd_client.cli.terminal import print_json
 
-    with _client(context) as client:
+    with _create_client(context) as client:
         batch = client.batch(find_batch(client, name))
     if as_json:
         print_json(batch)
@@ -537,7 +538,7 @@ def list_batches(
     from assayd_client.cli.terminal import out as console
     from assayd_client.cli.terminal import print_json
 
-    with _client(context) as client:
+    with _create_client(context) as client:
         page = client.batches(limit=limit)
     if as_json:
         print_json(page)
@@ -549,13 +550,16 @@ def list_batches(
 def print_results(
     context: typer.Context,
     name: Name,
-    failed: Annotated[bool, typer.Option("--failed", help="Print only lines that aren't validated.")] = False,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Print only lines that weren't validated.")
+    ] = False,
     lines: Annotated[
-        bool, typer.Option("--lines", help="Print the submitted lines instead, for `assay batch run -`.")
+        bool,
+        typer.Option("--lines", help="Print the submitted lines instead, as input for `assay batch run -`."),
     ] = False,
 ) -> None:
-    """Print one JSON object per line of the file: its attempt and report."""
-    with _client(context) as client:
+    """For each line of the file, print a JSON object with its attempt and report."""
+    with _create_client(context) as client:
         for result in client.batch_results(find_batch(client, name)):
             if failed and result["verdict"] == "validated":
                 continue
@@ -578,18 +582,18 @@ def _submitted(client: PlainClient, result: Document) -> Document | None:
 @batch_app.command("attestation")
 def print_attestation(context: typer.Context, name: Name) -> None:
     """Print the signed statement of a finished batch, for `assay verify`."""
-    with _client(context) as client:
+    with _create_client(context) as client:
         print(client.batch_attestation(find_batch(client, name)).decode())
 
 
 @batch_app.command("cancel")
 def cancel_batch(context: typer.Context, name: Name) -> None:
-    """Cancel a batch: start no more attempts, and end the running ones."""
-    with _client(context) as client:
+    """Cancel a batch: start no further attempts, and stop the running ones."""
+    with _create_client(context) as client:
         client.cancel_batch(find_batch(client, name))
 
 
-def _client(context: typer.Context) -> PlainClient:
+def _create_client(context: typer.Context) -> PlainClient:
     from assayd_client import PlainClient
 
     return PlainClient(context.find_root().obj)

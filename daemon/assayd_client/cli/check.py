@@ -19,7 +19,7 @@ from assayd.errors import RequestError
 from assayd.ports.command_line import FileOptions
 from assayd_client import Document, PlainClient
 from assayd_client.cli.exits import CANCELLED, FAILED, OF_VERDICT, TROUBLE, VALIDATED
-from assayd_client.cli.kinds import from_files_of
+from assayd_client.cli.kinds import files_reader
 from assayd_client.cli.options import Junit, open_client
 from assayd_client.cli.report import Origin
 from assayd_client.cli.submitting import read_files, run, with_file
@@ -48,13 +48,13 @@ ReadText = Callable[[Path], bytes | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """A `.assay.toml` and the folder that it is in."""
+    """A `.assay.toml` and its folder."""
 
     root: Path
     tables: tuple[Mapping[str, Any], ...]
 
     def table_of(self, path: Path) -> Mapping[str, Any] | None:
-        """Return the table that says what a file is; None for one that is nothing to us."""
+        """Return the table that describes a file; None if no table matches."""
         try:
             relative = path.relative_to(self.root).as_posix()
         except ValueError:
@@ -73,7 +73,7 @@ class Project:
 
 
 def find_project(path: Path) -> Project | None:
-    """Return the project that a file is in: the nearest `.assay.toml` above it.
+    """Return the project of a file, from the nearest `.assay.toml` above it; None if there isn't one.
 
     Raises: RequestError ``project``, with the error in that file.
     """
@@ -84,7 +84,7 @@ def find_project(path: Path) -> Project | None:
 
 
 def read_project(path: Path) -> Project:
-    """Return what a `.assay.toml` says. Raises: RequestError ``project``."""
+    """Parse a `.assay.toml`. Raises: RequestError ``project``."""
     _require_trusted(path)
     import tomllib
 
@@ -96,7 +96,7 @@ def read_project(path: Path) -> Project:
     if document.keys() != {"file"} or not isinstance(tables, list) or not tables:
         raise RequestError("project", f"{path}: only [[file]] tables are allowed")
     for table in tables:
-        _require_known(path, table)
+        _require_known_keys(path, table)
     return Project(root=path.parent, tables=tuple(tables))
 
 
@@ -107,11 +107,11 @@ def _require_trusted(path: Path) -> None:
         if found.st_uid not in {0, os.geteuid()} or found.st_mode & stat.S_IWOTH:
             message = f"{path} is ignored: another user could have written it"
             raise RequestError(
-                "project", f"{message}: {each} must belong to you and must not be writable by all"
+                "project", f"{message}: {each} must belong to you and must not be world-writable"
             )
 
 
-def _require_known(path: Path, table: object) -> None:
+def _require_known_keys(path: Path, table: object) -> None:
     if not isinstance(table, dict):
         raise RequestError("project", f"{path}: [[file]] must be a table, not {table!r}")
     for key, value in table.items():
@@ -122,11 +122,11 @@ def _require_known(path: Path, table: object) -> None:
             message = f"{path}: [[file]]: {key} must be {TYPE_NAMES[KEYS[key]]}, not {value!r}"
             raise RequestError("project", message)
     if not {"match", "kind"} <= table.keys():
-        raise RequestError("project", f"{path}: every [[file]] needs match and kind")
+        raise RequestError("project", f"{path}: every [[file]] table requires match and kind")
 
 
 def is_folder(table: Mapping[str, Any]) -> bool:
-    """Return whether the folder that a file is in is submitted, not the file alone."""
+    """Return whether a file's folder is submitted, not only the file."""
     return bool(table.get("folder", table["kind"] in FOLDER_KINDS))
 
 
@@ -147,7 +147,7 @@ def submission_of(
         input=table.get("input"),
         extra=table.get("options", {}),
     )
-    payload = dict(from_files_of(table["kind"])(texts, options))
+    payload = dict(files_reader(table["kind"])(texts, options))
     if "cases" in table:
         payload["cases"] = table["cases"]
     submission: dict[str, object] = {"kind": table["kind"], "payload": payload}
@@ -165,7 +165,7 @@ def check(
     context: typer.Context,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILE]…", help="Files or folders. Default: the current folder."),
+        typer.Argument(metavar="[FILE]…", help="Files or folders to check. Default: the current folder."),
     ] = None,
     sarif: Annotated[
         Path | None,
@@ -176,7 +176,7 @@ def check(
         bool, typer.Option("--verbose", help="Also show the reports of validated files.")
     ] = False,
 ) -> None:
-    """Validate a project's files as declared in its .assay.toml, for hooks and CI."""
+    """Validate a project's files as declared in its .assay.toml, for example in hooks and CI."""
     files = files or []
     reports = ReportFiles(sarif=sarif, junit=junit)
     reports.require_one_on_stdout()
@@ -185,30 +185,30 @@ def check(
             raise RequestError("file.unreadable", f"{named}: no such file or directory")
     done: list[tuple[Document, Origin]] = []
     with open_client(context) as client:
-        for path, project in _wanted(files):
+        for path, project in _select_files(files):
             table = project.table_of(path)
             if table is None:
                 continue
             submission, found = submission_of(path, table)
-            origin = replace(found, paths={name: _near(file) for name, file in found.paths.items()})
+            origin = replace(found, paths={name: _relative_path(file) for name, file in found.paths.items()})
             attempt = run(client, submission, show_progress=False, origin=origin)
             done.append((attempt, origin))
             if not reports.take_stdout:
                 _show(path, attempt, origin, verbose=verbose)
-        _write(client, done, reports)
+        _write_reports(client, done, reports)
     if not done and not files:
-        raise RequestError("check.none", f"no [[file]] table of {NAME} matches a file here")
+        raise RequestError("check.none", f"no [[file]] table in {NAME} matches a file here")
     if not done:  # as in a commit that changes none of them
         print(
-            f"assay: nothing to check: no [[file]] table of {NAME} matches the named files", file=sys.stderr
+            f"assay: nothing to check: no [[file]] table in {NAME} matches the named files", file=sys.stderr
         )
         return
     codes = {OF_VERDICT[attempt["verdict"]] for attempt, _ in done}
     raise typer.Exit(next(code for code in WORST if code in codes))
 
 
-def _wanted(files: Sequence[Path]) -> Iterator[tuple[Path, Project]]:
-    """Return the files with their projects; a folder that is one submission once."""
+def _select_files(files: Sequence[Path]) -> Iterator[tuple[Path, Project]]:
+    """Yield the files with their projects; a folder that is one submission only once."""
     folders: set[Path] = set()
     for named in files or (Path(),):
         path = named.resolve()
@@ -216,8 +216,8 @@ def _wanted(files: Sequence[Path]) -> Iterator[tuple[Path, Project]]:
         if project is None:
             raise RequestError(
                 "check.project",
-                f"{named}: there is no {NAME} in its folder or one above it; write one, with a table "
-                "[[file]] of match, kind and what the kind needs",
+                f"{named}: no {NAME} in its folder or a parent folder; create one with a [[file]] table "
+                "that contains match, kind and the kind's required keys",
             )
         for file in project.files() if path.is_dir() else (path,):
             table = project.table_of(file)
@@ -230,8 +230,8 @@ def _wanted(files: Sequence[Path]) -> Iterator[tuple[Path, Project]]:
             yield file, project
 
 
-def _near(path: str | Path) -> str:
-    """Return a path from here where it lies below: what code scanning matches with its checkout."""
+def _relative_path(path: str | Path) -> str:
+    """Return a path relative to the current folder if it is below, as code scanning expects."""
     try:
         return Path(path).relative_to(Path.cwd()).as_posix()
     except ValueError:
@@ -246,10 +246,12 @@ def _show(path: Path, attempt: Document, origin: Origin, *, verbose: bool) -> No
         screen = out()
         screen.lines(render(attempt, origin, width=screen.width))
     else:
-        out().print(line(f"{_near(path)}: ") + verdict_line(attempt))
+        out().print(line(f"{_relative_path(path)}: ") + verdict_line(attempt))
 
 
-def _write(client: PlainClient, done: Sequence[tuple[Document, Origin]], reports: ReportFiles) -> None:
+def _write_reports(
+    client: PlainClient, done: Sequence[tuple[Document, Origin]], reports: ReportFiles
+) -> None:
     from assayd_client.cli.reports import junit_suite, sarif, sarif_log
 
     if reports.sarif is not None:

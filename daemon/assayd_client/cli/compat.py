@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from assayd.errors import RequestError
-from assayd_client.cli.options import daemon_of
+from assayd_client.cli.options import selected_daemon
 
-NEEDS = "assay compat needs {missing}, which isn't installed; it comes with the package assayd"
+NEEDS = "assay compat requires {missing}, which isn't installed; it is part of the package assayd"
 
 
 def serve(
@@ -35,11 +35,11 @@ def serve(
     certificate: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Serve other machines by TLS with this certificate; needs --server."
+            metavar="FILE", help="Accept other machines over TLS with this certificate; requires --server."
         ),
     ] = None,
     key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Read the private key of the certificate from a file.")
+        Path | None, typer.Option(metavar="FILE", help="Read the certificate's private key from this file.")
     ] = None,
 ) -> None:
     """Serve clients of SandboxFusion, Piston and Judge0 on a port or a socket."""
@@ -48,7 +48,7 @@ def serve(
     except ModuleNotFoundError as missing:
         raise RequestError("usage", NEEDS.format(missing=missing.name)) from missing
     serve_compat(
-        daemon_of(context),
+        selected_daemon(context),
         listen,
         at_once=concurrency,
         policies=policy or [],

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from assayd.errors import RequestError
-from assayd_client.cli.options import daemon_of
+from assayd_client.cli.options import selected_daemon
 
 NEEDS = "assay console needs packages that aren't installed: install the wheel assayd-console"
 
@@ -18,14 +18,14 @@ def serve(
     port: Annotated[
         int,
         typer.Option(
-            metavar="N", min=0, max=65535, help="Listen on this port of 127.0.0.1; 0 chooses any free port."
+            metavar="N", min=0, max=65535, help="Listen on this port on 127.0.0.1; 0 selects a free port."
         ),
     ] = 0,
     link_file: Annotated[
         Path | None,
         typer.Option(
             metavar="F",
-            help="Write the link to this file, and a new one after each use; for services.",
+            help="Write the login link to this file, and replace it after each use; for services.",
         ),
     ] = None,
 ) -> None:
@@ -34,4 +34,4 @@ def serve(
         from assayd_console.serving import serve as serve_console
     except ModuleNotFoundError as missing:
         raise RequestError("usage", NEEDS) from missing
-    serve_console(daemon_of(context), port=port, link_file=link_file)
+    serve_console(selected_daemon(context), port=port, link_file=link_file)

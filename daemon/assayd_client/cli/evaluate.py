@@ -19,7 +19,7 @@ from assayd_client.cli.exits import TROUBLE
 from assayd_client.cli.options import open_client
 from assayd_client.cli.submitting import LABEL
 from assayd_client.cli.terminal import out, print_json, print_table
-from assayd_client.hidden_tests import Problem, read_problem
+from assayd_client.hidden_tests import Problem, parse_problem
 
 TASK_LABEL = "task"
 """Label of each attempt with its task, by which the console groups them."""
@@ -42,29 +42,29 @@ def evaluate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         typer.Option(metavar="NAME", help="Name the batch. Default: derived from the files' contents."),
     ] = None,
     concurrency: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Judge at most this many samples at once.")
+        int | None, typer.Option(metavar="N", min=1, help="Evaluate at most this many samples at once.")
     ] = None,
     junit: Annotated[
-        Path | None, typer.Option(metavar="F", help="Write a JUnit report with a case per sample.")
+        Path | None, typer.Option(metavar="F", help="Write a JUnit report with one case per sample.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as one JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as a JSON object.")] = False,
 ) -> None:
-    """Judge a model's answers by hidden tests, and print pass@k; the same command continues after a break."""
+    """Score model answers with hidden tests and print pass@k; rerun to resume after an interruption."""
     chosen = _read_k(k)
-    tasks = {problem.task_id: problem for problem in _problems(problems)}
-    answers = list(_samples(samples, tasks))
-    lines = [_line(tasks[task], code, timeout) for task, code in answers]
+    tasks = {problem.task_id: problem for problem in _read_problems(problems)}
+    answers = list(_read_samples(samples, tasks))
+    lines = [_submission_line(tasks[task], code, timeout) for task, code in answers]
     made_up = f"evaluate-{hashlib.sha256(b''.join(lines)).hexdigest()[:16]}"
     with open_client(context) as client:
         batch = client.send_batch(lines, name=name or made_up, concurrency=concurrency)
         batch = follow(client, batch)
         write_files(client, batch, samples, BatchOutputs(junit=junit))
-        rows = _by_task([task for task, _ in answers], client.batch_results(batch["id"]))
+        rows = _task_rows([task for task, _ in answers], client.batch_results(batch["id"]))
     figures = {"batch": batch["name"], "tasks": rows, "pass_at": [pass_at(rows, each) for each in chosen]}
     if as_json:
         print_json(figures)
     else:
-        _show(figures)
+        _print_figures(figures)
     if any(row["lost"] for row in rows):
         raise typer.Exit(TROUBLE)
 
@@ -90,16 +90,16 @@ def pass_at(rows: Sequence[Document], k: int) -> Document:
     }
 
 
-def _by_task(tasks: Sequence[str], results: Iterator[Document]) -> list[Document]:
-    """Return a row per task: how many samples, how many pass, their mean score, how many were not judged."""
+def _task_rows(tasks: Sequence[str], results: Iterator[Document]) -> list[Document]:
+    """Return a row per task: its samples, how many passed, their mean score, and how many weren't judged."""
     found: defaultdict[str, list[tuple[str | None, float]]] = defaultdict(list)
     for result in results:
         report = (result["attempt"] or {}).get("report") or {}
         found[tasks[result["line"] - 1]].append((result["verdict"], report.get("score") or 0.0))
-    return [_row(task, judged) for task, judged in found.items()]
+    return [_task_row(task, judged) for task, judged in found.items()]
 
 
-def _row(task: str, judged: Sequence[tuple[str | None, float]]) -> Document:
+def _task_row(task: str, judged: Sequence[tuple[str | None, float]]) -> Document:
     scores = [score for verdict, score in judged if verdict in {"validated", "failed"}]
     return {
         "task": task,
@@ -110,7 +110,7 @@ def _row(task: str, judged: Sequence[tuple[str | None, float]]) -> Document:
     }
 
 
-def _show(figures: Document) -> None:
+def _print_figures(figures: Document) -> None:
     heads = ("task", "samples", "passed", "mean score", "not judged")
     rows = [[str(row[name]) for name in row] for row in figures["tasks"]]
     print_table(out(), heads, rows)
@@ -130,17 +130,17 @@ def _read_k(text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def _problems(path: Path) -> Iterator[Problem]:
-    for number, task in _objects(path):
+def _read_problems(path: Path) -> Iterator[Problem]:
+    for number, task in _read_objects(path):
         try:
-            yield read_problem(task)
+            yield parse_problem(task)
         except RequestError as problem:
             raise RequestError(problem.code, f"{path}:{number}: {problem.message}") from problem
 
 
-def _samples(path: Path, tasks: dict[str, Problem]) -> Iterator[tuple[str, str]]:
+def _read_samples(path: Path, tasks: dict[str, Problem]) -> Iterator[tuple[str, str]]:
     """Yield the task and the code of each sample. Raises: RequestError ``sample.form``."""
-    for number, sample in _objects(path):
+    for number, sample in _read_objects(path):
         task = str(sample.get("task_id", ""))
         if task not in tasks:
             raise RequestError("sample.form", f"{path}:{number}: no problem has the task_id {task!r}")
@@ -149,7 +149,7 @@ def _samples(path: Path, tasks: dict[str, Problem]) -> Iterator[tuple[str, str]]
         yield task, tasks[task].code_of(sample)
 
 
-def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield each line's number and its object. Raises: RequestError ``file.unreadable``, ``line.form``."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -166,7 +166,7 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             yield number, found
 
 
-def _line(problem: Problem, code: str, timeout_s: float | None) -> bytes:
+def _submission_line(problem: Problem, code: str, timeout_s: float | None) -> bytes:
     submission = problem.hidden.submission(code, timeout_s=timeout_s)
     if LABEL.fullmatch(problem.task_id):
         submission["labels"] = {TASK_LABEL: problem.task_id}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from assayd_client.cli.results_file import ResultsFile
 
 extractor_app = typer.Typer(
-    help="Apply an approved extractor to a tree of files, and compare.", no_args_is_help=True
+    help="Apply an approved extractor to a file tree, or measure its drift.", no_args_is_help=True
 )
 
 Tree = Annotated[
@@ -37,8 +37,8 @@ MOST_CHANGED = 50
 STDOUT = Path("-")
 
 
-class _Progress:
-    """Shows on a terminal's standard error how many paths are done."""
+class _ProgressLine:
+    """A display of the number of completed paths on standard error, if it is a terminal."""
 
     def __init__(self) -> None:
         self.began = self._shown = time.monotonic()
@@ -63,36 +63,36 @@ def apply_to_tree(
         typer.Option(metavar="OUT", help="Write one JSON line per path to this file; - is standard output."),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue OUT after its last path, as the same entry.")
+        bool, typer.Option("--resume", help="Continue OUT after its last path, with the same entry.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Run an approved extractor or approved rules on the path of every file in a tree.
 
-    Ends with 0 if every path gave a dict, and with 1 if a path failed.
+    Exits with status 0 if every path returned a dict, and with status 1 if a path failed.
     """
     from assayd_client.cli.results_file import ResultsFile
 
     _require_folder(tree)
     if resume and (jsonl is None or jsonl == STDOUT):
-        raise RequestError("usage", "--resume continues a file: name it with --jsonl OUT")
+        raise RequestError("usage", "--resume continues an output file; name it with --jsonl OUT")
     if as_json and jsonl == STDOUT:
         raise RequestError("usage", "--json and --jsonl - both write to standard output; choose one")
     with open_client(context) as client:
         found, tally = find_entry(client, entry), Tally()
-        with ResultsFile(jsonl, _name(found), tree, resume=resume) as results:
+        with ResultsFile(jsonl, _versioned_name(found), tree, resume=resume) as results:
             walk = TreeWalk(tree)
             try:
-                _apply(client, found, walk, tally, results)
+                _apply_entry(client, found, walk, tally, results)
             except KeyboardInterrupt:
-                hint = f"; continue: add --resume to --jsonl {plain(str(jsonl))}" if results.is_file else ""
+                hint = f"; to continue, pass --resume --jsonl {plain(str(jsonl))}" if results.is_file else ""
                 print(f"assay: interrupted after {count(tally.paths, 'path')}{hint}", file=sys.stderr)
                 raise typer.Exit(INTERRUPTED) from None
-    summary = {"entry": _name(found), "tree": str(tree), "links": walk.links, **tally.document()}
+    summary = {"entry": _versioned_name(found), "tree": str(tree), "links": walk.links, **tally.document()}
     if as_json:
         print_json(summary)
     elif jsonl != STDOUT:
-        out().lines(_summary(summary))
+        out().lines(_summary_lines(summary))
     if tally.failed:
         raise typer.Exit(FAILED)
 
@@ -104,17 +104,25 @@ def drift(
     tree: Tree,
     threshold: Annotated[
         float,
-        typer.Option(min=0, max=1, metavar="SHARE", help="Exit with 1 beyond this drift, from 0 to 1."),
+        typer.Option(
+            min=0,
+            max=1,
+            metavar="SHARE",
+            help="Exit with status 1 if the drift exceeds this value (between 0 and 1).",
+        ),
     ] = 0.05,
     repair: Annotated[
         str | None,
-        typer.Option(metavar="P", help="Beyond the threshold, let this provider repair the extractor."),
+        typer.Option(
+            metavar="P", help="If the drift exceeds the threshold, repair the extractor with this provider."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare how many paths match now with the approval's sample paths.
+    """Compare the paths that match now with the sample paths from the approval.
 
-    Ends with 1 if more than the threshold of the paths no longer match, or lack a field that others had.
+    Exits with status 1 if the share of paths that no longer match, or that lack a field found at
+    approval, exceeds the threshold.
     """
     from assayd_client.cli.results_file import ResultsFile
 
@@ -125,8 +133,13 @@ def drift(
         before = Tally()
         for case in cases:
             before.add(case["name"], case["result"])
-        _apply(client, found, TreeWalk(tree), now, ResultsFile(None, "", tree, resume=False))
-        change = {"entry": _name(found), "tree": str(tree), **compared(before, now), "threshold": threshold}
+        _apply_entry(client, found, TreeWalk(tree), now, ResultsFile(None, "", tree, resume=False))
+        change = {
+            "entry": _versioned_name(found),
+            "tree": str(tree),
+            **compared(before, now),
+            "threshold": threshold,
+        }
         drifted = change["drift"] > threshold
         if repair is not None and drifted and any(one["unmatched"] for one in change["lost_shapes"]):
             change["repair"] = _begin_repair(client, found, cases, change, repair)
@@ -138,11 +151,13 @@ def drift(
         raise typer.Exit(FAILED)
 
 
-def _apply(client: PlainClient, entry: Document, walk: TreeWalk, tally: Tally, results: ResultsFile) -> None:
+def _apply_entry(
+    client: PlainClient, entry: Document, walk: TreeWalk, tally: Tally, results: ResultsFile
+) -> None:
     """Apply an entry to the files of a walk; count and write the results."""
     from assayd_client.applying import applied
 
-    progress = _Progress()
+    progress = _ProgressLine()
     for share in applied(client, entry, walk.files(results.read(tally))):
         results.write(share)
         for one in share:
@@ -150,7 +165,7 @@ def _apply(client: PlainClient, entry: Document, walk: TreeWalk, tally: Tally, r
         progress.show(tally)
     progress.show(tally, last=True)
     if not tally.paths:
-        raise RequestError("usage", f"{walk.tree} has no file; name another folder")
+        raise RequestError("usage", f"{walk.tree} contains no files; name another folder")
 
 
 def _require_folder(tree: Path) -> None:
@@ -164,24 +179,24 @@ def _shown(path: str) -> str:
     return plain(os.fsencode(path).decode("utf-8", "backslashreplace").replace("\n", "\\n"))
 
 
-def _name(entry: Document) -> str:
+def _versioned_name(entry: Document) -> str:
     return f"{entry['name']}@{entry['version']}"
 
 
 def _approved_cases(client: PlainClient, entry: Document) -> list[Document]:
-    """Return the cases of the sample paths that an entry was approved with.
+    """Return the cases of the sample paths with which an entry was approved.
 
     Raises: RequestError ``extractor.kind``, ``extractor.samples``.
     """
     if entry["kind"] != "extractor":
         raise RequestError(
-            "extractor.kind", f"{_name(entry)} is of the kind {entry['kind']}, not an extractor"
+            "extractor.kind", f"{_versioned_name(entry)} is of the kind {entry['kind']}, not an extractor"
         )
     report = client.attempt(entry["attempt_id"])["report"] or {}
     number = len(entry["submission"]["payload"].get("sample_paths", ()))
     cases: list[Document] = ((report.get("runtime_results") or {}).get("cases") or [])[:number]
     if not cases:
-        message = f"{_name(entry)} was approved without sample paths: validate and approve it with some"
+        message = f"{_versioned_name(entry)} was approved without sample paths: approve a version with some"
         raise RequestError("extractor.samples", message)
     return cases
 
@@ -189,7 +204,7 @@ def _approved_cases(client: PlainClient, entry: Document) -> list[Document]:
 def _begin_repair(
     client: PlainClient, entry: Document, cases: list[Document], change: Document, provider: str
 ) -> Document:
-    """Submit the extractor with the paths that don't match, and the approved results as cases."""
+    """Submit the extractor with the unmatched paths, and the approved results as cases."""
     submission = entry["submission"]
     shapes = [one["unmatched"] for one in change["lost_shapes"]]
     paths = list(dict.fromkeys(path for some in shapes for path in some))[:MOST_CHANGED]
@@ -215,7 +230,7 @@ def _begin_repair(
     return {"attempt_id": attempt["id"], "verdict": attempt["verdict"], "sample_paths": paths}
 
 
-def _summary(summary: Document) -> Iterator[StyledLine]:
+def _summary_lines(summary: Document) -> Iterator[StyledLine]:
     yield line((summary["entry"], "bold"), f" on {plain(summary['tree'])}: {count(summary['paths'], 'path')}")
     yield line(f"{summary['matched']:>9,} with fields")
     yield line(f"{summary['empty']:>9,} without fields")
@@ -265,6 +280,6 @@ def _drift_lines(change: Document, entry: str, tree: Path) -> Iterator[StyledLin
     yield line((f"Drift {change['drift']:.1%} {verb} the threshold {change['threshold']:.1%}", "bold"))
     if "repair" in change:
         begun = change["repair"]
-        yield line(f"Repair begun: assay show {begun['attempt_id']}")
+        yield line(f"Repair started: assay show {begun['attempt_id']}")
     elif exceeded:
         yield line(f"Repair: assay extractor drift {plain(entry)} {plain(str(tree))} --repair PROVIDER")

@@ -28,13 +28,11 @@ def gateway_client(context: typer.Context) -> Iterator[PlainClient]:
         except NotFound as error:
             if error.message != NO_ROUTE:
                 raise
-            message = f"{client.address} is a single-host daemon; only a gateway has tokens and nodes"
+            message = f"{client.address} is a single-host daemon; only a gateway manages tokens and nodes"
             raise RequestError("usage", f"{message}; pass its address with --socket or --server") from error
 
 
-token_app = typer.Typer(
-    help="Create, list and revoke tokens of a gateway; for operators.", no_args_is_help=True
-)
+token_app = typer.Typer(help="Create, list and revoke gateway tokens (operators only).", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 TOKEN_HEADS = ("id", "name", "tenant", "scopes", "node", "created", "last used", "revoked")
@@ -43,7 +41,7 @@ TOKEN_HEADS = ("id", "name", "tenant", "scopes", "node", "created", "last used",
 @token_app.command("create")
 def create(
     context: typer.Context,
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the token in lists and logs.")],
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Token name shown in lists and logs.")],
     tenant: Annotated[
         str | None,
         typer.Option("--tenant", metavar="T", help="Owner of the token; created if it doesn't exist."),
@@ -51,12 +49,16 @@ def create(
     scopes: Annotated[
         list[str] | None,
         typer.Option(
-            "--scope", metavar="S", help="Grant metrics, read, submit (default, includes read) or operate."
+            "--scope",
+            metavar="S",
+            help="Grant this scope: metrics, read, submit (default; includes read) or operate.",
         ),
     ] = None,
     node: Annotated[
         str | None,
-        typer.Option("--node", metavar="NAME", help="Create a token for the node with this name only."),
+        typer.Option(
+            "--node", metavar="NAME", help="Create a token that only the node with this name can use."
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -67,7 +69,11 @@ def create(
     scopes = scopes or (["node"] if node else ["submit"])
     tenant = tenant or ("nodes" if node else "default")
     url_file = Path(f"{out}.broker-url") if node and out else None
-    with _opened(out) as file, _opened(url_file) as second, gateway_client(context) as client:
+    with (
+        _open_token_file(out) as file,
+        _open_token_file(url_file) as second,
+        gateway_client(context) as client,
+    ):
         made = client.create_token(name, tenant=tenant, scopes=scopes, node=node)
         print(made["token"], file=file)
         if made.get("broker_url"):
@@ -98,18 +104,16 @@ def list_tokens(context: typer.Context, as_json: Json = False) -> None:
 @token_app.command("revoke")
 def revoke(
     context: typer.Context,
-    token: Annotated[
-        str, typer.Argument(metavar="TOKEN", help="Token: id, unique beginning of the id, or name.")
-    ],
+    token: Annotated[str, typer.Argument(metavar="TOKEN", help="Token: id, unique id prefix, or name.")],
 ) -> None:
     """Revoke a token; every gateway refuses it within seconds."""
     with gateway_client(context) as client:
-        gone = client.revoke_token(_find(client.tokens()["tokens"], token))
+        gone = client.revoke_token(_find_token_id(client.tokens()["tokens"], token))
     print(f"Revoked: {gone['id']} {gone['name']!r} of tenant {gone['tenant']}")
 
 
-def _find(tokens: list[Document], wanted: str) -> str:
-    """Return the id of the one token that is meant. Raises: RequestError ``token.unknown``."""
+def _find_token_id(tokens: list[Document], wanted: str) -> str:
+    """Return the id of the only token that matches. Raises: RequestError ``token.unknown``."""
     if exact := [token for token in tokens if token["id"] == wanted]:
         return str(exact[0]["id"])
     live = [token for token in tokens if token["revoked_at"] is None]
@@ -134,8 +138,8 @@ def _token_row(token: Document) -> list[str]:
 
 
 @contextmanager
-def _opened(path: Path | None) -> Iterator[TextIO]:
-    """Open where a token goes, before there is one; a file is its owner's alone, and gone after a failure."""
+def _open_token_file(path: Path | None) -> Iterator[TextIO]:
+    """Open the file for a token before the token exists: readable by its owner only, deleted on failure."""
     if path is None:
         yield sys.stdout
         return
@@ -152,7 +156,7 @@ def _opened(path: Path | None) -> Iterator[TextIO]:
 
 
 node_app = typer.Typer(
-    help="Drain, resume, forget or distrust a node of a cluster; for operators.", no_args_is_help=True
+    help="Drain, resume, forget or distrust a cluster node (operators only).", no_args_is_help=True
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Node name, as in `assay nodes`.")]
@@ -163,7 +167,7 @@ def list_nodes(
     context: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """List the nodes of a cluster (operators)."""
+    """List the nodes of a cluster (operators only)."""
     from assayd_client.cli.listing import print_table
     from assayd_client.cli.terminal import out, print_json
 
@@ -177,15 +181,15 @@ def list_nodes(
 
 @node_app.command("drain")
 def drain(context: typer.Context, name: Name) -> None:
-    """Drain a node: it takes no new attempts, and finishes those in hand."""
+    """Drain a node: it accepts no new attempts, and finishes its current ones."""
     with gateway_client(context) as client:
         node = client.drain_node(name)
-    print(f"{node['name']}: takes no new attempts; {node['in_hand']} in hand")
+    print(f"{node['name']}: accepts no new attempts; {node['in_hand']} in progress")
 
 
 @node_app.command("resume")
 def resume(context: typer.Context, name: Name) -> None:
-    """Let a drained node take attempts again."""
+    """Let a drained node accept attempts again."""
     with gateway_client(context) as client:
         node = client.resume_node(name)
     print(f"{node['name']}: {node['state'].replace('_', ' ')}{': ' if node['why'] else ''}{node['why']}")
@@ -206,36 +210,37 @@ def distrust(
     since: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="Only verdicts of runs since this time or age (24h). Default: all."
+            metavar="TIME",
+            help="Mark only verdicts of runs since this time or age, such as 24h. Default: all verdicts.",
         ),
     ] = None,
     run: Annotated[
         bool, typer.Option("--run/--no-run", help="Run the marked attempts again on other nodes.")
     ] = True,
 ) -> None:
-    """Drain a node, mark its verdicts, run them again elsewhere; 1 if a result differs."""
-    from assayd_client.cli.ages import moment_before
+    """Drain a node, mark its verdicts, and rerun them elsewhere; exits with status 1 if a result differs."""
+    from assayd_client.cli.ages import to_api_time
     from assayd_client.cli.attempts import render_diff
     from assayd_client.cli.terminal import out
 
     with gateway_client(context) as client:
-        marked = client.distrust_node(name, since=moment_before(since))
+        marked = client.distrust_node(name, since=to_api_time(since))
         state = "drained" if marked["node"] is not None else "forgotten before"
         print(
             f"{name}: {state}; marked verdicts: {marked['marked']}; runs taken back: {marked['taken_back']}"
         )
         if not run:
-            print(f"The marked attempts: assay list --node {name} --distrusted")
+            print(f"List the marked attempts: assay list --node {name} --distrusted")
             return
         differ = 0
-        for again in _run_marked(client, name):
+        for again in _replay_marked(client, name):
             out().lines(render_diff(again))
             differ += again["replay_diff"] is None or not again["replay_diff"]["same"]
     raise typer.Exit(FAILED if differ else VALIDATED)
 
 
-def _run_marked(client: PlainClient, node: str) -> Iterator[Document]:
-    """Replay each attempt whose verdict of this node is marked, once, a few at a time, newest first."""
+def _replay_marked(client: PlainClient, node: str) -> Iterator[Document]:
+    """Replay each marked attempt of a node once, a few at a time, newest first; yield the replays."""
     from concurrent.futures import ThreadPoolExecutor
 
     from assayd_client.cli.attempts import run_again

@@ -46,12 +46,15 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     words: Annotated[
         str,
         typer.Argument(
-            metavar="[WORDS|@FILE]", help="Request in words; the screens ask for it if it's missing."
+            metavar="[WORDS|@FILE]",
+            help="Request in natural language; if it's missing, the terminal screens ask for it.",
         ),
     ] = "",
     provider: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Use this provider. Default: the only one that writes code."),
+        typer.Option(
+            metavar="NAME", help="Use this provider. Default: the only provider that can write code."
+        ),
     ] = None,
     sample_path: SamplePath = None,
     listed_paths: SamplePaths = None,
@@ -60,7 +63,8 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         Path | None, typer.Option(metavar="FILE", help="Use this SQLite file, or this schema (.sql).")
     ] = None,
     sample_rows: Annotated[
-        bool, typer.Option("--sample-rows", help="Show the provider three rows of each table of --database.")
+        bool,
+        typer.Option("--sample-rows", help="Show the provider three rows from each table in --database."),
     ] = False,
     file: Annotated[
         list[Path] | None,
@@ -68,11 +72,13 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     ] = None,
     example: Annotated[
         list[str] | None,
-        typer.Option(metavar="J", help="Require this case to pass, a JSON object (repeatable)."),
+        typer.Option(metavar="J", help="Require this case, a JSON object, to pass (repeatable)."),
     ] = None,
     input_file: Annotated[
         Path | None,
-        typer.Option("--input", metavar="F.json", help="Read the inputs from this file, a JSON object."),
+        typer.Option(
+            "--input", metavar="F.json", help="Read the inputs from this file, which contains a JSON object."
+        ),
     ] = None,
     option: Annotated[
         list[str] | None, typer.Option(metavar="K=V", help="Set another context field; V is JSON or text.")
@@ -81,33 +87,39 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         str | None, typer.Option(metavar="NAME", help="Use this profile. Default: the kind's profile.")
     ] = None,
     max_attempts: Annotated[
-        int | None, typer.Option(min=1, max=10, help="Accept at most this many answers.")
+        int | None, typer.Option(min=1, max=10, help="Accept at most this many answers from the provider.")
     ] = None,
     label: Annotated[
-        list[str] | None, typer.Option(metavar="K=V", help="Add this label to its attempts.")
+        list[str] | None, typer.Option(metavar="K=V", help="Add this label to the generated attempts.")
     ] = None,
     webhook: Annotated[
-        str | None, typer.Option(metavar="URL", help="Send a webhook message to this URL at the end.")
+        str | None,
+        typer.Option(metavar="URL", help="Send a webhook message to this URL when the generation ends."),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the code to this file, or several files to this folder."),
+        typer.Option(
+            metavar="FILE", help="Write the code to this file, or to this folder if there are several files."
+        ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Approve the code once it is validated.")] = False,
     name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Approve it under this name. Default: the stem of --out."),
+        typer.Option(
+            metavar="NAME",
+            help="Approve the code under this name. Default: the file name of --out without its extension.",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Generate code from words, validate and repair it, and approve it.
+    """Generate code from a request, validate and repair it, and approve it.
 
-    On a terminal this opens screens, unless you pass --yes or --json.
+    In a terminal, this command opens screens unless you pass --yes or --json.
     """
-    from assayd_client.cli.submitting import read_pairs, read_words
+    from assayd_client.cli.submitting import parse_pair_options, read_text_option
     from assayd_client.cli.terminal import print_json
 
-    approved_as = _name_of(name, out) if yes else None
+    approved_as = _require_name(name, out) if yes else None
     given = Given(
         sample_paths=sample_paths(sample_path, listed_paths, sample_tree, file or ()),
         files=file or (),
@@ -119,22 +131,22 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     )
     request: dict[str, Any] = {
         "kind": kind,
-        "intent": read_words(words) if words else "",
+        "intent": read_text_option(words) if words else "",
         "policy": policy,
         "provider": provider,
         "max_attempts": max_attempts,
-        "labels": read_pairs(label or (), "--label") or None,
+        "labels": parse_pair_options(label or (), "--label") or None,
         "webhook": webhook,
     }
-    if not yes and not as_json and on_a_terminal():
+    if not yes and not as_json and is_on_terminal():
         wanted = name or (out.stem if out is not None else "")
-        raise typer.Exit(_on_screens(context.find_root().obj, request, given, name=wanted, out=out))
+        raise typer.Exit(_run_screens(context.find_root().obj, request, given, name=wanted, out=out))
     if not words:
-        raise RequestError("usage", "the request is missing; write: assay generate KIND WORDS")
+        raise RequestError("usage", "the request is missing; run: assay generate KIND WORDS")
     request["context"] = read_context(kind, given)
     with PlainClient(context.find_root().obj) as client:
         generation = wait(client, client.generate(**request), tell=not as_json)
-        submitted = _submitted(client, generation)
+        submitted = _read_submission(client, generation)
         if generation["outcome"] == "validated" and submitted is not None:
             if out is not None:
                 write_texts(texts_of(submitted), out)
@@ -154,35 +166,37 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
 
 def review(
     context: typer.Context,
-    attempt: Annotated[
-        str, typer.Argument(metavar="ID", help="Attempt: id, unique beginning of the id, or `last`.")
-    ],
+    attempt: Annotated[str, typer.Argument(metavar="ID", help="Attempt: id, unique id prefix, or `last`.")],
     provider: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Send hints to this provider. Default: the only one that reads hints."
+            metavar="NAME", help="Send hints to this provider. Default: the only provider that accepts hints."
         ),
     ] = None,
 ) -> None:
-    """Review an attempt on screens: approve it, edit it, give a hint."""
+    """Review an attempt in terminal screens: approve it, edit it, or give a hint."""
     from assayd_client.cli.ids import attempt_id
     from assayd_client.cli.screens.session import Session
     from assayd_client.cli.screens.wizard import Wizard
 
-    if not on_a_terminal():
-        raise RequestError("usage", "screens need a terminal; assay show ID prints the same")
+    if not is_on_terminal():
+        raise RequestError(
+            "usage", "the review screens require a terminal; `assay show ID` prints the same information"
+        )
     daemon = context.find_root().obj
     with PlainClient(daemon) as client:
         found = attempt_id(client, attempt)
     raise typer.Exit(leave(Wizard(Session(daemon, provider=provider), reviewed=found)))
 
 
-def on_a_terminal() -> bool:
-    """Return whether a person can be shown screens."""
+def is_on_terminal() -> bool:
+    """Return whether all standard streams are a terminal."""
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
-def _on_screens(daemon: Target, request: dict[str, Any], given: Given, *, name: str, out: Path | None) -> int:
+def _run_screens(
+    daemon: Target, request: dict[str, Any], given: Given, *, name: str, out: Path | None
+) -> int:
     from assayd_client.cli.screens.session import Asked, Session
     from assayd_client.cli.screens.wizard import Wizard
 
@@ -213,28 +227,28 @@ def read_context(kind: str, given: Given) -> dict[str, object]:
 
     Raises: RequestError, naming the option or file at fault.
     """
-    from assayd.static.submitted_file import payload_of
-    from assayd_client.cli.kinds import command_line_of
-    from assayd_client.cli.submitting import read_files, read_input, read_object, read_settings
+    from assayd.static.submitted_file import to_payload
+    from assayd_client.cli.kinds import get_command_line
+    from assayd_client.cli.submitting import parse_object_option, parse_settings, read_files, read_input
 
-    with _about("options"):
-        context: dict[str, object] = dict(read_settings(given.options, "--option"))
+    with _name_error_field("options"):
+        context: dict[str, object] = dict(parse_settings(given.options, "--option"))
     if given.sample_paths:
         context["sample_paths"] = list(given.sample_paths)
     if given.files:
-        placed = command_line_of(kind).placed
-        with _about("files"):
+        placed = get_command_line(kind).placed
+        with _name_error_field("files"):
             read = read_files(given.files)
-        context["files"] = {placed(name): payload_of(content) for name, (_, content) in read.items()}
+        context["files"] = {placed(name): to_payload(content) for name, (_, content) in read.items()}
     if given.examples:
-        with _about("cases"):
-            context["cases"] = [read_object(text, "--example") for text in given.examples]
-    with _about("inputs"):
+        with _name_error_field("cases"):
+            context["cases"] = [parse_object_option(text, "--example") for text in given.examples]
+    with _name_error_field("inputs"):
         inputs = read_input(given.inputs)
     if inputs is not None:
         context["inputs"] = dict(inputs)
     if given.database is not None:
-        with _about("database"):
+        with _name_error_field("database"):
             [(_, content)] = read_files([given.database]).values()
         is_schema = given.database.suffix == _SCHEMA_SUFFIX
         database = {"schema_sql": content.decode("utf-8", "replace")} if is_schema else None
@@ -244,7 +258,7 @@ def read_context(kind: str, given: Given) -> dict[str, object]:
 
 
 @contextmanager
-def _about(part: str) -> Iterator[None]:
+def _name_error_field(part: str) -> Iterator[None]:
     """Name this part of the context in errors that the body raises."""
     try:
         yield
@@ -277,7 +291,7 @@ def texts_of(submission: Document) -> dict[str, str]:
     if isinstance(single, str):
         return {"": single}
     if "steps" in payload:
-        return dict(_step_texts(payload["steps"]))
+        return dict(_iter_step_texts(payload["steps"]))
     texts = {name: text for name, text in payload.get("files", {}).items() if isinstance(text, str)}
     if payload.get("manifest"):
         import json
@@ -288,11 +302,11 @@ def texts_of(submission: Document) -> dict[str, str]:
 
 def write_texts(texts: Mapping[str, str], out: Path) -> None:
     """Write one text to a file, or several below a folder. Raises: RequestError ``file.unwritable``."""
-    from assayd_client.cli.attempts import safe_name
+    from assayd_client.cli.attempts import to_safe_path
 
     try:
         for name, text in texts.items():
-            path = out / safe_name(name) if name else out
+            path = out / to_safe_path(name) if name else out
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -372,7 +386,7 @@ def _texts_document(submission: Document | None) -> Document:
     return {"code": texts.pop("", None), "files": texts or None}
 
 
-def _submitted(client: PlainClient, generation: Document) -> Document | None:
+def _read_submission(client: PlainClient, generation: Document) -> Document | None:
     """Return the submission that a generation produced; None if it has none."""
     if generation["attempt_id"] is None or generation["outcome"] != "validated":
         return None
@@ -384,13 +398,13 @@ def _submitted(client: PlainClient, generation: Document) -> Document | None:
     return found
 
 
-def _step_texts(steps: Sequence[Document]) -> Iterator[tuple[str, str]]:
+def _iter_step_texts(steps: Sequence[Document]) -> Iterator[tuple[str, str]]:
     for number, step in enumerate(steps, 1):
         stem = re.sub(r"[^a-z0-9]+", "_", step["name"].lower()).strip("_") or "step"
         yield f"{number:02d}_{stem}.{'sh' if step['type'] == 'bash' else 'sql'}", step["content"]
 
 
-def _name_of(name: str | None, out: Path | None) -> str:
+def _require_name(name: str | None, out: Path | None) -> str:
     """Return the name to approve under, before the daemon receives a request.
 
     Raises: RequestError ``library.name``.

@@ -19,9 +19,7 @@ generation_app = typer.Typer(
     help="List and show generations, and continue one with a hint.", no_args_is_help=True
 )
 
-Id = Annotated[
-    str, typer.Argument(metavar="ID", help="Generation: id, unique beginning of the id, or `last`.")
-]
+Id = Annotated[str, typer.Argument(metavar="ID", help="Generation: id, unique id prefix, or `last`.")]
 
 
 @generation_app.command("list")
@@ -40,24 +38,24 @@ def list_generations(
         print_json(page)
         return
     heads = ("id", "kind", "provider", "outcome", "answers", "started")
-    print_table(out(), heads, [_row(generation) for generation in page["generations"]])
+    print_table(out(), heads, [_generation_row(generation) for generation in page["generations"]])
 
 
 @generation_app.command("show")
 def show(context: typer.Context, generation_id: Id, as_json: Json = False) -> None:
     """Show a generation: its answers, why each failed, and its outcome."""
     with open_client(context) as client:
-        _print(client, client.generation(find_generation(client, generation_id)), as_json=as_json)
+        _print_generation(client, client.generation(find_generation(client, generation_id)), as_json=as_json)
 
 
 @generation_app.command("prompt")
 def show_prompt(
     context: typer.Context,
     generation_id: Id,
-    number: Annotated[int, typer.Argument(metavar="N", min=1, help="Number of the answer, from 1.")] = 1,
+    number: Annotated[int, typer.Argument(metavar="N", min=1, help="Answer number, starting at 1.")] = 1,
     as_json: Json = False,
 ) -> None:
-    """Show the prompt of one answer, and the answer."""
+    """Show one answer and its prompt."""
     with open_client(context) as client:
         step = client.generation_step(find_generation(client, generation_id), number)
     if as_json:
@@ -82,7 +80,7 @@ def give_hint(
         found = find_generation(client, generation_id)
         edited = None if attempt is None else find_attempt(client, attempt)
         ended = wait(client, client.hint_generation(found, hint, attempt_id=edited), tell=not as_json)
-        _print(client, ended, as_json=as_json)
+        _print_generation(client, ended, as_json=as_json)
     raise typer.Exit(OF_OUTCOME.get(ended["outcome"], FAILED))
 
 
@@ -95,7 +93,7 @@ def cancel(context: typer.Context, generation_id: Id) -> None:
     print(f"Cancelling {found}")
 
 
-def _row(generation: Document) -> tuple[str, ...]:
+def _generation_row(generation: Document) -> tuple[str, ...]:
     outcome = generation["outcome"] or generation["state"]
     answers = str(len(generation["attempts"]))
     return (
@@ -108,7 +106,7 @@ def _row(generation: Document) -> tuple[str, ...]:
     )
 
 
-def _print(client: PlainClient, generation: Document, *, as_json: bool) -> None:
+def _print_generation(client: PlainClient, generation: Document, *, as_json: bool) -> None:
     if as_json:
         print_json(generation)
         return

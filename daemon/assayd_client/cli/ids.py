@@ -19,30 +19,34 @@ _PREFIX = re.compile(r"[0-9A-HJKMNP-TV-Z]{4,25}")
 def attempt_id(client: PlainClient, said: str) -> str:
     """Return the id of the attempt that is meant. Raises: NotFound; RequestError ``id.ambiguous``."""
     if said == LAST:
-        return _one("attempt", said, client.attempts(limit=1)["attempts"])
+        return _require_one("attempt", said, client.attempts(limit=1)["attempts"])
     if not _PREFIX.fullmatch(said.upper()):
-        return _as_it_is(said)
+        return _normalize_id(said)
     found = client.attempts(id_prefix=said.upper(), limit=MOST_NAMED)["attempts"]
-    return _one("attempt", said, found)
+    return _require_one("attempt", said, found)
 
 
 def repair_id(client: PlainClient, said: str) -> str:
-    """Return the id of the repair that is meant. Raises: as `attempt_id`."""
-    return _among("repair", said, lambda cursor: client.repairs(cursor=cursor, limit=100), "repairs")
+    """Return the id of the repair that a user's text refers to. Raises: as `attempt_id`."""
+    return _find_by_prefix("repair", said, lambda cursor: client.repairs(cursor=cursor, limit=100), "repairs")
 
 
 def generation_id(client: PlainClient, said: str) -> str:
-    """Return the id of the generation that is meant. Raises: as `attempt_id`."""
+    """Return the id of the generation that a user's text refers to. Raises: as `attempt_id`."""
     noun = "generation"
-    return _among(noun, said, lambda cursor: client.generations(cursor=cursor, limit=100), "generations")
+    return _find_by_prefix(
+        noun, said, lambda cursor: client.generations(cursor=cursor, limit=100), "generations"
+    )
 
 
 def workflow_id(client: PlainClient, said: str) -> str:
-    """Return the id of the workflow that is meant. Raises: as `attempt_id`."""
-    return _among("workflow", said, lambda cursor: client.workflows(cursor=cursor, limit=100), "workflows")
+    """Return the id of the workflow that a user's text refers to. Raises: as `attempt_id`."""
+    return _find_by_prefix(
+        "workflow", said, lambda cursor: client.workflows(cursor=cursor, limit=100), "workflows"
+    )
 
 
-def batch_name(client: PlainClient, said: str) -> str:
+def find_batch_id(client: PlainClient, said: str) -> str:
     """Return the id of the batch that is meant; one of that name comes first. Raises: as `attempt_id`."""
     try:
         named: str = client.batch(said)["id"]
@@ -51,33 +55,33 @@ def batch_name(client: PlainClient, said: str) -> str:
             raise
     else:
         return named
-    return _among("batch", said, lambda cursor: client.batches(cursor=cursor, limit=100), "batches")
+    return _find_by_prefix("batch", said, lambda cursor: client.batches(cursor=cursor, limit=100), "batches")
 
 
 def record_id(client: PlainClient, route: str, noun: str, said: str) -> str:
     """Return the id of an item that a kind keeps under its own route. Raises: as `attempt_id`."""
-    return _among(noun, said, lambda cursor: client.records(route, cursor=cursor, limit=100), route)
+    return _find_by_prefix(noun, said, lambda cursor: client.records(route, cursor=cursor, limit=100), route)
 
 
-def _among(noun: str, said: str, page: Callable[[str | None], Document], key: str) -> str:
-    """Look through pages, newest first, for ids that begin as was said."""
+def _find_by_prefix(noun: str, said: str, page: Callable[[str | None], Document], key: str) -> str:
+    """Search pages, newest first, for ids that begin with the user's text."""
     if said != LAST and not _PREFIX.fullmatch(said.upper()):
-        return _as_it_is(said)
+        return _normalize_id(said)
     found: list[Document] = []
-    for each in _pages(page, key):
+    for each in _iter_pages(page, key):
         if said == LAST or each["id"].startswith(said.upper()):
             found.append(each)
         if found and (said == LAST or len(found) == MOST_NAMED):
             break
-    return _one(noun, said, found)
+    return _require_one(noun, said, found)
 
 
-def _as_it_is(said: str) -> str:
+def _normalize_id(said: str) -> str:
     """Return a complete id in capitals; the daemon refuses anything that isn't an id."""
     return said.upper() if _WHOLE.fullmatch(said.upper()) else said
 
 
-def _pages(page: Callable[[str | None], Document], key: str) -> Iterator[Document]:
+def _iter_pages(page: Callable[[str | None], Document], key: str) -> Iterator[Document]:
     cursor = None
     while True:
         document = page(cursor)
@@ -87,7 +91,7 @@ def _pages(page: Callable[[str | None], Document], key: str) -> Iterator[Documen
             return
 
 
-def _one(noun: str, said: str, found: list[Document]) -> str:
+def _require_one(noun: str, said: str, found: list[Document]) -> str:
     if not found:
         message = f"no {noun} exists yet" if said == LAST else f"{noun} {said} doesn't exist"
         raise NotFound("not_found", message, status=404)

@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 
 class EngineMachine:
-    """The engine of the settings, as adopting needs it; another engine's images come from DOCKER_HOST."""
+    """The engine of the settings for adopting images; images of other engines come from DOCKER_HOST."""
 
     def save(self, image: str, archive: Path) -> None:
         """Write an image of a local engine as `docker save` does. Raises: ConfigError, EngineError."""
-        asyncio.run(_save(image, archive))
+        asyncio.run(_save_image(image, archive))
 
     def printed_by(self, archive: Path) -> bytes:
         """Return what the program of an image prints. Raises: EngineError."""
-        return asyncio.run(_printed_by(archive))
+        return asyncio.run(_run_printing(archive))
 
 
-async def _save(image: str, archive: Path) -> None:
+async def _save_image(image: str, archive: Path) -> None:
     from assayd.engines.docker import DockerEngine
     from assayd.settings import load_settings
 
@@ -43,7 +43,7 @@ async def _save(image: str, archive: Path) -> None:
         await engine.save_image(image, archive)
     except EngineError as problem:
         message = (
-            f"{image} is neither a file nor an image of a local engine ({problem.message}); "
+            f"{image} is neither a file nor an image in a local engine ({problem.message}); "
             "pass an OCI layout or a `docker save` archive"
         )
         raise ConfigError("image.source_missing", message) from problem
@@ -51,7 +51,7 @@ async def _save(image: str, archive: Path) -> None:
         await engine.close()
 
 
-async def _printed_by(archive: Path) -> bytes:
+async def _run_printing(archive: Path) -> bytes:
     from assayd.sandbox.printed import printed_by
 
     engine = await plain_engine()
@@ -80,10 +80,10 @@ def noted(name: str, where: str, tag: str | None, cache: Path) -> Iterator[str]:
     Raises: RequestError, ConfigError.
     """
     from assayd.imaging.adopting import source_digest
-    from assayd.imaging.own_recipe import lock_path, own_path
+    from assayd.imaging.own_recipe import lock_path, recipe_path
 
-    own, place = _place_of(name), str(Path(where).resolve()) if Path(where).exists() else where
-    recipe, lock = own_path(own, name), lock_path(own, name)
+    own, place = _own_recipe_folder(name), str(Path(where).resolve()) if Path(where).exists() else where
+    recipe, lock = recipe_path(own, name), lock_path(own, name)
     _require_same(recipe, place, tag)
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".adopting-", dir=cache) as work:
@@ -101,7 +101,7 @@ def noted(name: str, where: str, tag: str | None, cache: Path) -> Iterator[str]:
         raise
 
 
-def _place_of(name: str) -> Path:
+def _own_recipe_folder(name: str) -> Path:
     """Return the folder of the operator's recipes. Raises: RequestError."""
     from assayd.imaging.recipe import is_name
     from assayd.package_data import share
@@ -109,20 +109,21 @@ def _place_of(name: str) -> Path:
 
     if not is_name(name) or (share("images") / name).is_dir():
         message = (
-            f"{name!r} can't name an adopted image: use a-z, 0-9, _ and -, but not a shipped image's name"
+            f"{name!r} isn't a valid name for an adopted image: use a-z, 0-9, _ and -, but not a shipped "
+            "image's name"
         )
         raise RequestError("usage", message)
     return load_settings().images.recipes_dir
 
 
 def _require_same(recipe: Path, where: str, tag: str | None) -> None:
-    from assayd.imaging.own_recipe import read_own
+    from assayd.imaging.own_recipe import read_recipe_table
 
     if not recipe.is_file():
         return
-    table, extends = read_own(recipe.parent, recipe.stem)
+    table, extends = read_recipe_table(recipe.parent, recipe.stem)
     if extends is not None or (table.text("from"), table.text("tag")) != (where, tag):
-        message = f"{recipe} exists with other content; remove it, or adopt under another name"
+        message = f"{recipe} exists with different content; remove it, or adopt the image under another name"
         raise RequestError("usage", message)
 
 
@@ -149,14 +150,14 @@ def build_images(
     """
     if library is not None and len(names) != 1:
         raise RequestError("usage", "--library needs the name of exactly one image")
-    found = recipes_of_settings(recipes)
-    folder = cache or _cache()
+    found = load_recipes(recipes)
+    folder = cache or _cache_folder()
     wanted = names or [recipe.name for recipe in found.all() if not recipe.on_demand]
     if repair:
         on_demand = () if names else [recipe.name for recipe in found.all() if recipe.on_demand]
-        wanted = asyncio.run(_broken(wanted, on_demand))
+        wanted = asyncio.run(_find_broken(wanted, on_demand))
     for name in wanted:
-        facts = _build(found.load(name), found, folder, library)
+        facts = _build_and_load(found.load(name), found, folder, library)
         print(f"{facts.name}\t{facts.digest}\t{facts.size_bytes}")
 
 
@@ -165,7 +166,7 @@ def adopt_image(name: str, where: str, tag: str | None = None, cache: Path | Non
 
     An existing recipe is kept with its additions; its lock is written again.
     """
-    folder = cache or _cache()
+    folder = cache or _cache_folder()
     with noted(name, where, tag, folder) as digest:
         build_images([name], folder)
     _audit_adoption(name, digest, where)
@@ -180,18 +181,18 @@ def _audit_adoption(name: str, digest: str, where: str) -> None:
     actor: dict[str, object] = {"uid": os.getuid(), "pid": os.getpid()}
     try:
         added = add_line(folder, "image.adopted", actor=actor, subject=name, digest=digest, source=where)
-        reason = "" if added else "no daemon keeps one there"
+        reason = "" if added else "no daemon writes one there"
     except OSError as problem:
         reason = problem.strerror or type(problem).__name__
     if reason:
-        _say(f"the adoption isn't in the audit log {folder}: {reason}")
+        _print_progress(f"the adoption isn't in the audit log {folder}: {reason}")
 
 
 def lock_image(name: str) -> None:
     """Have pip choose the wheels of a recipe of the operator's, and write its lock."""
     from assayd.imaging.wheels import resolve
 
-    recipe = recipes_of_settings().load(name)
+    recipe = load_recipes().load(name)
     if recipe.lock is None or recipe.python is None:
         message = f"recipe {name} lists no python_packages, so there is nothing to lock"
         raise RequestError("usage", message)
@@ -204,21 +205,24 @@ def list_images() -> list[list[str]]:
 
     One that is missing says so; those that no recipe stands for any more are listed last.
     """
-    there = {one.name.removeprefix(PREFIX): one for one in asyncio.run(_listed())}
-    recipes = {recipe.name: recipe for recipe in recipes_of_settings().all()}
+    there = {one.name.removeprefix(PREFIX): one for one in asyncio.run(_list_images())}
+    recipes = {recipe.name: recipe for recipe in load_recipes().all()}
     stray = [name for name in there if name not in recipes]
-    return [[*_cells(name, there.get(name), recipes.get(name)), *_users(name)] for name in (*recipes, *stray)]
+    return [
+        [*_image_row(name, there.get(name), recipes.get(name)), *_users_cell(name)]
+        for name in (*recipes, *stray)
+    ]
 
 
 def sbom_of(name: str) -> bytes:
     """Return the CycloneDX document of an image that the engine has. Raises: EngineError."""
     from assayd.imaging.sbom import MOST_BYTES, SBOM_FILE
 
-    return asyncio.run(_file(f"assayd/{name}", SBOM_FILE, MOST_BYTES))
+    return asyncio.run(_read_image_file(f"assayd/{name}", SBOM_FILE, MOST_BYTES))
 
 
-async def _file(image: str, path: str, most_bytes: int) -> bytes:
-    engine = await _engine()
+async def _read_image_file(image: str, path: str, most_bytes: int) -> bytes:
+    engine = await _open_engine()
     try:
         return await engine.image_file(image, path, most_bytes)
     finally:
@@ -227,25 +231,30 @@ async def _file(image: str, path: str, most_bytes: int) -> bytes:
 
 def remove_unused(*, dry_run: bool) -> list[list[str]]:
     """Remove images that neither a kind nor a profile names; return name, size and action of each."""
-    unused = [one for one in asyncio.run(_listed()) if not _names_of_users(one.name.removeprefix(PREFIX))]
+    unused = [one for one in asyncio.run(_list_images()) if not _find_users(one.name.removeprefix(PREFIX))]
     if dry_run:
         would = "would be removed, unless a daemon or a container uses it"
-        return [[one.name.removeprefix(PREFIX), _mib(_own(one)), would] for one in unused]
+        return [[one.name.removeprefix(PREFIX), _format_mib(_unshared_bytes(one)), would] for one in unused]
     return [
-        [one.name.removeprefix(PREFIX), _mib(_own(one)), asyncio.run(_remove(one.name))] for one in unused
+        [
+            one.name.removeprefix(PREFIX),
+            _format_mib(_unshared_bytes(one)),
+            asyncio.run(_remove_image(one.name)),
+        ]
+        for one in unused
     ]
 
 
-async def _listed() -> Sequence[ListedImage]:
-    engine = await _engine()
+async def _list_images() -> Sequence[ListedImage]:
+    engine = await _open_engine()
     try:
         return await engine.list_images()
     finally:
         await engine.close()
 
 
-async def _remove(name: str) -> str:
-    engine = await _engine()
+async def _remove_image(name: str) -> str:
+    engine = await _open_engine()
     try:
         await engine.remove_image(name)
     except EngineError as problem:
@@ -257,29 +266,29 @@ async def _remove(name: str) -> str:
     return "removed"
 
 
-def _cells(name: str, there: ListedImage | None, recipe: Recipe | None) -> list[str]:
+def _image_row(name: str, there: ListedImage | None, recipe: Recipe | None) -> list[str]:
     if there is None:
         what = "not built" if recipe is not None and recipe.on_demand else "missing"
         return [name, what, "", "", f"build it: assay images build {name}"]
-    shared = "" if there.shared_bytes is None else _mib(there.shared_bytes)
+    shared = "" if there.shared_bytes is None else _format_mib(there.shared_bytes)
     since = "" if there.loaded_at is None else age(time.time() - there.loaded_at)
-    return [name, there.digest, _mib(there.size_bytes), shared, since]
+    return [name, there.digest, _format_mib(there.size_bytes), shared, since]
 
 
-def _own(image: ListedImage) -> int:
+def _unshared_bytes(image: ListedImage) -> int:
     return image.size_bytes - (image.shared_bytes or 0)
 
 
-def _mib(count: int) -> str:
+def _format_mib(count: int) -> str:
     return f"{count / 2**20:.0f} MiB"
 
 
-def _users(image: str) -> Sequence[str]:
-    """Return the kinds and profiles that run in an image, as one cell."""
-    return (", ".join(_names_of_users(image)) or "nobody",)
+def _users_cell(image: str) -> Sequence[str]:
+    """Return the kinds and profiles that use an image, as one cell."""
+    return (", ".join(_find_users(image)) or "nobody",)
 
 
-def _names_of_users(image: str) -> Sequence[str]:
+def _find_users(image: str) -> Sequence[str]:
     from assayd.kinds import registry
     from assayd.settings import load_settings
     from assayd.wiring.profiles import load_profiles
@@ -291,8 +300,8 @@ def _names_of_users(image: str) -> Sequence[str]:
     return [*parts, *(f"profile {name}" for name in named)]
 
 
-def recipes_of_settings(shipped: Path | None = None) -> Recipes:
-    """Return the recipes that are shipped, and those of the operator."""
+def load_recipes(shipped: Path | None = None) -> Recipes:
+    """Return the shipped recipes and the operator's recipes."""
     from assayd.imaging import Recipes
     from assayd.kinds import registry
     from assayd.package_data import share
@@ -303,10 +312,10 @@ def recipes_of_settings(shipped: Path | None = None) -> Recipes:
     return Recipes(shipped or share("images"), settings.images.recipes_dir, packaged)
 
 
-def _build(recipe: Recipe, recipes: Recipes, cache: Path, library: Path | None) -> ImageFacts:
+def _build_and_load(recipe: Recipe, recipes: Recipes, cache: Path, library: Path | None) -> ImageFacts:
     """Build an image and load it; an image without a stated baseline is measured once."""
     from assayd.imaging import build
-    from assayd.imaging.baselines import UNMEASURED, keep_baseline
+    from assayd.imaging.baselines import UNMEASURED, store_baseline
     from assayd.imaging.tree import LABEL_FILES
 
     guest = Path(assayd.__file__).parent / "guest"
@@ -318,7 +327,7 @@ def _build(recipe: Recipe, recipes: Recipes, cache: Path, library: Path | None) 
             recipes=recipes,
             guest=guest,
             cache=cache,
-            progress=_say,
+            progress=_print_progress,
             library=library,
             machine=machine,
         )
@@ -328,19 +337,19 @@ def _build(recipe: Recipe, recipes: Recipes, cache: Path, library: Path | None) 
     if not facts.name.endswith(f":{UNMEASURED}"):
         return facts
     try:
-        megabytes = asyncio.run(_measure(facts, recipe.preload))
+        megabytes = asyncio.run(_measure_baseline(facts, recipe.preload))
     finally:
-        asyncio.run(_remove(facts.name))
-    _say(f"its runner takes {megabytes} MB with preloaded modules, recorded as its baseline")
-    keep_baseline(cache, recipe.name, facts.labels[LABEL_FILES], megabytes)
+        asyncio.run(_remove_image(facts.name))
+    _print_progress(f"its runner uses {megabytes} MB with preloaded modules, recorded as its baseline")
+    store_baseline(cache, recipe.name, facts.labels[LABEL_FILES], megabytes)
     return built()
 
 
-async def _broken(names: Sequence[str], if_built: Sequence[str]) -> list[str]:
-    """Return which images can't be used as they are; of `if_built`, those that were built before."""
+async def _find_broken(names: Sequence[str], if_built: Sequence[str]) -> list[str]:
+    """Return the images that are unusable at present; of `if_built`, only those that have been built."""
     from assayd.sandbox.images import Images
 
-    engine = await _engine()
+    engine = await _open_engine()
     images, broken = Images(engine, Path(assayd.__file__).parent / "guest"), []
     try:
         for name in (*names, *if_built):
@@ -348,16 +357,16 @@ async def _broken(names: Sequence[str], if_built: Sequence[str]) -> list[str]:
                 await images.look(name)
             except EngineError as problem:
                 if name in names or problem.code != "image.missing":
-                    _say(f"{name}: {problem.message}")
+                    _print_progress(f"{name}: {problem.message}")
                     broken.append(name)
             else:
-                _say(f"{name}: undamaged")
+                _print_progress(f"{name}: undamaged")
     finally:
         await engine.close()
     return broken
 
 
-async def _measure(facts: ImageFacts, preload: Sequence[str]) -> int:
+async def _measure_baseline(facts: ImageFacts, preload: Sequence[str]) -> int:
     from assayd.sandbox.baseline import measure_baseline_mb
 
     engine = await plain_engine()  # a clone shares what it was cloned from
@@ -370,9 +379,9 @@ async def _measure(facts: ImageFacts, preload: Sequence[str]) -> int:
 async def _load_if_new(name: str, archive: Path) -> ImageFacts:
     from assayd.imaging import image_id
 
-    engine = await _engine()
+    engine = await _open_engine()
     try:
-        present = await _find(engine, name)
+        present = await _find_image(engine, name)
         if present is not None and present.digest == image_id(archive):
             return present
         return await engine.load_image(archive)
@@ -380,7 +389,7 @@ async def _load_if_new(name: str, archive: Path) -> ImageFacts:
         await engine.close()
 
 
-async def _find(engine: Engine, name: str) -> ImageFacts | None:
+async def _find_image(engine: Engine, name: str) -> ImageFacts | None:
     try:
         return await engine.image(f"assayd/{name}")
     except EngineError as error:
@@ -389,19 +398,19 @@ async def _find(engine: Engine, name: str) -> ImageFacts | None:
         raise
 
 
-async def _engine() -> Engine:
+async def _open_engine() -> Engine:
     from assayd.settings import load_settings
     from assayd.wiring.engine import choose_engine
 
     return (await choose_engine(load_settings())).engine
 
 
-def _cache() -> Path:
+def _cache_folder() -> Path:
     if os.geteuid() == 0:
         return Path("/var/cache/assayd/images")
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "assayd" / "images"
 
 
-def _say(line: str) -> None:
+def _print_progress(line: str) -> None:
     print(line, file=sys.stderr, flush=True)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-images_app = typer.Typer(help="Build and list the images of containers.", no_args_is_help=True)
+images_app = typer.Typer(help="Build and list container images.", no_args_is_help=True)
 
 
 @images_app.command("build")
@@ -25,7 +25,7 @@ def build(
     library: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Add the files of this folder to the image, if its recipe allows it."
+            metavar="DIR", help="Add the files in this folder to the image, if its recipe allows it."
         ),
     ] = None,
     repair: Annotated[
@@ -46,11 +46,11 @@ def adopt(
         typer.Option(
             "--from",
             metavar="IMAGE",
-            help="Read an OCI layout, a `docker save` archive, or an image of a local engine.",
+            help="Read an OCI layout, a `docker save` archive, or an image from a local engine.",
         ),
     ],
     tag: Annotated[
-        str | None, typer.Option(metavar="TAG", help="Choose this tag if there are several.")
+        str | None, typer.Option(metavar="TAG", help="Use this tag if the source contains several.")
     ] = None,
     cache: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Cache downloaded and built parts in this folder.")
@@ -74,7 +74,7 @@ def lock(
 
 @images_app.command("list")
 def list_engine_images() -> None:
-    """List all images with state, size, age and users."""
+    """List all images with their state, size, age and users."""
     from assayd_client.cli.images import list_images
     from assayd_client.cli.listing import print_table
     from assayd_client.cli.terminal import out
@@ -95,10 +95,10 @@ def show_sbom(
 @images_app.command("gc")
 def collect_garbage(
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List the images that would be removed, and remove none.")
+        bool, typer.Option("--dry-run", help="List the images that would be removed, without removing any.")
     ] = False,
 ) -> None:
-    """Remove unused images that no kind or profile names."""
+    """Remove unused images that no kind or profile references."""
     from assayd_client.cli.images import remove_unused
     from assayd_client.cli.listing import print_table
     from assayd_client.cli.terminal import out

@@ -28,8 +28,8 @@ KIND_HEADS = ("kind", "policy", "image", "stages")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownAttempt:
-    """A finished attempt that is shown in a form of its kind."""
+class AttemptView:
+    """A finished attempt to display in a format of its kind."""
 
     client: PlainClient
     attempt: Document
@@ -48,7 +48,7 @@ class ShownAttempt:
         return document
 
 
-Form = Callable[[ShownAttempt], None]
+Form = Callable[[AttemptView], None]
 """Prints an attempt; what `CommandLine.forms` refers to."""
 
 
@@ -57,21 +57,21 @@ def find_kind(kind: str) -> Kind:
 
     Raises: RequestError ``kind.unknown``; ConfigError, when the settings or a validator cannot be used.
     """
-    if kind in registry.own_kinds():
+    if kind in registry.list_own_kinds():
         return registry.own(kind)
     return registry.find(kind, (kind,) if kind in registry.offered_kinds() else ())
 
 
-def from_files_of(kind: str) -> FromFiles:
-    """Return the function that makes a payload of files for a kind. Raises: as `find_kind`."""
-    reference = command_line_of(kind).from_files
+def files_reader(kind: str) -> FromFiles:
+    """Return the function that builds a payload from files for a kind. Raises: as `find_kind`."""
+    reference = get_command_line(kind).from_files
     if reference:
         return cast("FromFiles", registry.resolve(reference))
     return partial(submitted_file.code_from_files, field=find_kind(kind).code_field)
 
 
-def from_files_for(kind: Document) -> FromFiles:
-    """Return the function that makes a payload of one text for a kind that only the daemon knows.
+def schema_files_reader(kind: Document) -> FromFiles:
+    """Return the function that builds a payload from one text for a kind that only the daemon has.
 
     Raises: RequestError ``usage``, if its payload has several texts.
     """
@@ -80,7 +80,7 @@ def from_files_for(kind: Document) -> FromFiles:
         name for name in schema.get("required", ()) if schema["properties"][name].get("type") == "string"
     ]
     if len(texts) != 1:
-        message = f"{kind['kind']}: install its package here too; its files can't be read without it"
+        message = f"{kind['kind']}: also install its package here; its files can't be read without it"
         raise RequestError("usage", message)
 
     def read(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
@@ -92,8 +92,8 @@ def from_files_for(kind: Document) -> FromFiles:
     return read
 
 
-def command_line_of(kind: str) -> CommandLine:
-    """Return the command line of a kind; the default for a kind that isn't installed here.
+def get_command_line(kind: str) -> CommandLine:
+    """Return the command line of a kind; the default one if the kind isn't installed here.
 
     A kind that an installed package offers needs no setting here: whether it is served, the daemon decides.
     """
@@ -102,10 +102,10 @@ def command_line_of(kind: str) -> CommandLine:
 
 def form_of(kind: str, name: str) -> Form:
     """Return what prints attempts of a kind in a form. Raises: RequestError ``usage``, for one it has not."""
-    forms = command_line_of(kind).forms
+    forms = get_command_line(kind).forms
     if name not in forms:
-        has = f"it has {', '.join(forms)}" if forms else "it has no forms"
-        message = f"--{name}: kind {kind} doesn't have this form; {has}; use --json for the whole report"
+        has = f"it supports {', '.join(forms)}" if forms else "it supports no forms"
+        message = f"--{name}: kind {kind} doesn't support this form; {has}; use --json for the whole report"
         raise RequestError("usage", message)
     return cast("Form", registry.resolve(forms[name]))
 
@@ -117,7 +117,7 @@ def kinds(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the kinds that the daemon accepts, or describe one: payload, options, stages, rules."""
+    """List the kinds that the daemon accepts, or describe one kind's payload, options, stages and rules."""
     from assayd_client.cli.terminal import line, out, plain, print_json, print_table
 
     with open_client(context) as client:
@@ -141,7 +141,7 @@ def describe(kind: Document) -> list[str]:
         f"stages: {', '.join(kind['stages'])}",
         "",
         "payload:",
-        *_fields(kind["payload_schema"]),
+        *_describe_fields(kind["payload_schema"]),
     ]
     if kind["options"]:
         lines += ["", "options of assay validate:"]
@@ -162,21 +162,21 @@ def describe(kind: Document) -> list[str]:
     return lines
 
 
-def _fields(schema: Mapping[str, object]) -> list[str]:
+def _describe_fields(schema: Mapping[str, object]) -> list[str]:
     properties = cast("Mapping[str, Mapping[str, object]]", schema.get("properties", {}))
     required = cast("list[str]", schema.get("required", []))
     return [
-        f"  {name}: {_type_of(field)}{'' if name in required else ' (optional)'}"
+        f"  {name}: {_describe_type(field)}{'' if name in required else ' (optional)'}"
         for name, field in properties.items()
     ]
 
 
-def _type_of(field: Mapping[str, object]) -> str:
-    """Return the type of a field in a word or two, e.g. ``array of string``."""
+def _describe_type(field: Mapping[str, object]) -> str:
+    """Describe the type of a field in a few words, e.g. ``array of string``."""
     choices = cast("list[Mapping[str, object]]", field.get("anyOf", []))
     if choices:
-        return " or ".join(_type_of(choice) for choice in choices)
+        return " or ".join(_describe_type(choice) for choice in choices)
     if "$ref" in field:
         return str(field["$ref"]).rpartition("/")[2]
     items = cast("Mapping[str, object]", field.get("items", {}))
-    return f"array of {_type_of(items)}" if items else str(field.get("type", "any"))
+    return f"array of {_describe_type(items)}" if items else str(field.get("type", "any"))

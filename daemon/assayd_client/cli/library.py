@@ -16,12 +16,12 @@ Entry = Annotated[
     str, typer.Argument(metavar="NAME[@VERSION]", help="Entry name. Default version: the newest.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Uid = Annotated[int | None, typer.Option(min=0, help="Use the library of this user (operators).")]
+Uid = Annotated[int | None, typer.Option(min=0, help="Use this user's library (operators only).")]
 HEADS = ("name", "version", "kind", "approved", "by", "asked for")
 INTENT_CHARS = 60
 
 
-def _client(context: typer.Context) -> PlainClient:
+def _create_client(context: typer.Context) -> PlainClient:
     return PlainClient(context.find_root().obj)
 
 
@@ -47,16 +47,18 @@ def parted(reference: str) -> tuple[str, int | None]:
 def approve(
     context: typer.Context,
     attempt_id: Annotated[
-        str, typer.Argument(metavar="ATTEMPT", help="Attempt: id, unique beginning of the id, or `last`.")
+        str, typer.Argument(metavar="ATTEMPT", help="Attempt: id, unique id prefix, or `last`.")
     ],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name in lowercase letters, digits, _ and -.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Entry name of lowercase letters, digits, _ and -.")
+    ],
     as_json: Json = False,
 ) -> None:
-    """Approve a validated attempt under a name, as its next version."""
+    """Approve a validated attempt under a name, as the next version of that name."""
     from assayd_client.cli.ids import attempt_id as find_attempt
     from assayd_client.cli.terminal import print_json
 
-    with _client(context) as client:
+    with _create_client(context) as client:
         entry = client.approve(find_attempt(client, attempt_id), name)
     if as_json:
         print_json(entry)
@@ -72,7 +74,7 @@ def list_entries(
     as_json: Json = False,
 ) -> None:
     """List your library: the newest version of each name."""
-    with _client(context) as client:
+    with _create_client(context) as client:
         _print_entries(client.library(limit=limit, uid=uid), as_json=as_json)
 
 
@@ -84,7 +86,7 @@ def history(
     as_json: Json = False,
 ) -> None:
     """List all versions of a name, newest first."""
-    with _client(context) as client:
+    with _create_client(context) as client:
         _print_entries(client.library_history(name, uid=uid), as_json=as_json)
 
 
@@ -94,7 +96,7 @@ def show(context: typer.Context, entry: Entry, as_json: Json = False) -> None:
     from assayd_client.cli.generate import texts_of
     from assayd_client.cli.terminal import plain, print_json
 
-    with _client(context) as client:
+    with _create_client(context) as client:
         found = find_entry(client, entry)
     if as_json:
         print_json(found)
@@ -123,7 +125,7 @@ def export(
     """Write an entry's contents to a file or a folder."""
     from assayd_client.cli.generate import texts_of, write_texts
 
-    with _client(context) as client:
+    with _create_client(context) as client:
         found = find_entry(client, entry)
     write_texts(texts_of(found["submission"]), out)
     print(f"{found['name']}@{found['version']} is in {out}")
@@ -138,14 +140,14 @@ def remove(
     uid: Uid = None,
     as_json: Json = False,
 ) -> None:
-    """Remove a version of a name, or the name with all versions.
+    """Remove one version of a name, or the name and all its versions.
 
-    The attempts stay until retention removes them.
+    The attempts are kept until retention removes them.
     """
     from assayd_client.cli.terminal import print_json
 
     name, version = parted(entry)
-    with _client(context) as client:
+    with _create_client(context) as client:
         removed = client.remove_from_library(name, version, uid=uid)
     if as_json:
         print_json(removed)
@@ -165,11 +167,11 @@ def diff(
         ),
     ] = None,
 ) -> None:
-    """Compare two versions of an entry. Default: with the previous version."""
+    """Compare two versions of an entry; by default, an entry with its previous version."""
     from assayd.documents import submission_diff
     from assayd_client.cli.terminal import plain
 
-    with _client(context) as client:
+    with _create_client(context) as client:
         new = find_entry(client, before if after is None else after)
         if after is None and new["version"] == 1:
             raise RequestError(

@@ -32,25 +32,25 @@ LABEL_CHARS = 40
 
 
 def attempt_row(attempt: Document) -> list[str]:
-    """Return the cells of one attempt for a program.
+    """Return the cells of one attempt in a form for programs.
 
     The last two have its rules, or our own error, and `report-only` if its policy enforced nothing.
     """
     cells = _attempt_cells(attempt, None)
-    return [*cells, _labels(attempt["labels"]), " ".join(_reasons(attempt)), _mode(attempt)]
+    return [*cells, _format_labels(attempt["labels"]), " ".join(_reasons(attempt)), _report_mode(attempt)]
 
 
-def attempt_row_for_people(attempt: Document, today: str, *, wide: bool) -> list[str]:
+def attempt_row_for_display(attempt: Document, today: str, *, wide: bool) -> list[str]:
     """Return the cells of one attempt: its time in short, and last its rules, its file, its other labels.
 
     Without `wide`, of the rules the first and how many more there are, and the beginning of the labels.
     """
     others = dict(attempt["labels"])
-    file, labels, reasons = others.pop(FILE_LABEL, ""), _labels(others), _reasons(attempt)
+    file, labels, reasons = others.pop(FILE_LABEL, ""), _format_labels(others), _reasons(attempt)
     if not wide:
         labels = shorten(labels, LABEL_CHARS)
         reasons = [*reasons[:1], *([f"+{len(reasons) - 1}"] if len(reasons) > 1 else [])]
-    last = "  ".join(filter(None, (_mode(attempt), " ".join(reasons), file, labels)))
+    last = "  ".join(filter(None, (_report_mode(attempt), " ".join(reasons), file, labels)))
     return [*_attempt_cells(attempt, today), last]
 
 
@@ -65,12 +65,12 @@ def _attempt_cells(attempt: Document, today: str | None) -> list[str]:
     ]
 
 
-def _mode(judged: Document) -> str:
-    """Return whether an attempt, or a profile, is of report-only mode."""
+def _report_mode(judged: Document) -> str:
+    """Return the mark of an attempt or profile that only reports; empty for others."""
     return REPORT_ONLY if judged.get("enforcement") == "report" else ""
 
 
-def _labels(labels: Mapping[str, str]) -> str:
+def _format_labels(labels: Mapping[str, str]) -> str:
     return " ".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
@@ -81,14 +81,14 @@ def _reasons(attempt: Document) -> list[str]:
 
 
 def short_time(at: str, today: str | None) -> str:
-    """Return a time: of today the time alone, of another day the date; whole where `today` is None."""
+    """Return the time of day for today, the date for other days, and the full time if `today` is None."""
     if today is None:
         return at[:19] + "Z"
     return at[11:19] + "Z" if at[:10] == today else at[:10]
 
 
 def artifact_row(artifact: Document, *, whole: bool) -> list[str]:
-    """Return the cells of one file of a bundle; `whole` has all of its digest and type."""
+    """Return the cells of one file of a bundle, with the full digest and type if `whole`."""
     digest, media_type = artifact["sha256"], artifact["media_type"]
     if not whole:
         digest, media_type = digest[:10], media_type.partition(";")[0]
@@ -108,7 +108,7 @@ def policy_row(policy: Document) -> list[str]:
         f"{resources['unit_timeout_s']:g}s",
         f"{resources['memory_mb']:g}MB",
         str(resources["max_processes"]),
-        f"{_mode(policy)}: {policy['description']}".removeprefix(": "),
+        f"{_report_mode(policy)}: {policy['description']}".removeprefix(": "),
     ]
 
 
@@ -135,12 +135,12 @@ def flatten(document: Mapping[str, object], within: str = "") -> list[tuple[str,
         elif isinstance(value, list):
             rows.append((within + key, ", ".join(map(str, value))))
         else:
-            rows.append((within + key, _shown(value)))
+            rows.append((within + key, _policy_file_value(value)))
     return rows
 
 
-def _shown(value: object) -> str:
-    """Show a value as a policy file writes it."""
+def _policy_file_value(value: object) -> str:
+    """Return a value as a policy file contains it."""
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -153,7 +153,7 @@ def check_row(check: Document) -> list[str]:
 
 
 def check_lines(checks: Sequence[Document]) -> Iterator[StyledLine]:
-    """Return the checks for people: a line each, remedies below, and the number of bad ones."""
+    """Yield one line per check, remedies below them, and the number of failed checks."""
     width = max((len(check["check"]) for check in checks), default=0)
     for check in checks:
         status, name = check["status"], plain(check["check"])
@@ -171,14 +171,14 @@ CHECK_HEADS = ("", "check", "seen", "remedy", "took")
 
 
 def event_line(event: StreamEvent) -> StyledLine:
-    """Show one event in one line."""
+    """Return one event as one line."""
     body = " ".join(f"{key}={value}" for key, value in event.body.items())
     shown = plain(body.rstrip("\n")).replace("\n", "⏎")
     return line((event.at[11:23], "dim"), f" {event.kind:<8} {shown}", hang=22)
 
 
 def print_events(events: Iterable[StreamEvent], *, as_json: bool, with_id: bool) -> None:
-    """Print events as they come: a line each, or a JSON object each; `with_id` names their attempts."""
+    """Print events as they arrive, one line or JSON object each; `with_id` adds the attempt's id."""
     console = out()
     for event in events:
         named = {"attempt_id": event.attempt_id} if with_id else {}
@@ -195,7 +195,7 @@ _RULES_LISTED = 3
 
 
 def answer_rows(weeks: Iterable[Document]) -> Iterator[tuple[str, ...]]:
-    """Return the counts of providers' answers, a row per week, kind and provider.
+    """Yield the counts of providers' answers, one row per week, kind and provider.
 
     A rule is followed by the number of failed attempts that broke it; of those that a further attempt
     followed, by how many of these cleared it.

@@ -14,7 +14,10 @@ from assayd_client.cli.options import Json, open_client
 
 module_app = typer.Typer(help="Install validated modules into a folder tree.", no_args_is_help=True)
 
-Tree = Annotated[Path, typer.Argument(metavar="TREE", help="Folder tree: CATEGORY/PLATFORM is a module.")]
+Tree = Annotated[
+    Path,
+    typer.Argument(metavar="TREE", help="Folder tree in which each CATEGORY/PLATFORM folder is a module."),
+]
 HEADS = ("module", "version", "installed", "policy", "kept", "state")
 
 
@@ -23,12 +26,12 @@ def install(  # noqa: PLR0913, PLR0917  (one parameter per option)
     context: typer.Context,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the module to install.")],
     tree: Annotated[Path, typer.Option("--into", metavar="TREE", help="Folder tree to install it into.")],
-    policy: Annotated[str, typer.Option(metavar="NAME", help="Profile to validate it under.")],
+    policy: Annotated[str, typer.Option(metavar="NAME", help="Profile to validate the module under.")],
     new_category: Annotated[
         bool, typer.Option("--new-category", help="Create the category's folder if it doesn't exist.")
     ] = False,
     allow_downgrade: Annotated[
-        bool, typer.Option("--allow-downgrade", help="Replace a newer version by an older one.")
+        bool, typer.Option("--allow-downgrade", help="Replace a newer version with an older one.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -49,7 +52,7 @@ def install(  # noqa: PLR0913, PLR0917  (one parameter per option)
             raise typer.Exit(OF_VERDICT[attempt["verdict"]])
         attested = any(one["name"] == "attestation.json" for one in attempt["artifacts"])
         proof = client.artifact(attempt["id"], "attestation.json") if attested else None
-    record = module_tree.record_of(attempt, candidate, datetime.now(UTC))
+    record = module_tree.verdict_record(attempt, candidate, datetime.now(UTC))
     replaced = module_tree.install(tree, candidate, record, proof, allowed)
     if as_json:
         print_json({**record, "module": candidate.name, "version": candidate.version, "replaced": replaced})
@@ -60,8 +63,8 @@ def install(  # noqa: PLR0913, PLR0917  (one parameter per option)
 
 @module_app.command("list")
 def list_modules(tree: Tree, as_json: Json = False) -> None:
-    """List the modules of a tree; needs no daemon."""
-    _print(module_tree.installed_modules(tree), as_json=as_json)
+    """List the modules in a tree; needs no daemon."""
+    _print_modules(module_tree.installed_modules(tree), as_json=as_json)
 
 
 @module_app.command("rollback")
@@ -69,7 +72,7 @@ def rollback(
     tree: Tree,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Module: CATEGORY/PLATFORM.")],
 ) -> None:
-    """Exchange a module with its kept version; a second rollback undoes the first. Needs no daemon."""
+    """Swap a module with its kept version; a second rollback undoes the first. Needs no daemon."""
     before, after = module_tree.roll_back(tree, name)
     print(f"{name}: {before} replaced by {after}; {before} is kept")
 
@@ -79,23 +82,25 @@ def verify(
     tree: Tree,
     key: Annotated[
         Path | None,
-        typer.Option(metavar="PUB", help="Also check each attestation against these public keys, in PEM."),
+        typer.Option(
+            metavar="PUB", help="Also check each attestation against the public keys in this PEM file."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare the files of a tree with the digests that passed; exit 1 if any differs. Needs no daemon."""
+    """Compare a tree's files with the validated digests; exits with 1 if any differs. Needs no daemon."""
     from assayd_client.cli.exits import FAILED
 
     found = module_tree.installed_modules(tree, attestations=key is not None)
     if key is not None:
-        found = _attested(found, key)
-    _print(found, as_json=as_json)
+        found = _add_attestations(found, key)
+    _print_modules(found, as_json=as_json)
     if any(each.problems for each in found):
         raise typer.Exit(FAILED)
 
 
-def _attested(found: Sequence[module_tree.Installed], key: Path) -> list[module_tree.Installed]:
-    """Add the problems of each module's attestation."""
+def _add_attestations(found: Sequence[module_tree.Installed], key: Path) -> list[module_tree.Installed]:
+    """Return the modules with the problems of their attestations."""
     from dataclasses import replace
 
     from assayd_client.cli.attestation import public_keys
@@ -117,7 +122,7 @@ def _attested(found: Sequence[module_tree.Installed], key: Path) -> list[module_
     return [replace(each, problems=(*each.problems, *filter(None, [problem(each)]))) for each in found]
 
 
-def _print(found: Sequence[module_tree.Installed], *, as_json: bool) -> None:
+def _print_modules(found: Sequence[module_tree.Installed], *, as_json: bool) -> None:
     from assayd_client.cli.terminal import out, plain, print_json, print_table
 
     if as_json:

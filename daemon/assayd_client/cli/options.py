@@ -13,16 +13,14 @@ from assayd.errors import RequestError
 from assayd_client import PlainClient, Target
 
 
-def missing_extra(verb: str, package: str, find: Callable[[str], object] = find_spec) -> RequestError:
-    """Return the error for a package that is not installed, with the extra of the distribution that is."""
+def missing_extra_error(verb: str, package: str, find: Callable[[str], object] = find_spec) -> RequestError:
+    """Return the error for a package that isn't installed, with the extra that installs it."""
     distribution = "assayd-client" if find("assayd.daemon") is None else "assayd"
     message = f"assay {verb} needs the package `{package}`: pip install '{distribution}[{verb}]'"
     return RequestError("usage", message)
 
 
-AttemptId = Annotated[
-    str, typer.Argument(metavar="ID", help="Attempt: id, unique beginning of the id, or `last`.")
-]
+AttemptId = Annotated[str, typer.Argument(metavar="ID", help="Attempt: id, unique id prefix, or `last`.")]
 Fields = Annotated[
     str | None,
     typer.Option(
@@ -36,12 +34,12 @@ Junit = Annotated[
 ]
 
 
-def daemon_of(context: typer.Context) -> Target:
-    """Return the daemon that the line names; None for the one that the environment names."""
+def selected_daemon(context: typer.Context) -> Target:
+    """Return the daemon that the command line names, or None to use the environment's."""
     target: Target = context.find_root().obj
     return target
 
 
 def open_client(context: typer.Context) -> PlainClient:
-    """Return a client of the daemon that the line names."""
-    return PlainClient(daemon_of(context))
+    """Return a client of the daemon that the command line names."""
+    return PlainClient(selected_daemon(context))

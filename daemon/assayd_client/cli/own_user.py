@@ -64,16 +64,16 @@ class OwnUserH11(H11Protocol):
 
 
 def peer_uid(transport: asyncio.BaseTransport) -> int | None:
-    """Return whose process holds the other end of a connection over loopback; None if none is listed."""
+    """Return the user at the other end of a loopback connection; None if the kernel lists none."""
     local, remote = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
     if not local or not remote:
         return None
-    uid = asked_uid(local[:2], remote[:2])
+    uid = query_uid(local[:2], remote[:2])
     return listed_uid(local[:2], remote[:2]) if uid is None else uid
 
 
-def asked_uid(local: Address, remote: Address) -> int | None:
-    """Ask the kernel for the user of one established connection; None if it can't say.
+def query_uid(local: Address, remote: Address) -> int | None:
+    """Ask the kernel for the user of one established connection; None if it doesn't know.
 
     The tables below need milliseconds of processor time to be read, however few connections there are.
     Source: sock_diag(7), a request for one socket.
@@ -102,23 +102,23 @@ def listed_uid(local: Address, remote: Address) -> int | None:
     """Return the user of an established connection from the kernel's tables; None if none has it."""
     for table in TABLES:
         if table.exists():
-            uid = uid_of(table.read_text(encoding="ascii"), local, remote)
+            uid = parse_uid(table.read_text(encoding="ascii"), local, remote)
             if uid is not None:
                 return uid
     return None
 
 
-def uid_of(table: str, local: Address, remote: Address) -> int | None:
-    """Return the user of the established connection from `local` to `remote`, as a table lists it."""
-    for ends in zip(_written(local), _written(remote), strict=True):
+def parse_uid(table: str, local: Address, remote: Address) -> int | None:
+    """Return the user of the connection from `local` to `remote` in a kernel table, or None."""
+    for ends in zip(_format_address(local), _format_address(remote), strict=True):
         _, found, rest = table.partition(f": {' '.join(ends)} {ESTABLISHED} ")
         if found:
             return int(rest.split(maxsplit=4)[3])  # after both queues, the timer and the repeats
     return None
 
 
-def _written(address: Address) -> Iterator[str]:
-    """Return an address as the tables have it: in the machine's words; IPv4 also as part of IPv6."""
+def _format_address(address: Address) -> Iterator[str]:
+    """Yield the forms of an address in the tables: in native byte order; IPv4 also as mapped IPv6."""
     host, port = address
     packed = socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
     for each in (packed,) if len(packed) == len(MAPPED) + 4 else (packed, MAPPED + packed):

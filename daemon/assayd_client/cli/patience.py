@@ -12,8 +12,8 @@ AWAY_S = 60.0
 LOOK_AGAIN_S = 0.5
 
 
-class Patience:
-    """Waits while a daemon is away or not ready, up to `AWAY_S` from the first failure of a row."""
+class RetryTimer:
+    """A timer that waits while a daemon is unavailable, up to `AWAY_S` seconds from the first failure."""
 
     def __init__(self) -> None:
         self._since: float | None = None
@@ -32,7 +32,7 @@ class Patience:
 
 def results_of(client: PlainClient, batch_id: str) -> Iterator[Document]:
     """Return every item of a batch once, in line order, while the daemon may come and go."""
-    patience, done = Patience(), 0
+    patience, done = RetryTimer(), 0
     while True:
         try:
             for number, result in enumerate(client.batch_results(batch_id)):

@@ -38,12 +38,12 @@ def check(client: PlainClient, file: Path | None) -> Sequence[Document]:
     if answer["policy"] is None:
         from assayd.tomlfile import FileError
 
-        raise FileError(CODE, [_problem(file, problem) for problem in answer["problems"]])
+        raise FileError(CODE, [_to_problem(file, problem) for problem in answer["problems"]])
     return [answer["policy"]]
 
 
-def check_here(file: Path | None) -> Sequence[Document]:
-    """Return the same without a daemon, from the settings and profiles of this machine.
+def check_locally(file: Path | None) -> Sequence[Document]:
+    """Check profiles without a daemon, with the settings and profiles of this host.
 
     Raises: FileError with every problem.
     """
@@ -52,7 +52,7 @@ def check_here(file: Path | None) -> Sequence[Document]:
     from assayd.wiring.profiles import load_profiles
 
     policies = load_profiles(load_settings())
-    found = [policies.try_file(file)] if file is not None else map(policies.get, policies.names)
+    found = [policies.resolve_file(file)] if file is not None else map(policies.get, policies.names)
     return [describe(policy, egress=policies.egress) for policy in found]
 
 
@@ -63,11 +63,11 @@ def remarks(policy: Document) -> Iterator[str]:
         yield f"{policy['name']}: {clamp['field']} = {asked:g} is clamped to {given:g} by the bounds"
     if not policy["enforceable"]:
         yield f"{policy['name']}: every submission is refused: {policy['unenforceable_reason']}"
-    yield from _allowances(policy["name"], network_of(policy))
+    yield from _allowlist_lines(policy["name"], parse_network(policy))
 
 
-def network_of(policy: Document) -> NetworkPolicy:
-    """Return what a profile, as the daemon shows it, allows of the network."""
+def parse_network(policy: Document) -> NetworkPolicy:
+    """Return the network rules of a profile document."""
     from assayd.model.policy import HttpRule, NetworkMode, NetworkPolicy
 
     document = policy["network"]
@@ -84,8 +84,8 @@ def network_of(policy: Document) -> NetworkPolicy:
     )
 
 
-def _allowances(name: str, network: NetworkPolicy) -> Iterator[str]:
-    """Return what an allowlist allows, a line for each entry; none without an allowlist."""
+def _allowlist_lines(name: str, network: NetworkPolicy) -> Iterator[str]:
+    """Yield a line for each entry of an allowlist; nothing without an allowlist."""
     from assayd.model.policy import NetworkMode
 
     if network.mode is not NetworkMode.ALLOWLIST:
@@ -99,17 +99,17 @@ def _allowances(name: str, network: NetworkPolicy) -> Iterator[str]:
             if entry.startswith(".")
             else entry
         )
-        yield f"{name}: {hosts}, port {ports}: {_manner(network.http.get(entry))}"
+        yield f"{name}: {hosts}, port {ports}: {_describe_rule(network.http.get(entry))}"
 
 
-def _manner(rule: HttpRule | None) -> str:
+def _describe_rule(rule: HttpRule | None) -> str:
     if rule is None:
         return "TLS, and plain HTTP with any method and path"
     methods = ", ".join(sorted(rule.methods)) or "any method"
     return f"plain HTTP only, {methods}, {', '.join(sorted(rule.paths)) or 'any path'}"
 
 
-def _problem(file: Path, problem: Document) -> Problem:
+def _to_problem(file: Path, problem: Document) -> Problem:
     from assayd.tomlfile import Problem
 
     return Problem(path=file, line=problem["line"], key=problem["key"], message=problem["message"])
@@ -126,8 +126,8 @@ def explain(policy: Document, url: str, method: str) -> tuple[bool, str]:
     from assayd.egress.decision import AccessRequest, decide
 
     profile = policy["name"]
-    target = _target(url, method)
-    decision = decide(network_of(policy), AccessRequest(target=target))
+    target = _parse_target(url, method)
+    decision = decide(parse_network(policy), AccessRequest(target=target))
     if decision.allowed and not policy["enforceable"]:
         return False, f"{profile} refuses every submission: {policy['unenforceable_reason']}."
     if decision.allowed:
@@ -136,8 +136,8 @@ def explain(policy: Document, url: str, method: str) -> tuple[bool, str]:
     return False, f"{profile} refuses {url}: {decision.rule} ({decision.reason}). {decision.hint}"
 
 
-def _target(url: str, method: str) -> Target | NoTarget:
-    """Return what a client asks the relay for to reach a URL."""
+def _parse_target(url: str, method: str) -> Target | NoTarget:
+    """Return the target that a client requests from the relay for a URL."""
     from assayd.egress.target import read_target
 
     try:
@@ -164,7 +164,7 @@ def list_policies(context: typer.Context, as_json: Json = False) -> None:
     from assayd_client.cli.listing import POLICY_HEADS, policy_row, print_table
     from assayd_client.cli.terminal import out, print_json
 
-    with client_of(context) as client:
+    with create_client(context) as client:
         policies = client.policies()["policies"]
     if as_json:
         print_json(policies)
@@ -178,7 +178,7 @@ def show_policy(context: typer.Context, name: str, as_json: Json = False) -> Non
     from assayd_client.cli.listing import POLICY_VALUE_HEADS, policy_values, print_table
     from assayd_client.cli.terminal import out, print_json
 
-    with client_of(context) as client:
+    with create_client(context) as client:
         policy = client.policy(name)
     if as_json:
         print_json(policy)
@@ -194,19 +194,19 @@ def check_policy(
         typer.Argument(metavar="[FILE]", help="Profile file in TOML. Default: all profiles in use."),
     ] = None,
     local: Annotated[
-        bool, typer.Option("--local", help="Use this machine's settings and profiles, without a daemon.")
+        bool, typer.Option("--local", help="Use the settings and profiles on this machine, without a daemon.")
     ] = False,
 ) -> None:
-    """Check one profile or all: print problems with their lines, or clamps and network rules."""
+    """Check one or all profiles; print problems with their line numbers, or clamps and network rules."""
     from assayd.tomlfile import FileError
     from assayd_client.cli.exits import FAILED
     from assayd_client.cli.terminal import plain
 
     try:
         if local:
-            policies = check_here(file)
+            policies = check_locally(file)
         else:
-            with client_of(context) as client:
+            with create_client(context) as client:
                 policies = check(client, file)
     except FileError as error:
         print(plain(str(error)), file=sys.stderr)
@@ -224,24 +224,27 @@ def explain_policy(  # noqa: PLR0913, PLR0917  (one parameter per option)
     url: Annotated[str, typer.Argument(metavar="[URL]", help="URL that submitted code would request.")] = "",
     method: Annotated[str, typer.Option(metavar="M", help="Check this request method.")] = "GET",
     python: Annotated[
-        str, typer.Option(metavar="CODE", help="Judge this Python: an import, an attribute, a path.")
+        str,
+        typer.Option(
+            metavar="CODE", help="Check this Python code, such as an import, an attribute or a path."
+        ),
     ] = "",
     bash: Annotated[
-        str, typer.Option(metavar="CODE", help="Judge this bash: a command with its options and paths.")
+        str, typer.Option(metavar="CODE", help="Check this bash code: a command with its options and paths.")
     ] = "",
-    sql: Annotated[str, typer.Option(metavar="CODE", help="Judge these SQL statements.")] = "",
+    sql: Annotated[str, typer.Option(metavar="CODE", help="Check these SQL statements.")] = "",
     kind: Annotated[
         str | None, typer.Option(metavar="KIND", help="Read the code as a submission of this kind.")
     ] = None,
 ) -> None:
-    """Print whether a profile allows a URL or code, the deciding rule, and the fix."""
+    """Print whether a profile allows a URL or code, and show the deciding rule and the fix."""
     from assayd_client.cli.exits import FAILED
     from assayd_client.cli.terminal import plain
 
     code = {name: text for name, text in (("python", python), ("bash", bash), ("sql", sql)) if text}
     if len(code) + bool(url) != 1:
-        raise RequestError("usage", "pass a URL, or one of --python, --bash and --sql")
-    with client_of(context) as client:
+        raise RequestError("usage", "pass a URL, or one of --python, --bash or --sql")
+    with create_client(context) as client:
         if url:
             allowed, text = explain(client.policy(profile), url, method)
             lines = [text]
@@ -255,7 +258,7 @@ def explain_policy(  # noqa: PLR0913, PLR0917  (one parameter per option)
 
 
 def _explained(found: Document) -> Iterator[str]:
-    """Return the lines that show what static rules say of code."""
+    """Yield the lines with the results of static rules for some code."""
     answer = "allows" if found["allowed"] else "refuses"
     yield f"{found['policy']} {answer} it, as the kind {found['kind']} reads it; containers limit all code."
     for finding in found["findings"]:
@@ -265,8 +268,8 @@ def _explained(found: Document) -> Iterator[str]:
             yield f"    {finding['suggestion']}"
 
 
-def client_of(context: typer.Context) -> PlainClient:
-    """Return a client for the address of the line."""
+def create_client(context: typer.Context) -> PlainClient:
+    """Return a client for the address of the command line."""
     from assayd_client import PlainClient
 
     return PlainClient(context.find_root().obj)

@@ -12,7 +12,7 @@ import typer
 
 from assayd.errors import RequestError
 from assayd_client import Document
-from assayd_client.cli.policy import client_of, policy_app
+from assayd_client.cli.policy import create_client, policy_app
 
 _AGE = re.compile(r"(\d{1,5})([mhd])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
@@ -38,14 +38,14 @@ def try_policy(  # noqa: PLR0913, PLR0917  (one parameter per option)
     run: Annotated[bool, typer.Option("--run", help="Run each submission again as a full attempt.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Judge stored submissions under another profile; exit 1 if any that passed would fail."""
+    """Check stored submissions against another profile; exits with status 1 if any that passed would fail."""
     from assayd_client.cli.exits import FAILED
     from assayd_client.cli.terminal import print_json
 
-    policy, profile = _named(name)
-    wanted = wanted_attempts(since, batch, label, kind)
+    policy, profile = _read_profile(name)
+    wanted = review_query(since, batch, label, kind)
     body: Document = {}
-    with client_of(context) as client:
+    with create_client(context) as client:
         for event in client.try_policy(policy, profile=profile, run=run, **wanted):
             body = event.body
             if event.kind == "progress" and sys.stderr.isatty():
@@ -65,7 +65,7 @@ def suggest_policy(  # noqa: PLR0913, PLR0917  (one parameter per option)
     context: typer.Context,
     policy: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Extend this profile. Default: the newest refusal's."),
+        typer.Option(metavar="NAME", help="Extend this profile. Default: the profile of the newest refusal."),
     ] = None,
     since: Since = None,
     batch: Batch = None,
@@ -73,25 +73,25 @@ def suggest_policy(  # noqa: PLR0913, PLR0917  (one parameter per option)
     kind: OfKind = None,
     as_json: Json = False,
 ) -> None:
-    """Print the smallest additions to a profile, as TOML, that would have allowed refused code."""
+    """Print, as TOML, the smallest profile additions that would have allowed refused code."""
     from assayd_client.cli.terminal import plain, print_json
 
-    with client_of(context) as client:
-        found = client.suggest_policy(policy, **wanted_attempts(since, batch, label, kind))
+    with create_client(context) as client:
+        found = client.suggest_policy(policy, **review_query(since, batch, label, kind))
     if as_json:
         print_json(found)
         return
     print(f"# {found['helped']} of {found['seen']} refused attempts need only these additions.")
     for one in found["additions"]:
-        print(plain(f"# {one['key']} {one['name']}: {_counted(one)}"))
+        print(plain(f"# {one['key']} {one['name']}: {_format_counts(one)}"))
     print(plain(found["toml"]), end="")
     for one in found["withheld"]:
-        print(plain(f"# withheld: {one['key']} {one['name']}: {_counted(one)}; {one['reason']}"))
+        print(plain(f"# withheld: {one['key']} {one['name']}: {_format_counts(one)}; {one['reason']}"))
 
 
-def _counted(one: Document) -> str:
+def _format_counts(one: Document) -> str:
     attempts = f"{one['count']} attempt{'s' * (one['count'] != 1)}"
-    return f"{attempts}, {one['enough']} by this one alone, {one['first_at'][:10]} to {one['last_at'][:10]}"
+    return f"{attempts}, {one['enough']} need only this one, {one['first_at'][:10]} to {one['last_at'][:10]}"
 
 
 def _print_trial(trial: Document) -> None:
@@ -110,8 +110,8 @@ def _print_trial(trial: Document) -> None:
             print(plain(f"    {example['attempt_id']} {example['kind']}:{place} {example['message'][:160]}"))
 
 
-def _named(name: str) -> tuple[str, str | None]:
-    """Return a profile's name, and the text of its file if that is meant. Raises: RequestError."""
+def _read_profile(name: str) -> tuple[str, str | None]:
+    """Return a profile's name, and the text if a file is named, otherwise None. Raises: RequestError."""
     if not name.endswith(".toml"):
         return name, None
     try:
@@ -120,10 +120,8 @@ def _named(name: str) -> tuple[str, str | None]:
         raise RequestError("file.unreadable", f"{name}: {problem}") from problem
 
 
-def wanted_attempts(
-    since: str | None, batch: str | None, label: list[str] | None, kind: str | None
-) -> Document:
-    """Return which attempts are looked at, as a request has it; `since` may be an age such as 7d."""
+def review_query(since: str | None, batch: str | None, label: list[str] | None, kind: str | None) -> Document:
+    """Return the query for attempts as in a request; `since` may be an age such as 7d."""
     age = _AGE.fullmatch(since or "")
     if age is not None:
         since = (datetime.now(UTC) - timedelta(**{_UNITS[age[2]]: int(age[1])})).isoformat()

@@ -29,7 +29,7 @@ NUMBERED = re.compile(r"\d+\. ")
 
 
 def failed_lines(context: str) -> Iterator[str]:
-    """Return the findings of a retry context, each in a line; its first line if it has no list of them."""
+    """Yield the findings of a retry context, one per line; the first line if it has no list of findings."""
     found = [text for text in context.splitlines() if NUMBERED.match(text)] or context.splitlines()[:1]
     if len(found) == 1:
         yield f"failed: {shorten(NUMBERED.sub('', found[0], count=1), LINE_CHARS)}"
@@ -57,8 +57,8 @@ def described(repair_id: str, fallback: Document) -> Iterator[str]:
         yield f"Accepted at {fallback['accepted_at']}"
 
 
-class _StartByDefault(TyperGroup):
-    """`assay repair ID` is `assay repair start ID`."""
+class _DefaultStartGroup(TyperGroup):
+    """A command group in which `assay repair ID` means `assay repair start ID`."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command; any other word is the attempt to repair."""
@@ -67,17 +67,17 @@ class _StartByDefault(TyperGroup):
 
 
 repair_app = typer.Typer(
-    cls=_StartByDefault,
-    help="Repair failed attempts, and show the fixes that were tried.",
+    cls=_DefaultStartGroup,
+    help="Repair failed attempts, and show the attempted fixes.",
     no_args_is_help=True,
 )
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="Repair: id, unique beginning of the id, or `last`.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="Repair: id, unique id prefix, or `last`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 OF_OUTCOME = {"repaired": VALIDATED, "cancelled": CANCELLED}
 
 
-def _client(context: typer.Context) -> PlainClient:
+def _create_client(context: typer.Context) -> PlainClient:
     return PlainClient(context.find_root().obj)
 
 
@@ -86,12 +86,12 @@ def start(  # noqa: PLR0913, PLR0917  (one parameter per option)
     context: typer.Context,
     attempt_id: Annotated[
         str,
-        typer.Argument(metavar="ATTEMPT", help="Failed attempt: id, unique beginning of the id, or `last`."),
+        typer.Argument(metavar="ATTEMPT", help="Failed attempt: id, unique id prefix, or `last`."),
     ],
     provider: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Use this provider. Default: `rules`, or the one that reads hints."
+            metavar="NAME", help="Use this provider. Default: `rules`, or the provider that accepts hints."
         ),
     ] = None,
     max_attempts: Annotated[
@@ -102,8 +102,8 @@ def start(  # noqa: PLR0913, PLR0917  (one parameter per option)
     fresh: Annotated[bool, typer.Option("--fresh", help="Start again from the first submission.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Repair a failed attempt, wait, and show the tried fixes."""
-    with _client(context) as client:
+    """Repair a failed attempt, wait, and show the attempted fixes."""
+    with _create_client(context) as client:
         attempt_id = find_attempt(client, attempt_id)
         code = edited(client, attempt_id) if edit else None
         repair = client.repair(
@@ -115,28 +115,28 @@ def start(  # noqa: PLR0913, PLR0917  (one parameter per option)
             fresh=fresh or None,
         )
         repair = wait(client, repair)
-        _show(repair, as_json=as_json)
+        _print_repair(repair, as_json=as_json)
     raise typer.Exit(OF_OUTCOME.get(repair["outcome"], FAILED))
 
 
 @repair_app.command("show")
 def show(context: typer.Context, repair_id: Id, as_json: Json = False) -> None:
-    """Show a repair: what failed, the reason given, the change, the verdict."""
-    with _client(context) as client:
-        _show(client.repair_state(find_repair(client, repair_id)), as_json=as_json)
+    """Show a repair: each failure, the reason given, the change and the verdict."""
+    with _create_client(context) as client:
+        _print_repair(client.repair_state(find_repair(client, repair_id)), as_json=as_json)
 
 
 @repair_app.command("step")
 def show_step(
     context: typer.Context,
     repair_id: Id,
-    number: Annotated[int, typer.Argument(metavar="N", min=1, help="Number of the fix, from 1.")],
+    number: Annotated[int, typer.Argument(metavar="N", min=1, help="Fix number, starting at 1.")],
     as_json: Json = False,
 ) -> None:
-    """Show the prompt of one fix, and the answer to it."""
+    """Show one fix's prompt and the answer to it."""
     from assayd_client.cli.terminal import print_json
 
-    with _client(context) as client:
+    with _create_client(context) as client:
         step = client.repair_step(find_repair(client, repair_id), number)
     if as_json:
         print_json(step)
@@ -145,7 +145,7 @@ def show_step(
 
 
 def print_step(step: Document) -> None:
-    """Print the prompt of one answer of a provider, and the answer."""
+    """Print the prompt and the answer of one step of a provider."""
     for title, text in (("system", "system"), ("user", "user"), (f"answer of {step['provider']}", "answer")):
         print(f"======== {printable(title)} ========\n{printable(step[text])}")
 
@@ -160,19 +160,19 @@ def list_repairs(
     from assayd_client.cli.listing import print_table
     from assayd_client.cli.terminal import out, print_json
 
-    with _client(context) as client:
+    with _create_client(context) as client:
         page = client.repairs(limit=limit)
     if as_json:
         print_json(page)
         return
     heads = ("id", "kind", "provider", "outcome", "fixes", "started")
-    print_table(out(), heads, [_row(repair) for repair in page["repairs"]])
+    print_table(out(), heads, [_repair_row(repair) for repair in page["repairs"]])
 
 
 @repair_app.command("cancel")
 def cancel(context: typer.Context, repair_id: Id) -> None:
     """Cancel a repair and its running attempt."""
-    with _client(context) as client:
+    with _create_client(context) as client:
         found = find_repair(client, repair_id)
         client.cancel_repair(found)
     print(f"Cancelling {found}")
@@ -183,7 +183,7 @@ def accept(context: typer.Context, repair_id: Id, as_json: Json = False) -> None
     """Accept, validate and print the rules that a repair offers in place of code."""
     from assayd_client.cli.terminal import print_json
 
-    with _client(context) as client:
+    with _create_client(context) as client:
         repair = client.accept_fallback(find_repair(client, repair_id))
     if as_json:
         print_json(repair)
@@ -195,17 +195,17 @@ def accept(context: typer.Context, repair_id: Id, as_json: Json = False) -> None
 
 @repair_app.command("stats")
 def stats(context: typer.Context, as_json: Json = False) -> None:
-    """Print repair statistics by kind and provider: counts, times, share fixed at once."""
+    """Print repair statistics by kind and provider: counts, times, and the share fixed on the first try."""
     from assayd_client.cli.listing import print_table
     from assayd_client.cli.terminal import out, print_json
 
-    with _client(context) as client:
-        found = list(_all(client))
+    with _create_client(context) as client:
+        found = list(_iter_repairs(client))
     table = statistics(found)
     if as_json:
         print_json({"repairs": table})
         return
-    print_table(out(), STATISTICS, [tuple(_cell(row[name]) for name in STATISTICS) for row in table])
+    print_table(out(), STATISTICS, [tuple(_format_cell(row[name]) for name in STATISTICS) for row in table])
 
 
 STATISTICS = (
@@ -227,17 +227,17 @@ failure to the attempt that was validated."""
 
 
 def statistics(repairs: Sequence[Document]) -> list[Document]:
-    """Count ended repairs by kind and provider, and in all. Source: docs/repair.md."""
+    """Return counts of ended repairs by kind and provider, and in total. Source: docs/repair.md."""
     groups: dict[tuple[str, str], list[Document]] = {}
     for repair in repairs:
         if repair["outcome"] is not None:
             groups.setdefault((repair["kind"], repair["provider"]), []).append(repair)
-    rows = [_counted(*key, some) for key, some in sorted(groups.items())]
+    rows = [_count_group(*key, some) for key, some in sorted(groups.items())]
     every = [repair for some in groups.values() for repair in some]
-    return [*rows, _counted("all", "all", every)] if len(rows) > 1 else rows
+    return [*rows, _count_group("all", "all", every)] if len(rows) > 1 else rows
 
 
-def _counted(kind: str, provider: str, repairs: Sequence[Document]) -> Document:
+def _count_group(kind: str, provider: str, repairs: Sequence[Document]) -> Document:
     good = [repair for repair in repairs if repair["outcome"] == "repaired"]
     fixes = [fix for repair in repairs for fix in repair["attempts"]]
     first = sum(len(repair["attempts"]) == 1 for repair in good)
@@ -252,21 +252,21 @@ def _counted(kind: str, provider: str, repairs: Sequence[Document]) -> Document:
         "fixes": len(fixes),
         "duplicates": sum(fix["duplicate"] for fix in fixes),
         "stuck": sum(repair["outcome"] == "stuck" for repair in repairs),
-        "fix_s": _mean([fix["duration_ms"] / 1000 for fix in fixes]),
-        "repaired_s": _mean([_took_s(repair) for repair in good]),
+        "fix_s": _mean_or_none([fix["duration_ms"] / 1000 for fix in fixes]),
+        "repaired_s": _mean_or_none([_duration_s(repair) for repair in good]),
     }
 
 
-def _mean(values: Sequence[float]) -> float | None:
+def _mean_or_none(values: Sequence[float]) -> float | None:
     return round(sum(values) / len(values), 3) if values else None
 
 
-def _took_s(repair: Document) -> float:
+def _duration_s(repair: Document) -> float:
     began, ended = (datetime.fromisoformat(repair[name]) for name in ("started_at", "finished_at"))
     return (ended - began).total_seconds()
 
 
-def _cell(value: object) -> str:
+def _format_cell(value: object) -> str:
     return "–" if value is None else str(value)
 
 
@@ -276,7 +276,7 @@ def show_chain(client: PlainClient, attempt: Document) -> None:
         return  # an attempt that didn't fail has no repair
     for repair in client.repairs_of(attempt["id"])["repairs"]:
         print()
-        _show(client.repair_state(repair["id"]), as_json=False)
+        _print_repair(client.repair_state(repair["id"]), as_json=False)
 
 
 def follow_repairs(
@@ -286,7 +286,7 @@ def follow_repairs(
     for repair in client.repairs_of(attempt["id"])["repairs"]:
         ended = wait(client, repair)
         if show:
-            _show(ended, as_json=False, file=file)
+            _print_repair(ended, as_json=False, file=file)
         ran = [fix["attempt_id"] for fix in ended["attempts"] if fix["attempt_id"]]
         if ran:
             attempt = client.attempt(ran[-1])
@@ -314,24 +314,28 @@ def edited(client: PlainClient, attempt_id: str) -> str:
     from assayd_client.cli.generate import texts_of
 
     name = next(n for n in _artifact_names(client, attempt_id) if n.startswith("submission_"))
-    submission = _json(client.artifact(attempt_id, name))
+    submission = _parse_json(client.artifact(attempt_id, name))
     code = texts_of(submission).get("")
     if code is None:
-        raise RequestError("repair.no_code", "this kind's submissions have no single code to edit")
-    changed = _in_editor(code)
+        raise RequestError(
+            "repair.no_code",
+            "submissions of this kind consist of several files or steps; "
+            "--edit works only with a single file",
+        )
+    changed = _edit_text(code)
     if changed == code:
         raise RequestError("repair.unchanged", "nothing was changed")
     return changed
 
 
-def _in_editor(text: str) -> str:
+def _edit_text(text: str) -> str:
     editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
     with tempfile.TemporaryDirectory(prefix="assay-") as folder:
         path = Path(folder, "code.py")
         path.write_text(text, encoding="utf-8")
         done = subprocess.run([*editor, str(path)], check=False)
         if done.returncode != 0:
-            raise RequestError("repair.editor", f"{editor[0]} ended with {done.returncode}")
+            raise RequestError("repair.editor", f"{editor[0]} exited with status {done.returncode}")
         return path.read_text(encoding="utf-8")
 
 
@@ -339,14 +343,14 @@ def _artifact_names(client: PlainClient, attempt_id: str) -> Iterator[str]:
     yield from (artifact["name"] for artifact in client.attempt(attempt_id)["artifacts"])
 
 
-def _json(content: bytes) -> Document:
+def _parse_json(content: bytes) -> Document:
     import json
 
     document: Document = json.loads(content)
     return document
 
 
-def _all(client: PlainClient) -> Iterator[Document]:
+def _iter_repairs(client: PlainClient) -> Iterator[Document]:
     cursor = None
     while True:
         page = client.repairs(cursor=cursor, limit=100)
@@ -356,13 +360,13 @@ def _all(client: PlainClient) -> Iterator[Document]:
             return
 
 
-def _row(repair: Document) -> tuple[str, ...]:
+def _repair_row(repair: Document) -> tuple[str, ...]:
     outcome = repair["outcome"] or repair["state"]
     fixes = str(len(repair["attempts"]))
     return (repair["id"], repair["kind"], repair["provider"], outcome, fixes, repair["started_at"])
 
 
-def _show(repair: Document, *, as_json: bool, file: str | None = None) -> None:
+def _print_repair(repair: Document, *, as_json: bool, file: str | None = None) -> None:
     from assayd_client.cli.terminal import line, out, print_json
 
     if as_json:
@@ -371,8 +375,8 @@ def _show(repair: Document, *, as_json: bool, file: str | None = None) -> None:
     out().lines(line(said, hang=None) for said in describe(repair, file))
 
 
-def _with_file(line: str, file: str) -> str:
-    """Return a line of a diff; where it names the field of a single code, with the file in its place."""
+def _replace_field_by_file(line: str, file: str) -> str:
+    """Return a line of a diff, with the file's name instead of the field of a single code."""
     return f"{line[:4]}{file}" if line in {"--- payload.code", "+++ payload.code"} else line
 
 
@@ -389,7 +393,7 @@ def describe(repair: Document, file: str | None = None) -> Iterator[str]:
         yield from (f"   {said}" for said in failed_lines(fix["original_error"]))
         yield f"   reason: {printable(fix['fix_reason'])}"
         diff = (fix.get("diff") or "").splitlines()
-        yield from (f"   {printable(_with_file(line, file or fix['passage']))}" for line in diff)
+        yield from (f"   {printable(_replace_field_by_file(line, file or fix['passage']))}" for line in diff)
     yield ""
     if repair.get("input_tokens") is not None:
         yield f"Tokens: {repair['input_tokens']} in, {repair['output_tokens']} out"
@@ -400,5 +404,5 @@ def describe(repair: Document, file: str | None = None) -> Iterator[str]:
 
 
 def printable(text: str) -> str:
-    """Take out what a terminal would read as more than text."""
+    """Replace characters that a terminal would interpret."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -11,7 +11,7 @@ from pathlib import PurePath
 
 from assayd.model.text_limits import SNIPPET_CHARS
 from assayd_client import Document
-from assayd_client.cli.kinds import command_line_of
+from assayd_client.cli.kinds import get_command_line
 from assayd_client.cli.terminal import (
     BLANK_ELLIPSIS,
     WIDTH_WHEN_PIPED,
@@ -23,12 +23,12 @@ from assayd_client.cli.terminal import (
     plain,
     shorten,
 )
-from assayd_client.shapes import by_shape
+from assayd_client.shapes import group_by_shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The files of a submission: paths as they were named, and texts, by the names that were sent."""
+    """The files of a submission: local paths and texts, by the submitted names."""
 
     paths: Mapping[str, str] = field(default_factory=dict)
     texts: Mapping[str, bytes] = field(default_factory=dict)
@@ -43,21 +43,21 @@ class Origin:
 
     def found(self, finding: Document) -> tuple[str | None, int | None]:
         """Return file and line of a finding, each None where it cannot be told."""
-        name, number = self._name(finding), finding["line"]
+        name, number = self._submitted_name(finding), finding["line"]
         if name is None:
             return finding["file"], number
         return self.paths[name], _found(self.texts[name], number, finding["snippet"])
 
     def source(self, finding: Document) -> list[str]:
-        """Return the lines that a finding shows; the first in full where the report has a part of it."""
+        """Return the source lines of a finding; the first one complete if the report has only a part."""
         first, *others = (finding["snippet"] or "").rstrip("\n").split("\n")
-        name = self._name(finding)
-        if name is not None and (number := self.found(finding)[1]) is not None and is_cut(first):
+        name = self._submitted_name(finding)
+        if name is not None and (number := self.found(finding)[1]) is not None and is_truncated(first):
             first = _lines(self.texts[name])[number - 1]
         return [first.removesuffix("\r"), *others]
 
-    def _name(self, finding: Document) -> str | None:
-        """Return under which name the file was sent that a finding speaks of: that name, or a part of it."""
+    def _submitted_name(self, finding: Document) -> str | None:
+        """Return the submitted name of the file that a finding refers to, or None."""
         file = finding["file"]
         if file is None:
             return next(iter(self.paths)) if len(self.paths) == 1 else None
@@ -65,7 +65,11 @@ class Origin:
             return str(file)
         alike = [name for name in self.paths if file in {PurePath(name).name, PurePath(name).stem}]
         if len(alike) > 1:  # sales.sql next to sales.csv
-            alike = [name for name in alike if _has(self.texts[name], finding["line"], finding["snippet"])]
+            alike = [
+                name
+                for name in alike
+                if _contains_snippet(self.texts[name], finding["line"], finding["snippet"])
+            ]
         return alike[0] if len(alike) == 1 else None
 
 
@@ -74,14 +78,14 @@ UNKNOWN = Origin()
 
 
 def _found(text: bytes, number: int | None, snippet: str | None) -> int | None:
-    """Return the line of a file that is a finding's; None where it cannot be told."""
+    """Return the line number of a finding in a file; None if it is unknown."""
     if number is None or not snippet:
         return number
     wanted = snippet.split("\n", 1)[0]
     lines = _lines(text)
-    if number <= len(lines) and _is_shown_as(lines[number - 1], wanted):
+    if number <= len(lines) and _matches_snippet(lines[number - 1], wanted):
         return number
-    same = [place for place, line in enumerate(lines, 1) if _is_shown_as(line, wanted)]
+    same = [place for place, line in enumerate(lines, 1) if _matches_snippet(line, wanted)]
     return same[0] if len(same) == 1 else None
 
 
@@ -90,18 +94,18 @@ def _lines(text: bytes) -> list[str]:
     return text.decode("utf-8", "replace").split("\n")
 
 
-def _is_shown_as(line: str, snippet: str) -> bool:
-    if is_cut(snippet):
+def _matches_snippet(line: str, snippet: str) -> bool:
+    if is_truncated(snippet):
         return line.strip().startswith(snippet[:-1].strip())
     return line.strip() == snippet.strip()
 
 
-def is_cut(snippet: str) -> bool:
+def is_truncated(snippet: str) -> bool:
     """Return whether a snippet is the beginning of a line that was too long."""
     return len(snippet) == SNIPPET_CHARS and snippet.endswith("…")
 
 
-def _has(text: bytes, number: int | None, snippet: str | None) -> bool:
+def _contains_snippet(text: bytes, number: int | None, snippet: str | None) -> bool:
     return bool(snippet) and _found(text, number, snippet) is not None
 
 
@@ -110,7 +114,7 @@ NAME = re.compile(r"\w+(?:\.\w+)*")
 
 
 def name_end(source: str, begin: int) -> int:
-    """Return where the name ends that begins at an index, dots included; without a name, the next index."""
+    """Return the end index of the dotted name at an index; without a name, the next index."""
     found = NAME.match(source, begin)
     return found.end() if found else begin + 1
 
@@ -133,7 +137,7 @@ def excerpt(source: str, column: int | None, room: int) -> tuple[str, str]:
     if column is not None and marked:
         begin = column - 1
         end = min(name_end(source, begin), len(source))
-    first, last = _window(widths, begin, end, room)
+    first, last = _visible_range(widths, begin, end, room)
     head, tail = "…" if first else "", "…" if last < len(shown) else ""
     text = f"{head}{''.join(shown[first:last])}{tail}"
     if not marked:
@@ -143,7 +147,7 @@ def excerpt(source: str, column: int | None, room: int) -> tuple[str, str]:
 
 
 def _shown(source: str) -> list[str]:
-    """Return what each character is shown as: tabs as spaces, what acts on a terminal as its code."""
+    """Return each character as displayed: tabs as spaces, control characters as their codes."""
     shown: list[str] = []
     at = 0
     for character in source:
@@ -153,8 +157,8 @@ def _shown(source: str) -> list[str]:
     return shown
 
 
-def _window(widths: Sequence[int], begin: int, end: int, room: int) -> tuple[int, int]:
-    """Return the first and last index of the part that is shown; a column is left for each ellipsis."""
+def _visible_range(widths: Sequence[int], begin: int, end: int, room: int) -> tuple[int, int]:
+    """Return the first and last index of the displayed part; an ellipsis takes one column."""
     if sum(widths) <= room:
         return 0, len(widths)
     first = 0
@@ -230,25 +234,25 @@ def _details(attempt: Document, origin: Origin, width: int | None) -> Iterator[S
     report = attempt["report"]
     if report is not None:
         yield from render_findings(report["findings"], origin, width)
-        yield from _cases(report["runtime_results"], attempt["kind"])
+        yield from _case_lines(report["runtime_results"], attempt["kind"])
     if attempt["execution"] is not None:
-        yield from _output(attempt["execution"], attempt["id"])
-        yield from _execution(attempt["execution"])
+        yield from _output_lines(attempt["execution"], attempt["id"])
+        yield from _execution_lines(attempt["execution"])
     if report is None and attempt["verdict"] in {"validated", "failed"}:
-        yield line((_gone(attempt), "yellow"), hang=2)
+        yield line((_explain_no_report(attempt), "yellow"), hang=2)
     elif attempt["bundle"] is not None:
         yield line("")
-        yield line((f"Bundle: {where_files_are(attempt)}", "dim"), hang=None)
+        yield line((f"Bundle: {describe_files_location(attempt)}", "dim"), hang=None)
 
 
-def _gone(attempt: Document) -> str:
-    """Return why an attempt with a verdict has no report."""
+def _explain_no_report(attempt: Document) -> str:
+    """Return the reason why an attempt with a verdict has no report."""
     if attempt["bundle"] is None:
         return "Its bundle (report, output, files) was deleted to free disk space; the verdict remains."
     return "Its bundle (report, output, files) is missing or damaged; the verdict remains."
 
 
-def where_files_are(attempt: Document) -> str:
+def describe_files_location(attempt: Document) -> str:
     """Return the folder of an attempt's files if this user can read it, otherwise how to fetch them."""
     folder = attempt.get("bundle_path")
     # Not Path.is_dir(), which raises for a folder below one that this user can't enter, as the daemon's is.
@@ -258,7 +262,7 @@ def where_files_are(attempt: Document) -> str:
 
 
 def render_stages(stages: Sequence[Document]) -> Iterator[StyledLine]:
-    """Return a line per stage, as a tree."""
+    """Yield one line per stage, as a tree."""
     width = max((len(stage["name"]) for stage in stages), default=0)
     for stage in stages:
         mark, style = MARKS[stage["status"]]
@@ -275,10 +279,14 @@ def render_stages(stages: Sequence[Document]) -> Iterator[StyledLine]:
 
 
 def verdict_line(attempt: Document) -> StyledLine:
-    """Return the verdict in one line: where it failed, how many cases passed, how many errors, how long."""
+    """Return the verdict in one line: failed stage, passed cases, number of errors, and duration."""
     report, verdict = attempt["report"], attempt["verdict"]
     cases = report and report["runtime_results"]
-    detail = f" ({_tally(cases, attempt['kind'])}{_score(report)})" if cases and cases["total"] else ""
+    detail = (
+        f" ({_format_cases(cases, attempt['kind'])}{_format_score(report)})"
+        if cases and cases["total"]
+        else ""
+    )
     took_ms = attempt["timings_ms"]["total"]
     took = "" if took_ms is None else f", {duration(took_ms)}"
     if verdict == "validated":
@@ -297,29 +305,29 @@ def verdict_line(attempt: Document) -> StyledLine:
     return line("Validation: ", ("! Internal error", "bold red"), "; the code wasn't judged", took)
 
 
-def _tally(cases: Document, kind: str) -> str:
+def _format_cases(cases: Document, kind: str) -> str:
     ran = [case["duration_ms"] for case in cases["cases"] if case["status"] != "skipped"]
     average = f", avg {duration(sum(ran) / len(ran))}" if ran else ""
-    return f"{cases['passed']}/{count(cases['total'], command_line_of(kind).case)}{average}"
+    return f"{cases['passed']}/{count(cases['total'], get_command_line(kind).case)}{average}"
 
 
-def _score(report: Document) -> str:
-    """Return the score of hidden tests and its integrity."""
+def _format_score(report: Document) -> str:
+    """Return the score of hidden tests and its integrity as text; empty without a score."""
     score = report.get("score")
     return "" if score is None else f"; score {score:.3g}, {plain(report['integrity'])}"
 
 
 def render_findings(findings: Sequence[Document], origin: Origin, width: int | None) -> Iterator[StyledLine]:
-    """Show findings with their places, those that say the same of several places once."""
-    groups = _grouped(findings)
+    """Yield the lines of findings with their places; equal findings at several places only once."""
+    groups = _group_findings(findings)
     for group in groups[:MAX_FINDINGS]:
         finding = group[0]
         yield line("")
         style = {"error": "red", "warning": "yellow"}.get(finding["severity"], "blue")
         head = f"{finding['severity']}[{plain(finding['rule'])}]"
         yield line((head, f"bold {style}"), f" {plain(finding['message'])}", hang=2)
-        yield from _excerpt(finding, origin, style, width)
-        if others := _others(group, origin):
+        yield from _excerpt_lines(finding, origin, style, width)
+        if others := _other_places(group, origin):
             yield line((f"   = also: {others}", "dim"), hang=11)
         if finding["suggestion"]:
             yield line(("   = fix: ", "cyan"), plain(finding["suggestion"]), hang=10)
@@ -331,8 +339,8 @@ def render_findings(findings: Sequence[Document], origin: Origin, width: int | N
         yield line((f"… and {count(more, 'more finding')}", "dim"))
 
 
-def _grouped(findings: Sequence[Document]) -> list[list[Document]]:
-    """Put those together that say the same of several places, as a retry context does."""
+def _group_findings(findings: Sequence[Document]) -> list[list[Document]]:
+    """Return groups of findings that differ only in their place, as a retry context does."""
     groups: dict[tuple[object, ...], list[Document]] = {}
     for one in findings:
         key = tuple(one[name] for name in ("severity", "rule", "message", "suggestion", "file"))
@@ -340,7 +348,7 @@ def _grouped(findings: Sequence[Document]) -> list[list[Document]]:
     return list(groups.values())
 
 
-def _others(group: Sequence[Document], origin: Origin) -> str:
+def _other_places(group: Sequence[Document], origin: Origin) -> str:
     """Name the other places of a group by their lines, or count those without a line."""
     first, *others = group
     numbers = {origin.place(one)[1] for one in others} - {origin.place(first)[1]}
@@ -352,8 +360,8 @@ def _others(group: Sequence[Document], origin: Origin) -> str:
     return f"line{'s' * (len(lines) > 1)} {shown}" + (f" and {more} more" if more > 0 else "")
 
 
-def _excerpt(finding: Document, origin: Origin, style: str, width: int | None) -> Iterator[StyledLine]:
-    """Show the place and the source with its line numbers, and underline the name at the column."""
+def _excerpt_lines(finding: Document, origin: Origin, style: str, width: int | None) -> Iterator[StyledLine]:
+    """Yield the place and source lines with numbers, and a mark below the name at the column."""
     place, first = origin.place(finding)
     if place is not None:
         yield line((f"  --> {plain(place)}", "dim"), hang=None)
@@ -366,7 +374,7 @@ def _excerpt(finding: Document, origin: Origin, style: str, width: int | None) -
     room = max((width or WIDTH_WHEN_PIPED) - gutter - 3, MIN_SOURCE_WIDTH)
     for number, source in enumerate(lines, first):
         column = finding["column"] if number == first else None
-        if column is not None and is_cut(source) and column >= len(source):
+        if column is not None and is_truncated(source) and column >= len(source):
             column = None  # in the part that the report does not have
         shown, marks = excerpt(source, column, room)
         yield line((f"{number:>{gutter}} │ ", "dim"), shown, hang=None)
@@ -374,7 +382,7 @@ def _excerpt(finding: Document, origin: Origin, style: str, width: int | None) -
             yield line((f"{'':>{gutter}} │ ", "dim"), (marks, f"bold {style}"), hang=None)
 
 
-def _cases(results: Document | None, kind: str) -> Iterator[StyledLine]:
+def _case_lines(results: Document | None, kind: str) -> Iterator[StyledLine]:
     if not results or not results["cases"]:
         return
     # A failed case is what the reader looks for: it is shown even if many passed before it.
@@ -392,14 +400,14 @@ def _cases(results: Document | None, kind: str) -> Iterator[StyledLine]:
             yield line(f"      {plain(row)}".rstrip(), hang=None)
     if len(cases) > MAX_CASES:
         yield line((f"  … and {len(cases) - MAX_CASES} more", "dim"))
-    if command_line_of(kind).case == "path":
-        yield from _shapes(cases)
+    if get_command_line(kind).case == "path":
+        yield from _shape_lines(cases)
 
 
-def _shapes(cases: Sequence[Document]) -> Iterator[StyledLine]:
-    """Say from how many shapes of paths fields were extracted, and show a path of each other shape."""
+def _shape_lines(cases: Sequence[Document]) -> Iterator[StyledLine]:
+    """Yield the number of path shapes with extracted fields, and one path of each other shape."""
     got = {case["name"]: case["status"] == "passed" and case["result"] != {} for case in cases}
-    groups = by_shape(got)
+    groups = group_by_shape(got)
     if len(cases) < LEAST_GROUPED or len(groups) == 1:
         return
     without = [group for group in groups.values() if not all(got[path] for path in group)]
@@ -416,7 +424,7 @@ def _shapes(cases: Sequence[Document]) -> Iterator[StyledLine]:
 
 
 def _short_name(name: str, cases: Sequence[Document]) -> str:
-    """Return the last part of a path, unless another case ends the same."""
+    """Return the last part of a path, unless another case has the same ending."""
     last = name.rstrip("/").rpartition("/")[2]
     alike = [case for case in cases if case["name"].rstrip("/").rpartition("/")[2] == last]
     return shorten(last if len(alike) == 1 else name, 60)
@@ -424,8 +432,8 @@ def _short_name(name: str, cases: Sequence[Document]) -> str:
 
 def _result(case: Document, kind: str) -> StyledLine:
     if case["status"] == "passed":
-        has_result = command_line_of(kind).cases_have_results
-        return line(shorten(_brief(in_order(case)), 100) if has_result else "passed")
+        has_result = get_command_line(kind).cases_have_results
+        return line(shorten(_render_brief(in_order(case)), 100) if has_result else "passed")
     if case["status"] == "skipped":
         return line((shorten(plain(case["message"] or "never started"), 100), "dim"))
     error = f"{case['error_type']}: " if case["error_type"] else ""
@@ -436,28 +444,29 @@ def _result(case: Document, kind: str) -> StyledLine:
 
 
 def in_order(case: Document) -> object:
-    """Return the result of a case with its fields in the order that the code gave them in."""
+    """Return the result of a case with its fields in the code's order."""
     text = case.get("result_text")
     return case["result"] if text is None else json.loads(text)
 
 
-def _brief(value: object) -> str:
-    """Write JSON with bare keys, as a person would."""
+def _render_brief(value: object) -> str:
+    """Return JSON with unquoted keys, for reading."""
     if isinstance(value, dict) and value.get("$py") in TABLES and isinstance(value.get("type"), str):
         return f"{value['$py']} ({value['type']})"
     if isinstance(value, dict):
         members = (
-            f"{key if key.isidentifier() else json.dumps(key)}: {_brief(v)}" for key, v in value.items()
+            f"{key if key.isidentifier() else json.dumps(key)}: {_render_brief(v)}"
+            for key, v in value.items()
         )
         return "{" + ", ".join(members) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_brief, value)) + "]"
+        return "[" + ", ".join(map(_render_brief, value)) + "]"
     return json.dumps(value, ensure_ascii=False)
 
 
-def _execution(execution: Document) -> Iterator[StyledLine]:
+def _execution_lines(execution: Document) -> Iterator[StyledLine]:
     evidence = "".join(
-        f", {key} {_brief(value)}" for key, value in sorted(execution["cause_evidence"].items())
+        f", {key} {_render_brief(value)}" for key, value in sorted(execution["cause_evidence"].items())
     )
     yield line("")
     start = "warm" if execution["container"]["warm"] else "cold"
@@ -466,15 +475,17 @@ def _execution(execution: Document) -> Iterator[StyledLine]:
     took = duration(execution["execution_time_ms"])
     # The limit is for the code alone, the peak is the container's.
     whose = " with the runner" if execution["cause"] == "out_of_memory" else ""
-    yield line((f"Ran {took}, {_peak(execution['peak_memory_bytes'])}{whose}, {start} container", "dim"))
+    yield line(
+        (f"Ran {took}, {_format_peak(execution['peak_memory_bytes'])}{whose}, {start} container", "dim")
+    )
 
 
-def _peak(used_bytes: int | None) -> str:
+def _format_peak(used_bytes: int | None) -> str:
     return "memory not measured" if used_bytes is None else f"peak {used_bytes / 2**20:.0f} MiB"
 
 
-def _output(execution: Document, attempt_id: str) -> Iterator[StyledLine]:
-    """Show the last lines that the code printed."""
+def _output_lines(execution: Document, attempt_id: str) -> Iterator[StyledLine]:
+    """Yield the last lines that the code printed."""
     for stream in ("stdout", "stderr"):
         text = execution[stream]
         if not text.strip():

@@ -27,7 +27,7 @@ _ILLEGAL = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class JunitWriter:
-    """A test suite of one test case per item."""
+    """A writer of a JUnit test suite with one test case per item."""
 
     def __init__(self, file: TextIO, batch: Document) -> None:
         self._file = file
@@ -37,9 +37,9 @@ class JunitWriter:
         counts = self._batch["counts"]
         self._file.write('<?xml version="1.0" encoding="utf-8"?>\n')
         self._file.write(
-            f"<testsuite name={_attribute(self._batch['name'])} tests={_attribute(counts['total'])}"
-            f" failures={_attribute(counts['failed'])} errors={_attribute(counts['error'])}"
-            f" skipped={_attribute(counts['cancelled'] + counts['waiting'])}>\n"
+            f"<testsuite name={_quote(self._batch['name'])} tests={_quote(counts['total'])}"
+            f" failures={_quote(counts['failed'])} errors={_quote(counts['error'])}"
+            f" skipped={_quote(counts['cancelled'] + counts['waiting'])}>\n"
         )
         return self
 
@@ -48,8 +48,8 @@ class JunitWriter:
         attempt, number = result["attempt"], result["line"]
         kind = attempt["kind"] if attempt else "line"
         took_s = (attempt["timings_ms"]["total"] or 0) / 1000 if attempt else 0.0
-        head = f"classname={_attribute(kind)} name={_attribute(_item_name(number, attempt))}"
-        outcome = "".join(_outcome(result))
+        head = f"classname={_quote(kind)} name={_quote(_item_name(number, attempt))}"
+        outcome = "".join(_outcome_elements(result))
         self._file.write(f'<testcase {head} time="{took_s:.6f}">{outcome}</testcase>\n')
 
     def __exit__(
@@ -59,15 +59,15 @@ class JunitWriter:
 
 
 def _item_name(number: int, attempt: Document | None) -> str:
-    """Name an item after its line, and after the labels of its sender; without any, after its attempt."""
+    """Return a name for an item: its line with the sender's labels, or with its attempt's id."""
     if attempt is None:
         return f"line {number}"
     labels = " ".join(f"{key}={value}" for key, value in sorted(attempt["labels"].items()))
     return f"line {number}: {labels or attempt['id']}"
 
 
-def _outcome(result: Document) -> Iterator[str]:
-    verdict, findings = result["verdict"], list(_findings(result))
+def _outcome_elements(result: Document) -> Iterator[str]:
+    verdict, findings = result["verdict"], list(_findings_of(result))
     if verdict == "validated":
         return
     if verdict in {None, "cancelled"}:
@@ -80,11 +80,11 @@ def _outcome(result: Document) -> Iterator[str]:
     tag = "failure" if verdict == "failed" else "error"
     said = ((each, each["message"].replace("\n", "\n    ")) for each in findings)
     text = "\n".join(f"{each['rule']} line {each['line']}: {message}" for each, message in said)
-    yield f"<{tag} type={_attribute(kind)} message={_attribute(first)}>{escape(_legal(text))}</{tag}>"
+    yield f"<{tag} type={_quote(kind)} message={_quote(first)}>{escape(_replace_illegal(text))}</{tag}>"
 
 
 class SarifWriter:
-    """The findings of all items, each at the line of the file that the item is.
+    """A writer of the findings of all items as SARIF, each at the item's line of the file.
 
     SARIF 2.1.0, https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
     """
@@ -106,11 +106,13 @@ class SarifWriter:
     def add(self, result: Document) -> None:
         """Write the findings of one item."""
         if result["error"] is not None:
-            self._write(_sarif(self._uri, result, LINE_RULE, "error", result["error"]["message"]))
-        for finding in _findings(result):
+            self._write_result(
+                _sarif_result(self._uri, result, LINE_RULE, "error", result["error"]["message"])
+            )
+        for finding in _findings_of(result):
             place = f" (line {finding['line']} of the code)" if finding["line"] is not None else ""
             level = LEVELS[finding["severity"]]
-            found = _sarif(self._uri, result, finding["rule"], level, finding["message"] + place)
+            found = _sarif_result(self._uri, result, finding["rule"], level, finding["message"] + place)
             found["properties"] |= {
                 "line": finding["line"],
                 "column": finding["column"],
@@ -118,9 +120,9 @@ class SarifWriter:
                 "suggestion": finding["suggestion"],
                 "layer": finding["layer"],
             }
-            self._write(found)
+            self._write_result(found)
 
-    def _write(self, found: Document) -> None:
+    def _write_result(self, found: Document) -> None:
         self._file.write("\n" if self._empty else ",\n")
         self._file.write(json.dumps(found))
         self._empty = False
@@ -132,7 +134,7 @@ class SarifWriter:
 
 
 def junit_suite(attempts: Sequence[Document]) -> str:
-    """Return attempts as a JUnit suite of a test case each."""
+    """Return attempts as a JUnit suite, with one test case each."""
     cases = [_junit_case(attempt) for attempt in attempts]
     counts = {tag: sum(f"<{tag}" in case for case in cases) for tag in ("failure", "error", "skipped")}
     head = f'<testsuite name="assayd" tests="{len(cases)}" failures="{counts["failure"]}"'
@@ -143,20 +145,20 @@ def junit_suite(attempts: Sequence[Document]) -> str:
 
 
 def _junit_case(attempt: Document) -> str:
-    outcome = "".join(_outcome({"verdict": attempt["verdict"], "error": None, "attempt": attempt}))
-    kind, name = _attribute(attempt["kind"]), _attribute(f"{attempt['kind']} {attempt['id']}")
+    outcome = "".join(_outcome_elements({"verdict": attempt["verdict"], "error": None, "attempt": attempt}))
+    kind, name = _quote(attempt["kind"]), _quote(f"{attempt['kind']} {attempt['id']}")
     took_s = (attempt["timings_ms"]["total"] or 0) / 1000
     return f'<testcase classname={kind} name={name} time="{took_s:.6f}">{outcome}</testcase>\n'
 
 
-def _findings(result: Document) -> Sequence[Document]:
+def _findings_of(result: Document) -> Sequence[Document]:
     attempt = result["attempt"]
     found: Sequence[Document] = attempt["report"]["findings"] if attempt and attempt["report"] else ()
     return found
 
 
 def sarif_rule(rule: Document) -> Document:
-    """Return a kind's rule as SARIF has it."""
+    """Return a kind's rule in SARIF format."""
     return {
         "id": rule["id"],
         "shortDescription": {"text": rule["title"]},
@@ -165,7 +167,7 @@ def sarif_rule(rule: Document) -> Document:
     }
 
 
-def _sarif(uri: str, result: Document, rule: str, level: str, message: str) -> Document:
+def _sarif_result(uri: str, result: Document, rule: str, level: str, message: str) -> Document:
     place = {"artifactLocation": {"uri": uri}, "region": {"startLine": result["line"]}}
     return {
         "ruleId": rule,
@@ -177,11 +179,11 @@ def _sarif(uri: str, result: Document, rule: str, level: str, message: str) -> D
     }
 
 
-def _attribute(value: object) -> str:
-    return quoteattr(_legal(str(value)))
+def _quote(value: object) -> str:
+    return quoteattr(_replace_illegal(str(value)))
 
 
-def _legal(text: str) -> str:
+def _replace_illegal(text: str) -> str:
     return _ILLEGAL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -204,7 +206,7 @@ def sarif(attempt: Document, origin: Origin, rules: Mapping[str, Document]) -> D
         "invocations": [invocation],
         "columnKind": "unicodeCodePoints",
         "properties": {"attempt_id": attempt["id"], "verdict": attempt["verdict"]},
-        "results": [_result(finding, hints, origin) for finding in findings],
+        "results": [_finding_result(finding, hints, origin) for finding in findings],
     }
     return sarif_log([run])
 
@@ -214,7 +216,7 @@ def sarif_log(runs: list[Document]) -> Document:
     return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": runs}
 
 
-def _result(finding: Document, hints: list[Document], origin: Origin) -> Document:
+def _finding_result(finding: Document, hints: list[Document], origin: Origin) -> Document:
     uri, number = origin.found(finding)
     result: Document = {
         "ruleId": finding["rule"],
@@ -229,7 +231,7 @@ def _result(finding: Document, hints: list[Document], origin: Origin) -> Documen
         result["locations"] = [{"physicalLocation": place}]
     moved = None if number is None or finding["line"] is None else number - finding["line"]
     if uri is not None and moved is not None:
-        fixes = [_fix(hint["edit"], uri, moved) for hint in hints if _settles(hint, finding)]
+        fixes = [_sarif_fix(hint["edit"], uri, moved) for hint in hints if _is_edit_for(hint, finding)]
         if fixes:
             result["fixes"] = fixes
     return result
@@ -244,12 +246,12 @@ def _region(finding: Document, number: int) -> Document:
     return region
 
 
-def _settles(hint: Document, finding: Document) -> bool:
+def _is_edit_for(hint: Document, finding: Document) -> bool:
     same = all(hint[name] == finding[name] for name in ("rule", "file", "line", "message"))
     return same and hint["edit"] is not None
 
 
-def _fix(edit: Document, uri: str, moved: int) -> Document:
+def _sarif_fix(edit: Document, uri: str, moved: int) -> Document:
     first, after = edit["start_line"] + moved, edit["end_line"] + 1 + moved
     text = edit["replacement"]
     replacement = {
@@ -257,7 +259,7 @@ def _fix(edit: Document, uri: str, moved: int) -> Document:
         "insertedContent": {"text": text if not text or text.endswith("\n") else text + "\n"},
     }
     change = {"artifactLocation": {"uri": uri}, "replacements": [replacement]}
-    return {"description": {"text": "the certain edit"}, "artifactChanges": [change]}
+    return {"description": {"text": "the safe edit"}, "artifactChanges": [change]}
 
 
 def junit(client: PlainClient, attempt: Document) -> str:

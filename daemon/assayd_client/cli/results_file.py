@@ -21,7 +21,7 @@ _KEPT = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
 
 
 class ResultsFile:
-    """Writes results in whole lines: to a file, to standard output, or nowhere if `path` is None."""
+    """A writer of results as complete lines: to a file, to standard output, or nowhere if `path` is None."""
 
     def __init__(self, path: Path | None, entry: str, tree: Path, *, resume: bool) -> None:
         self._path = path
@@ -39,7 +39,7 @@ class ResultsFile:
         if self._path is None or self._path == STDOUT:
             return self
         if self._path.resolve().is_relative_to(self._tree.resolve()):
-            message = f"{self._path} is in {self._tree}, whose files are read; name a file outside it"
+            message = f"{self._path} is inside the input tree {self._tree}; name a file outside it"
             raise RequestError("usage", message)
         try:
             self._descriptor = os.open(self._path, (_KEPT if self._resume else _NEW) | os.O_CLOEXEC, 0o666)
@@ -49,16 +49,16 @@ class ResultsFile:
         except OSError as error:
             raise RequestError("file.unwritable", f"{self._path}: {error.strerror}") from error
         if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
-            self._close()
+            self._close_descriptor()
             raise RequestError("file.unwritable", f"{self._path} isn't a regular file")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close()
+        self._close_descriptor()
 
-    def _close(self) -> None:
+    def _close_descriptor(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -75,14 +75,14 @@ class ResultsFile:
             for number, text in enumerate(file, 1):
                 if not text.endswith(b"\n"):
                     break
-                one = self._earlier(number, text)
+                one = self._parse_earlier(number, text)
                 tally.add(one.path, one.result, one.reason, submitted=one.submitted)
                 end, last = end + len(text), one.path
         os.ftruncate(self._descriptor, end)
         os.lseek(self._descriptor, end, os.SEEK_SET)
         return last
 
-    def _earlier(self, number: int, text: bytes) -> Applied:
+    def _parse_earlier(self, number: int, text: bytes) -> Applied:
         try:
             document = json.loads(text)
             one, entry = read_applied(document), document["entry"]

@@ -13,7 +13,7 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSample:
-    """All values, by name and labels. `taken_s` counts from any fixed moment."""
+    """All values of metrics by name and labels. `taken_s` counts from an arbitrary moment."""
 
     taken_s: float
     values: dict[str, dict[Labels, float]] = field(default_factory=dict)
@@ -23,15 +23,15 @@ class MetricsSample:
         return sum(v for key, v in self.values.get(name, {}).items() if labels.items() <= dict(key).items())
 
     def by(self, name: str, label: str) -> dict[str, float]:
-        """Add up everything of that name, by the value of one label."""
+        """Return the sums of all values of a name, by the value of one label."""
         sums: dict[str, float] = defaultdict(float)
         for key, value in self.values.get(name, {}).items():
             sums[dict(key).get(label, "")] += value
         return dict(sums)
 
 
-def read_sample(text: str, taken_s: float) -> MetricsSample:
-    """Read metrics in Prometheus' text format."""
+def parse_metrics(text: str, taken_s: float) -> MetricsSample:
+    """Parse metrics in Prometheus' text format."""
     values: dict[str, dict[Labels, float]] = defaultdict(dict)
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -49,18 +49,21 @@ class Span:
 
     def per_s(self, name: str, **labels: str) -> float:
         """Return how fast a counter grew."""
-        return self._grown(self.now.total(name, **labels), self.before.total(name, **labels)) / self.seconds
+        return (
+            self._counter_increase(self.now.total(name, **labels), self.before.total(name, **labels))
+            / self.seconds
+        )
 
-    def per_s_by(self, name: str, label: str) -> dict[str, float]:
-        """Return how fast a counter grew, by the value of one label."""
+    def rates_by(self, name: str, label: str) -> dict[str, float]:
+        """Return the rates per second of a counter, by the value of one label."""
         before = self.before.by(name, label)
         return {
-            value: self._grown(now, before.get(value, 0.0)) / self.seconds
+            value: self._counter_increase(now, before.get(value, 0.0)) / self.seconds
             for value, now in self.now.by(name, label).items()
         }
 
     def quantile_s(self, share: float, name: str, **labels: str) -> float | None:
-        """Estimate a quantile of a histogram, on a straight line within its bucket; None when it got nothing.
+        """Estimate a quantile of a histogram by linear interpolation; None if it has no values.
 
         The last bucket has no upper end: its lower one is given.
         """
@@ -76,23 +79,23 @@ class Span:
         return low
 
     def buckets(self, name: str, **labels: str) -> dict[float, float]:
-        """Return what each bucket and those below it got, by upper end."""
+        """Return the cumulative count of each bucket, by its upper bound."""
         counts: dict[float, float] = defaultdict(float)
         old = self.before.values.get(f"{name}_bucket", {})
         for key, value in self.now.values.get(f"{name}_bucket", {}).items():
             named = dict(key)
             if labels.items() <= named.items():
-                counts[float(named["le"])] += self._grown(value, old.get(key, 0.0))
+                counts[float(named["le"])] += self._counter_increase(value, old.get(key, 0.0))
         return counts
 
     @staticmethod
-    def _grown(now: float, before: float) -> float:
+    def _counter_increase(now: float, before: float) -> float:
         """Return the growth of a counter; a counter that became smaller started again at 0."""
         return now - before if now >= before else now
 
 
 def span(now: MetricsSample, before: MetricsSample | None, up_s: float) -> Span:
-    """Return the time between two samples, or since the start `up_s` ago."""
+    """Return the span between two samples, or since the start `up_s` seconds ago."""
     if before is None:
         return Span(now=now, before=MetricsSample(taken_s=0.0), seconds=max(up_s, 1.0))
     return Span(now=now, before=before, seconds=max(now.taken_s - before.taken_s, 1e-3))

@@ -16,7 +16,7 @@ import typer
 
 from assayd.errors import RequestError
 from assayd_client.cli.terminal import count, plain
-from assayd_client.shapes import by_shape, shape_of
+from assayd_client.shapes import group_by_shape, shape_of
 from assayd_client.trees import TreeWalk
 
 PER_SHAPE = 3
@@ -47,7 +47,7 @@ SampleTree = Annotated[
 
 @dataclass(slots=True)
 class Group:
-    """The paths of one shape: how many they are, and those that represent them."""
+    """The paths of one shape: their number, and those that represent them."""
 
     count: int
     chosen: list[str]
@@ -56,25 +56,25 @@ class Group:
 def sample_paths(
     named: Sequence[str] | None, listed: Path | None, tree: Path | None, files: Sequence[Path] = ()
 ) -> tuple[str, ...]:
-    """Return the paths that three options mean, each once; say on standard error what a folder gave.
+    """Return the distinct paths of three options; print on standard error what a folder contained.
 
     Raises: RequestError ``usage`` or ``file.unreadable``.
     """
     if listed == Path("-") and Path("-") in files:
         raise RequestError(
-            "usage", "both --sample-paths - and a file - read standard input; name a file for one of them"
+            "usage", "both --sample-paths - and the file - read standard input; name a file for one of them"
         )
-    paths = [*(named or ()), *(() if listed is None else read_list(listed))]
+    paths = [*(named or ()), *(() if listed is None else read_lines(listed))]
     if tree is not None:
-        groups = grouped_tree(tree)
-        chosen = list(represented(groups))
-        _say(tree, groups, chosen)
+        groups = group_tree(tree)
+        chosen = list(choose_paths(groups))
+        _print_selection(tree, groups, chosen)
         paths += chosen
     return tuple(dict.fromkeys(paths))
 
 
-def read_list(file: Path) -> list[str]:
-    """Return the lines of a file that aren't empty. Raises: RequestError ``file.unreadable``."""
+def read_lines(file: Path) -> list[str]:
+    """Return the non-empty lines of a file. Raises: RequestError ``file.unreadable``."""
     source = "standard input" if file == Path("-") else str(file)
     try:
         if file == Path("-"):
@@ -95,7 +95,7 @@ def read_list(file: Path) -> list[str]:
     return paths
 
 
-def grouped_tree(tree: Path) -> dict[str, Group]:
+def group_tree(tree: Path) -> dict[str, Group]:
     """Group the files below a folder by shape, the largest group first. Symbolic links are ignored.
 
     Raises: RequestError ``usage``, if the folder has no file whose path can be submitted.
@@ -108,14 +108,14 @@ def grouped_tree(tree: Path) -> dict[str, Group]:
         group = groups.setdefault(shape_of(path), Group(count=0, chosen=[]))
         group.count += 1
         # The smallest checksums: an even sample of any number of paths, and the same at the next call.
-        group.chosen = sorted([*group.chosen, path], key=_checksum)[:PER_SHAPE]
+        group.chosen = sorted([*group.chosen, path], key=_checksum_key)[:PER_SHAPE]
     if not groups:
-        raise RequestError("usage", f"--sample-tree: {tree} has no readable file; name another folder")
+        raise RequestError("usage", f"--sample-tree: {tree} contains no readable files; name another folder")
     return dict(sorted(groups.items(), key=lambda item: (-item[1].count, item[0])))
 
 
-def represented(groups: Mapping[str, Group]) -> Iterator[str]:
-    """Return at most `MOST_CHOSEN` paths: one of each shape before a second of any."""
+def choose_paths(groups: Mapping[str, Group]) -> Iterator[str]:
+    """Yield at most `MOST_CHOSEN` paths: one of each shape before a second of any."""
     rounds = (
         group.chosen[number]
         for number in range(PER_SHAPE)
@@ -125,13 +125,13 @@ def represented(groups: Mapping[str, Group]) -> Iterator[str]:
     return (path for _, path in zip(range(MOST_CHOSEN), rounds, strict=False))
 
 
-def _checksum(path: str) -> tuple[int, str]:
+def _checksum_key(path: str) -> tuple[int, str]:
     return crc32(path.encode()), path
 
 
-def _say(tree: Path, groups: Mapping[str, Group], chosen: Sequence[str]) -> None:
+def _print_selection(tree: Path, groups: Mapping[str, Group], chosen: Sequence[str]) -> None:
     total = sum(group.count for group in groups.values())
-    shapes = len(by_shape(chosen))
+    shapes = len(group_by_shape(chosen))
     of = f" of {len(groups)}" if shapes < len(groups) else ""
     print(
         f"assay: {plain(str(tree))} has {count(total, 'file')} of {count(len(groups), 'shape')}; "

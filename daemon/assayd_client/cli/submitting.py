@@ -15,7 +15,7 @@ from assayd.errors import AssaydError, RequestError
 from assayd.ports.command_line import STDIN, FileOptions
 from assayd_client import Conflict, DaemonUnreachable, Document, NotFound, PlainClient, Refused, StreamEvent
 from assayd_client.cli.exits import CANCELLED
-from assayd_client.cli.kinds import command_line_of
+from assayd_client.cli.kinds import get_command_line
 from assayd_client.cli.listing import FILE_LABEL
 from assayd_client.cli.report import UNKNOWN, Origin, render_stages
 from assayd_client.cli.terminal import Screen, StyledLine, count, line, plain
@@ -40,7 +40,7 @@ class ProgressView:
     """The known state; `apply` adds an event, `lines` shows everything."""
 
     def __init__(self, kind: str) -> None:
-        self._noun = command_line_of(kind).case
+        self._noun = get_command_line(kind).case
         self._stages: list[Document] = []
         self._state = "queued"
         self._unit: Document | None = None
@@ -70,11 +70,11 @@ class ProgressView:
     def lines(self) -> Iterator[StyledLine]:
         """Return the lines to show: stages, the current action, and the last output of the code."""
         yield from render_stages(self._stages)
-        yield line(("▸ ", "cyan"), self._doing())
+        yield line(("▸ ", "cyan"), self._current_activity())
         printed = [each for each in self._printed if each][-MOST_PRINTED:]
         yield from (line(("  │ ", "dim"), plain(each.expandtabs(8))) for each in printed)
 
-    def _doing(self) -> str:
+    def _current_activity(self) -> str:
         if self._state == "running" and self._unit is not None:
             total = int(self._unit.get("total") or 0)
             return f"sandbox ▸ {self._unit.get('index')}/{count(total, self._noun)}"
@@ -101,7 +101,7 @@ MAX_FILES_BYTES = 16 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidateRequest:
-    """What the command line says."""
+    """The request of a command line."""
 
     kind: str
     files: Sequence[Path]
@@ -119,28 +119,28 @@ class ValidateRequest:
 def build_submission(
     request: ValidateRequest, client: PlainClient | None = None
 ) -> tuple[dict[str, object], Origin]:
-    """Build the submission that the command line means, and tell which files it is from.
+    """Build the submission of the command line, and return its files.
 
     `client` asks the daemon about a kind that isn't installed here.
 
     Raises: RequestError, naming the option or file at fault; ClientError.
     """
-    from assayd_client.cli.kinds import from_files_for, from_files_of
+    from assayd_client.cli.kinds import files_reader, schema_files_reader
 
     try:
-        from_files = from_files_of(request.kind)
+        from_files = files_reader(request.kind)
     except RequestError as unknown:
         if client is None or unknown.code != "kind.unknown":
             raise
         try:
-            from_files = from_files_for(_kind_of_daemon(client, request.kind))
+            from_files = schema_files_reader(_fetch_kind(client, request.kind))
         except DaemonUnreachable:
             raise unknown from None  # more likely a mistyped name than a kind that only the daemon has
     cases = read_cases(request.cases)
     options = FileOptions(
-        sample_paths=tuple(request.sample_paths) or paths_of(cases),
+        sample_paths=tuple(request.sample_paths) or case_paths(cases),
         input=read_input(request.input),
-        extra=dict(_pair(text, "--option") for text in request.options),
+        extra=dict(_parse_pair(text, "--option") for text in request.options),
     )
     read = read_files(request.files)
     texts = {name: content for name, (_, content) in read.items()}
@@ -150,14 +150,14 @@ def build_submission(
         "payload": {**payload, "cases": cases} if cases else payload,
     }
     if request.intent is not None:
-        submission["intent"] = read_words(request.intent)
+        submission["intent"] = read_text_option(request.intent)
     if request.webhook is not None:
         submission["webhook"] = request.webhook
     if request.policy is not None:
         submission["policy"] = request.policy
     if request.settings:
-        submission["overrides"] = read_settings(request.settings)
-    given = dict(_pair(text, "--label") for text in request.labels)
+        submission["overrides"] = parse_settings(request.settings)
+    given = dict(_parse_pair(text, "--label") for text in request.labels)
     if labels := with_file(given, request.files):
         submission["labels"] = labels
     origin = Origin(
@@ -173,15 +173,15 @@ def with_file(labels: Mapping[str, str], files: Sequence[Path]) -> dict[str, str
     return {**({FILE_LABEL: name} if LABEL.fullmatch(name) else {}), **labels}
 
 
-def _kind_of_daemon(client: PlainClient, kind: str) -> Document:
-    """Return how the daemon describes a kind. Raises: RequestError ``kind.unknown``, with its kinds."""
-    from assayd.kinds.registry import unknown_kind
+def _fetch_kind(client: PlainClient, kind: str) -> Document:
+    """Return the daemon's description of a kind. Raises: RequestError ``kind.unknown``, with its kinds."""
+    from assayd.kinds.registry import unknown_kind_message
 
     try:
         found: Document = client.kind(kind)
     except NotFound as missing:
         known = [each["kind"] for each in client.kinds()["kinds"]]
-        raise RequestError("kind.unknown", unknown_kind(kind, known), field="kind") from missing
+        raise RequestError("kind.unknown", unknown_kind_message(kind, known), field="kind") from missing
     return found
 
 
@@ -210,7 +210,7 @@ def run(
         raise SystemExit(CANCELLED) from interrupt
     except DaemonUnreachable as error:
         message = (
-            f"the daemon stopped answering; attempt {attempt['id']} is accepted, and runs again once the "
+            f"the daemon stopped responding; attempt {attempt['id']} was accepted, and runs again once the "
             f"daemon is back: assay show {attempt['id']}"
         )
         raise DaemonUnreachable("daemon.gone", message, retryable=True) from error
@@ -221,20 +221,18 @@ def read_files(paths: Sequence[Path]) -> dict[str, tuple[Path, bytes]]:
     """Read files by their names; a folder stands for all files in it, `-` for standard input."""
     files: dict[str, tuple[Path, bytes]] = {}
     total = 0
-    for name, path in _walk(paths):
+    for name, path in _iter_files(paths):
         if name in files:
-            raise RequestError("file.twice", f"two files are called {name}")
+            raise RequestError("file.twice", f"two files are named {name}")
         files[name] = (path, _read(path))
         total += len(files[name][1])
         if total > MAX_FILES_BYTES:
-            raise RequestError(
-                "file.too_large", f"the files are larger than {MAX_FILES_BYTES >> 20} MiB together"
-            )
+            raise RequestError("file.too_large", f"the files exceed {MAX_FILES_BYTES >> 20} MiB in total")
     return files
 
 
-def read_words(text: str) -> str:
-    """Return what an option says in words: its own text, or that of the file behind ``@``."""
+def read_text_option(text: str) -> str:
+    """Return the text of an option, or the text of the file after ``@``."""
     if not text.startswith("@"):
         return text
     path = Path(text[1:])
@@ -245,7 +243,7 @@ def read_words(text: str) -> str:
 
 
 def read_cases(path: Path | None) -> list[object]:
-    """Return the cases of a file, a JSON array; none where no file is named."""
+    """Return the cases in a file with a JSON array; empty without a file."""
     if path is None:
         return []
     found = _read_json(path)
@@ -257,8 +255,8 @@ def read_cases(path: Path | None) -> list[object]:
     return list(found)
 
 
-def read_object(text: str, option: str) -> dict[str, object]:
-    """Return the JSON object that an option holds. Raises: RequestError ``malformed``."""
+def parse_object_option(text: str, option: str) -> dict[str, object]:
+    """Return the JSON object in an option. Raises: RequestError ``malformed``."""
     from assayd.documents import read_json
 
     try:
@@ -270,39 +268,39 @@ def read_object(text: str, option: str) -> dict[str, object]:
     return {**value}
 
 
-def read_pairs(texts: Sequence[str], option: str) -> dict[str, str]:
-    """Return the pairs that an option was given, each written ``key=value``."""
-    return dict(_pair(text, option) for text in texts)
+def parse_pair_options(texts: Sequence[str], option: str) -> dict[str, str]:
+    """Return the ``key=value`` pairs of an option."""
+    return dict(_parse_pair(text, option) for text in texts)
 
 
-def paths_of(cases: Sequence[object]) -> tuple[str, ...]:
-    """Return the paths that cases name, each once."""
+def case_paths(cases: Sequence[object]) -> tuple[str, ...]:
+    """Return the distinct paths of cases."""
     paths = (case.get("path") for case in cases if isinstance(case, dict))
     return tuple(dict.fromkeys(path for path in paths if isinstance(path, str)))
 
 
-def read_settings(settings: Sequence[str], option: str = "--set") -> dict[str, object]:
-    """Read ``resources.timeout_s=5`` and the like as one nested object; commas make a list."""
+def parse_settings(settings: Sequence[str], option: str = "--set") -> dict[str, object]:
+    """Parse settings such as ``resources.timeout_s=5`` as one nested object; commas separate list items."""
     overrides: dict[str, object] = {}
     for text in settings:
-        dotted, value = _pair(text, option)
+        dotted, value = _parse_pair(text, option)
         *tables, key = dotted.split(".")
         place = overrides
         for table in tables:
             inner = place.setdefault(table, {})
             if not isinstance(inner, dict):
-                raise RequestError("usage", f"{option} {dotted}: {table} has a value already")
+                raise RequestError("usage", f"{option} {dotted}: {table} already has a value")
             place = inner
-        place[key] = _read_value(value)
+        place[key] = _parse_value(value)
     return overrides
 
 
-def _walk(paths: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+def _iter_files(paths: Sequence[Path]) -> Iterator[tuple[str, Path]]:
     for path in paths:
         if path.is_dir():
             for inner in sorted(path.rglob("*")):
                 if inner.is_symlink():  # it may lead to anything, which would then be sent
-                    raise RequestError("file.link", f"{inner} is a symbolic link; replace it by the file")
+                    raise RequestError("file.link", f"{inner} is a symbolic link; replace it with the file")
                 if inner.is_file():
                     yield inner.relative_to(path).as_posix(), inner
         else:
@@ -317,7 +315,7 @@ def _read(path: Path) -> bytes:
 
 
 def read_input(path: Path | None) -> Mapping[str, object] | None:
-    """Return the inputs of a file, a JSON object; None where no file is named."""
+    """Return the inputs in a file with a JSON object; None without a file."""
     if path is None:
         return None
     value = _read_json(path)
@@ -336,21 +334,21 @@ def _read_json(path: Path) -> object:
         raise RequestError(error.code, f"{path}: {error.message}") from error
 
 
-def _read_value(text: str) -> object:
+def _parse_value(text: str) -> object:
     try:
-        value: object = json.loads(text, parse_constant=_no_number)
+        value: object = json.loads(text, parse_constant=_reject_constant)
     except ValueError:
         if "," in text:
-            return [_read_value(item.strip()) for item in text.split(",") if item.strip()]
+            return [_parse_value(item.strip()) for item in text.split(",") if item.strip()]
         return text
     return value
 
 
-def _no_number(name: str) -> object:
+def _reject_constant(name: str) -> object:
     raise ValueError(f"{name} isn't valid JSON")
 
 
-def _pair(text: str, option: str) -> tuple[str, str]:
+def _parse_pair(text: str, option: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not (key and equals):
         raise RequestError("usage", f"{option} must be key=value, not {text!r}")

@@ -59,7 +59,7 @@ def line(*parts: str | tuple[str, str], hang: int | None = 0) -> StyledLine:
 
 
 class Screen:
-    """Where lines are printed.
+    """An output to which lines are printed.
 
     Args:
         file: where to.
@@ -78,14 +78,14 @@ class Screen:
 
     @property
     def is_terminal(self) -> bool:
-        """Return whether lines are wrapped for a person."""
+        """Return whether lines are wrapped for a reader."""
         return self.width is not None
 
     def print(self, printed: StyledLine | str = "") -> None:
-        """Print a line; newlines in it begin further ones."""
-        shown = self._plainer(line(printed) if isinstance(printed, str) else printed)
+        """Print a line; newlines in it begin further lines."""
+        shown = self._to_ascii_if_needed(line(printed) if isinstance(printed, str) else printed)
         for row in _rows(shown, self.width):
-            self._file.write(self._written(row) + "\n")
+            self._file.write(self._render_row(row) + "\n")
 
     def lines(self, printed: Iterable[StyledLine]) -> None:
         """Print lines."""
@@ -93,43 +93,43 @@ class Screen:
             self.print(each)
 
     def redraw(self, printed: Iterable[StyledLine], over: int) -> int:
-        """Print lines, each cut to one row, in the place of the last `over` rows; return how many."""
+        """Print lines, each cut to one row, over the last `over` rows; return the number of rows."""
         width = (self.width or WIDTH_WHEN_PIPED) - 1
-        rows = [next(_rows(self._plainer(line(*each.parts)), width)) for each in printed]
+        rows = [next(_rows(self._to_ascii_if_needed(line(*each.parts)), width)) for each in printed]
         up = f"\x1b[{over}A" if over else ""
-        self._file.write(up + "\x1b[J" + "".join(self._written(row) + "\n" for row in rows))
+        self._file.write(up + "\x1b[J" + "".join(self._render_row(row) + "\n" for row in rows))
         self._file.flush()
         return len(rows)
 
-    def _plainer(self, shown: StyledLine) -> StyledLine:
+    def _to_ascii_if_needed(self, shown: StyledLine) -> StyledLine:
         if not self._ascii_only:
             return shown
-        parts = ((in_ascii(text), style) for text, style in shown.parts)
+        parts = ((to_ascii(text), style) for text, style in shown.parts)
         return StyledLine(parts=tuple(parts), hang=shown.hang)
 
-    def _written(self, row: StyledLine) -> str:
+    def _render_row(self, row: StyledLine) -> str:
         if not self._colour:
             return row.plain
-        return "".join(_styled(text, style) for text, style in row.parts)
+        return "".join(_apply_style(text, style) for text, style in row.parts)
 
 
 def out() -> Screen:
     """Return the screen for results."""
-    return _screen(sys.stdout)
+    return _create_screen(sys.stdout)
 
 
 def err() -> Screen:
     """Return the screen for progress and remarks."""
-    return _screen(sys.stderr)
+    return _create_screen(sys.stderr)
 
 
-def in_ascii(text: str) -> str:
-    """Return text as a terminal without other letters can show it."""
+def to_ascii(text: str) -> str:
+    """Return text in ASCII, for a terminal that can't display other characters."""
     return text.translate(_IN_ASCII).encode("ascii", "backslashreplace").decode("ascii")
 
 
-def shows_letters(environ: Mapping[str, str] = os.environ, encoding: str | None = "utf-8") -> bool:
-    """Return whether more than ASCII can be shown: the locale is none that says otherwise."""
+def can_show_unicode(environ: Mapping[str, str] = os.environ, encoding: str | None = "utf-8") -> bool:
+    """Return whether the locale and encoding allow characters beyond ASCII."""
     said = next((environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if environ.get(name)), "")
     # Python writes UTF-8 in the locale C; a terminal with LC_ALL=C may be unable to read it.
     return said not in {"C", "POSIX"} and (encoding or "").lower().replace("-", "").startswith("utf")
@@ -137,7 +137,7 @@ def shows_letters(environ: Mapping[str, str] = os.environ, encoding: str | None 
 
 def cells(text: str) -> int:
     """Return the width of a string in columns."""
-    return len(text) if text.isascii() else sum(map(_cells_of, text))
+    return len(text) if text.isascii() else sum(map(_character_width, text))
 
 
 def wrapped(text: str, width: int) -> list[str]:
@@ -145,15 +145,15 @@ def wrapped(text: str, width: int) -> list[str]:
     return [row.plain.rstrip() for row in _rows(line(text), width)]
 
 
-def _screen(file: TextIO) -> Screen:
+def _create_screen(file: TextIO) -> Screen:
     terminal = file.isatty()
     colour = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     width = max(_columns(file), LEAST_WIDTH) if terminal else None
-    return Screen(file, width=width, colour=colour, ascii_only=not shows_letters(encoding=file.encoding))
+    return Screen(file, width=width, colour=colour, ascii_only=not can_show_unicode(encoding=file.encoding))
 
 
 def _columns(file: TextIO) -> int:
-    """Return how wide a terminal is; COLUMNS says so first, as everywhere."""
+    """Return the width of a terminal in columns; the variable COLUMNS takes precedence."""
     said = os.environ.get("COLUMNS", "")
     if said.isascii() and said.isdigit() and int(said):
         return int(said)
@@ -163,12 +163,12 @@ def _columns(file: TextIO) -> int:
         return USUAL_WIDTH
 
 
-def _styled(text: str, style: str) -> str:
+def _apply_style(text: str, style: str) -> str:
     codes = ";".join(_SGR[name] for name in style.split())
     return f"\x1b[{codes}m{text}\x1b[0m" if codes and text else text
 
 
-def _cells_of(character: str) -> int:
+def _character_width(character: str) -> int:
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
@@ -185,26 +185,26 @@ def _rows(shown: StyledLine, width: int | None) -> Iterator[StyledLine]:
         end = next((place for place, (letter, _) in enumerate(letters) if letter == "\n"), None)
         row = letters if end is None else letters[:end]
         if width is None or shown.hang is None:
-            yield _joined(row)
+            yield _join_letters(row)
         else:
-            yield from _wrapped(row, width, min(shown.hang, width // 2))
+            yield from _wrap_letters(row, width, min(shown.hang, width // 2))
         if end is None:
             return
-        letters = [*_continued(shown.hang or 0), *letters[end + 1 :]]
+        letters = [*_continuation_prefix(shown.hang or 0), *letters[end + 1 :]]
 
 
-def _continued(hang: int) -> Iterator[tuple[str, str]]:
+def _continuation_prefix(hang: int) -> Iterator[tuple[str, str]]:
     return ((letter, "dim") for letter in (f"{'':{hang}}│ " if hang else ""))
 
 
-def _wrapped(letters: list[tuple[str, str]], width: int, hang: int) -> Iterator[StyledLine]:
+def _wrap_letters(letters: list[tuple[str, str]], width: int, hang: int) -> Iterator[StyledLine]:
     room, indent = width, ""
     while True:
         cut = _cut(letters, room)
         if cut is None:
-            yield line(indent) + _joined(letters)
+            yield line(indent) + _join_letters(letters)
             return
-        yield line(indent) + _joined(letters[:cut])
+        yield line(indent) + _join_letters(letters[:cut])
         letters = letters[cut:]
         while letters and letters[0][0] == " ":
             letters = letters[1:]
@@ -215,7 +215,7 @@ def _cut(letters: list[tuple[str, str]], room: int) -> int | None:
     """Return the index to cut at for so many columns: after a space if the latter half has one."""
     taken, space = 0, 0
     for place, (letter, _) in enumerate(letters):
-        taken += _cells_of(letter)
+        taken += _character_width(letter)
         if taken > room:
             if letter == " ":
                 return place
@@ -225,7 +225,7 @@ def _cut(letters: list[tuple[str, str]], room: int) -> int | None:
     return None
 
 
-def _joined(letters: list[tuple[str, str]]) -> StyledLine:
+def _join_letters(letters: list[tuple[str, str]]) -> StyledLine:
     parts: list[tuple[str, str]] = []
     for letter, style in letters:
         if parts and parts[-1][1] == style:
@@ -260,7 +260,7 @@ def shorten(text: str, most: int) -> str:
 
 
 def print_json(document: object) -> None:
-    """Print a document; on a terminal in ASCII, since results may hold anything."""
+    """Print a document as JSON; in ASCII unless standard output is a terminal."""
     print(json.dumps(document, indent=2, ensure_ascii=sys.stdout.isatty()))
 
 
@@ -284,7 +284,7 @@ Row = Sequence[str]
 
 
 def print_table(screen: Screen, heads: Row, rows: Sequence[Row]) -> None:
-    """Print rows; without heads and colours when piped, so that a script can read them.
+    """Print rows; without heads and colours if piped, so that scripts can read them.
 
     The first column is never cut: it is what people copy.
     """
@@ -293,10 +293,10 @@ def print_table(screen: Screen, heads: Row, rows: Sequence[Row]) -> None:
         for row in clean:
             screen.print(line("\t".join(row), hang=None))
         return
-    screen.lines(_laid_out(heads, clean, screen.width))
+    screen.lines(_table_lines(heads, clean, screen.width))
 
 
-def _laid_out(heads: Row, rows: Sequence[Row], width: int) -> Iterator[StyledLine]:
+def _table_lines(heads: Row, rows: Sequence[Row], width: int) -> Iterator[StyledLine]:
     widths = [max(map(cells, column)) for column in zip(heads, *rows, strict=True)]
     below = False
     if _taken(widths) > width:
@@ -332,14 +332,14 @@ def _taken(widths: Sequence[int]) -> int:
 
 
 def duration(milliseconds: float) -> str:
-    """Write a duration the way a person reads it."""
+    """Return a duration as text for a reader."""
     if milliseconds < 100:
         return f"{milliseconds:.1f}ms"
     return f"{milliseconds:.0f}ms" if milliseconds < 1000 else f"{milliseconds / 1000:.2f}s"
 
 
 def age(seconds: float) -> str:
-    """Write how old something is in its largest unit: ``5min``, ``3h``, ``12d``."""
+    """Return an age in its largest unit: ``5min``, ``3h``, ``12d``."""
     for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= unit:
             return f"{seconds // unit:.0f}{name}"

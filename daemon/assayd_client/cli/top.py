@@ -22,7 +22,7 @@ from rich.text import Text
 
 from assayd_client import Document, PlainClient
 from assayd_client.cli.listing import STYLES
-from assayd_client.cli.sample import MetricsSample, Span, read_sample, span
+from assayd_client.cli.sample import MetricsSample, Span, parse_metrics, span
 from assayd_client.cli.terminal import duration, plain
 
 MOST_SHOWN = 40
@@ -34,7 +34,7 @@ CONTAINERS = ("idle", "starting", "leased", "removing", "stuck")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """All that one look at the daemon shows."""
+    """The data that one snapshot of the daemon displays."""
 
     at: datetime
     span: Span
@@ -58,7 +58,7 @@ class Watch:
 
     def look(self) -> Frame:
         """Ask the daemon how it is."""
-        sample, at = read_sample(self._client.metrics().decode(), self._clock()), self._now()
+        sample, at = parse_metrics(self._client.metrics().decode(), self._clock()), self._now()
         pages = [self._client.attempts(state=state, limit=MOST_SHOWN) for state in STATES]
         started = sample.total("assayd_process_start_time_seconds")
         frame = Frame(
@@ -101,7 +101,7 @@ def _wait_for_q(descriptor: int, seconds: float) -> bool:
 
 def render(frame: Frame) -> RenderableType:
     """Return the display of one reading."""
-    return Group(*_lines(frame), Text(), _table(frame))
+    return Group(*_frame_lines(frame), Text(), _attempts_table(frame))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,12 +123,12 @@ class Facts:
         yield row
 
 
-def _lines(frame: Frame) -> Iterator[Facts]:
+def _frame_lines(frame: Frame) -> Iterator[Facts]:
     now, seen = frame.span.now, frame.span
     ready = now.total("assayd_ready") > 0
     version = next((dict(key)["version"] for key in now.values.get("assayd_build_info", {})), "")
     period = "since the start" if frame.since_start else f"of {seen.seconds:.1f} s"
-    serving = ("serving", "green") if ready else ("not serving; assay doctor says why", "bold red")
+    serving = ("serving", "green") if ready else ("not ready; `assay doctor` shows the reason", "bold red")
     yield Facts(
         name="assayd",
         facts=[
@@ -138,45 +138,47 @@ def _lines(frame: Frame) -> Iterator[Facts]:
             Text(f"rates {period}"),
         ],
     )
-    waiting = f"{now.total('assayd_queue_depth'):,.0f}", _size(now.total("assayd_queue_bytes"))
+    waiting = f"{now.total('assayd_queue_depth'):,.0f}", _format_size(now.total("assayd_queue_bytes"))
     steps = ("queued", "lease", "run", "total")
-    yield Facts(name="attempts", facts=list(_rates(seen)))
+    yield Facts(name="attempts", facts=list(_rates_text(seen)))
     yield Facts(name="waiting", facts=[Text(each) for each in waiting])
-    yield Facts(name="under way", facts=list(_counts(now.by("assayd_attempts_under_way", "state"), STATES)))
-    yield Facts(name="latency", facts=[Text(_latency(seen, step)) for step in steps])
-    containers = _counts(now.by("assayd_containers", "state"), CONTAINERS)
-    yield Facts(name="containers", facts=[*containers, *_warm(now)])
-    yield Facts(name="engine", facts=list(_engine(seen)))
-    yield Facts(name="daemon", facts=list(_daemon(seen)))
+    yield Facts(
+        name="under way", facts=list(_counts_text(now.by("assayd_attempts_under_way", "state"), STATES))
+    )
+    yield Facts(name="latency", facts=[Text(_latency_text(seen, step)) for step in steps])
+    containers = _counts_text(now.by("assayd_containers", "state"), CONTAINERS)
+    yield Facts(name="containers", facts=[*containers, *_warm_share_text(now)])
+    yield Facts(name="engine", facts=list(_engine_text(seen)))
+    yield Facts(name="daemon", facts=list(_daemon_text(seen)))
 
 
-def _rates(seen: Span) -> Iterator[Text]:
-    rates = seen.per_s_by("assayd_attempts_total", "verdict")
+def _rates_text(seen: Span) -> Iterator[Text]:
+    rates = seen.rates_by("assayd_attempts_total", "verdict")
     yield Text(f"{sum(rates.values()):.1f}/s")
     for verdict in VERDICTS:
         yield Text(f"{rates.get(verdict, 0.0):.1f} ").append(verdict, STYLES[verdict])
 
 
-def _counts(counts: dict[str, float], names: Sequence[str]) -> Iterator[Text]:
+def _counts_text(counts: dict[str, float], names: Sequence[str]) -> Iterator[Text]:
     for name in names:
         stuck = name == "stuck" and counts.get(name)
         yield Text(f"{counts.get(name, 0.0):.0f} {name}", "bold red" if stuck else "")
 
 
-def _latency(seen: Span, step: str) -> str:
+def _latency_text(seen: Span, step: str) -> str:
     half, most = (seen.quantile_s(q, "assayd_attempt_duration_seconds", stage=step) for q in (0.5, 0.95))
     if half is None or most is None:
         return f"{step} –"
     return f"{step} p50 {duration(half * 1000)} p95 {duration(most * 1000)}"
 
 
-def _warm(now: MetricsSample) -> Iterator[Text]:
+def _warm_share_text(now: MetricsSample) -> Iterator[Text]:
     leases = now.by("assayd_leases_total", "start")
     if handed_out := sum(leases.values()):
         yield Text(f"{leases.get('warm', 0.0) / handed_out:.0%} of leases warm")
 
 
-def _engine(seen: Span) -> Iterator[Text]:
+def _engine_text(seen: Span) -> Iterator[Text]:
     errors = seen.per_s("assayd_engine_errors_total")
     create = seen.quantile_s(0.95, "assayd_engine_call_duration_seconds", call="start")
     yield Text(f"{seen.per_s('assayd_engine_call_duration_seconds_count'):.1f} calls/s")
@@ -185,15 +187,15 @@ def _engine(seen: Span) -> Iterator[Text]:
         yield Text(f"start p95 {duration(create * 1000)}")
 
 
-def _daemon(seen: Span) -> Iterator[Text]:
+def _daemon_text(seen: Span) -> Iterator[Text]:
     now = seen.now
     free, size = now.total("assayd_disk_free_bytes"), now.total("assayd_disk_size_bytes")
-    yield Text(f"{_size(now.total('assayd_process_resident_memory_bytes'))} memory")
+    yield Text(f"{_format_size(now.total('assayd_process_resident_memory_bytes'))} memory")
     yield Text(f"{seen.per_s('assayd_process_cpu_seconds_total'):.0%} of a processor")
-    yield Text(f"{_size(free)} of {_size(size)} free on disk")
+    yield Text(f"{_format_size(free)} of {_format_size(size)} free on disk")
 
 
-def _size(number: float) -> str:
+def _format_size(number: float) -> str:
     for unit in ("B", "KiB", "MiB"):
         if number < 1024:
             return f"{number:.0f} {unit}"
@@ -201,7 +203,7 @@ def _size(number: float) -> str:
     return f"{number:.1f} GiB"
 
 
-def _table(frame: Frame) -> RenderableType:
+def _attempts_table(frame: Frame) -> RenderableType:
     if not frame.attempts:
         return Text("no attempt is running", "dim")
     table = Table(box=None, pad_edge=False, header_style="dim")

@@ -1,4 +1,4 @@
-"""What `assay` does for operators: examine the daemon, clean up, back up, show metrics and a live view."""
+"""Commands for operators: examine the daemon, clean up, back up, show metrics and a live view."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ IDENTITY = "daemon-id"
 PARTIAL = ".partial"
 
 
-def find_state(client: PlainClient) -> Path:
-    """Return the state directory that the daemon has; that of the settings, while no daemon answers.
+def find_state_dir(client: PlainClient) -> Path:
+    """Return the daemon's state directory; that of the settings if no daemon answers.
 
     Raises:
         ConfigError: ``backup.database``, when the database is not a file there.
-        ClientError: the daemon answers, and does not tell.
+        ClientError: the daemon answers without it.
     """
     try:
         daemon = client.daemon()
@@ -42,14 +42,15 @@ def find_state(client: PlainClient) -> Path:
         place, with_database = Path(daemon["state_dir"]), daemon["database_in_state"]
     if not with_database:
         message = (
-            "database_url is set: copy that database with its own tools, and pass --state-dir for the bundles"
+            "database_url is set: copy that database with its own tools, and pass --state-dir to copy the "
+            "bundles"
         )
         raise ConfigError("backup.database", message)
     return place
 
 
 def back_up(target: Path, source: Path) -> int:
-    """Copy a state directory; give how many bundles were new.
+    """Copy a state directory; return the number of new bundles.
 
     Raises: RequestError ``backup.failed``, when something cannot be read or written.
     """
@@ -58,7 +59,7 @@ def back_up(target: Path, source: Path) -> int:
         bundles: Iterable[str] | None = None
         if (source / DATABASE).exists():
             _copy_database(source / DATABASE, target / DATABASE)
-            bundles = _named(target / DATABASE)
+            bundles = _referenced_bundles(target / DATABASE)
         shutil.copyfile(source / IDENTITY, target / IDENTITY)
         return _copy_bundles(source / "artifacts", target / "artifacts", bundles)
     except (OSError, sqlite3.Error) as error:
@@ -81,14 +82,14 @@ def _copy_database(source: Path, target: Path) -> None:
     fresh.replace(target)
 
 
-def _named(database: Path) -> list[str]:
-    """Name the bundles of a database's verdicts."""
+def _referenced_bundles(database: Path) -> list[str]:
+    """Return the bundles of a database's verdicts."""
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as copy:
         return [row[0] for row in copy.execute("SELECT bundle FROM verdicts WHERE bundle IS NOT NULL")]
 
 
 def _copy_bundles(source: Path, target: Path, names: Iterable[str] | None) -> int:
-    """Copy the bundles of these names (all of them, when the database is elsewhere); count the new ones."""
+    """Copy the bundles of these names, or all if None; return the number of new ones."""
     copied = 0
     if names is None:
         names = [str(bundle.relative_to(source)) for bundle in source.glob("*/*/[!.]*")]
@@ -99,7 +100,7 @@ def _copy_bundles(source: Path, target: Path, names: Iterable[str] | None) -> in
         partial = place.with_name(f".tmp-{place.name}")
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if partial.exists():
-            _remove(partial)
+            _remove_tree(partial)
         try:
             shutil.copytree(bundle, partial)
         except (FileNotFoundError, shutil.Error) as problem:
@@ -108,15 +109,15 @@ def _copy_bundles(source: Path, target: Path, names: Iterable[str] | None) -> in
                 raise RequestError(
                     "backup.failed", f"the bundle {name} can't be copied: {problem}"
                 ) from problem
-            _remove(partial)
+            _remove_tree(partial)
             continue
         partial.replace(place)
         copied += 1
     return copied
 
 
-def _remove(folder: Path) -> None:
-    """Remove a folder with read-only folders in it; one that is not there is fine."""
+def _remove_tree(folder: Path) -> None:
+    """Remove a folder with read-only folders in it, if it exists."""
     for path, _, _ in os.walk(folder):
         Path(path).chmod(0o700)
     with suppress(FileNotFoundError):
@@ -124,7 +125,7 @@ def _remove(folder: Path) -> None:
 
 
 def doctor(context: typer.Context, as_json: Json = False) -> None:
-    """Examine the daemon: engine, images, limits, isolation, permissions."""
+    """Check the daemon: engine, images, limits, isolation and permissions."""
     from assayd_client.cli.listing import CHECK_HEADS, check_lines, check_row
     from assayd_client.cli.terminal import print_table
 
@@ -143,11 +144,11 @@ def doctor(context: typer.Context, as_json: Json = False) -> None:
 def collect_garbage(
     context: typer.Context,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List what would be removed, and remove nothing.")
+        bool, typer.Option("--dry-run", help="List what would be removed, without removing anything.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Delete finished attempts and bundles beyond the retention limits (operators)."""
+    """Delete finished attempts and bundles beyond the retention limits (operators only)."""
     from assayd_client.cli.terminal import count
 
     with open_client(context) as client:
@@ -166,7 +167,7 @@ def collect_garbage(
 def backup(
     context: typer.Context,
     target: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder to copy to; an earlier copy there is updated.")
+        Path, typer.Argument(metavar="DIR", help="Destination folder; an existing copy in it is updated.")
     ],
     state_dir: Annotated[
         Path | None,
@@ -181,7 +182,7 @@ def backup(
             if isinstance(client.address, ServerChoice):
                 message = f"backup copies files of this host, but {client.address} is another host"
                 raise RequestError("usage", f"{message}; copy its database and bundles with their own tools")
-            state_dir = find_state(client)
+            state_dir = find_state_dir(client)
     copied = count(back_up(target, state_dir), "new bundle")
     print(f"{target}: the database and {copied} of {state_dir}")
 
@@ -192,7 +193,7 @@ def metrics(
         bool, typer.Option("--answers", help="Count providers' answers by kind, provider and week instead.")
     ] = False,
     weeks: Annotated[
-        int, typer.Option(min=1, max=53, help="With --answers: weeks to count, the current one included.")
+        int, typer.Option(min=1, max=53, help="With --answers: weeks to count, including the current one.")
     ] = 8,
     kind: Annotated[
         str | None, typer.Option(metavar="KIND", help="With --answers: count only this kind.")
@@ -201,7 +202,7 @@ def metrics(
 ) -> None:
     """Print the daemon's metrics, or what models get wrong (--answers)."""
     if as_json and not answers:
-        raise RequestError("usage", "--json needs --answers; the other metrics are Prometheus text")
+        raise RequestError("usage", "--json requires --answers; the other metrics are Prometheus text")
     with open_client(context) as client:
         if not answers:
             sys.stdout.write(client.metrics().decode())
@@ -215,19 +216,19 @@ def metrics(
 
     print_table(out(), ANSWER_HEADS, list(answer_rows(counted["weeks"])))
     if not counted["complete"]:
-        print("assay: only the newest chains are counted", file=sys.stderr)
+        print("assay: only the newest generations and repairs are counted", file=sys.stderr)
 
 
 def top(
     context: typer.Context,
     interval: Annotated[
-        float, typer.Option(metavar="S", min=0.2, help="Seconds between two snapshots.")
+        float, typer.Option(metavar="S", min=0.2, help="Number of seconds between two snapshots.")
     ] = 2.0,
     once: Annotated[
-        bool, typer.Option("--once", help="Print one snapshot and exit; rates are since startup.")
+        bool, typer.Option("--once", help="Print one snapshot and exit; rates are averages since startup.")
     ] = False,
 ) -> None:
-    """Show the daemon's activity: rates, queue, containers, running attempts; q ends it."""
+    """Show the daemon's activity: rates, queue, containers and running attempts; press q to quit."""
     from rich.console import Console
 
     from assayd_client.cli.top import Watch, quiet_keyboard, render, watch

@@ -15,8 +15,8 @@ import typer
 from assayd.errors import AssaydError, RequestError
 from assayd_client import Document, PlainClient, Target
 from assayd_client.cli.exits import OF_VERDICT, VALIDATED, exit_code
-from assayd_client.cli.kinds import ShownAttempt, form_of
-from assayd_client.cli.options import Fields, Json, Junit, daemon_of
+from assayd_client.cli.kinds import AttemptView, form_of
+from assayd_client.cli.options import Fields, Json, Junit, selected_daemon
 from assayd_client.cli.report import UNKNOWN, Origin
 from assayd_client.cli.sample_paths import SamplePath, SamplePaths, SampleTree, sample_paths
 from assayd_client.cli.submitting import ValidateRequest, build_submission, run
@@ -34,24 +34,24 @@ def select(document: Document, fields: str) -> Document:
     found: Document = {}
     for field in fields.split(","):
         path = field.strip().split(".")
-        _merge(found, _taken(document, path, field.strip()))
+        _merge(found, _take_path(document, path, field.strip()))
     return found
 
 
-def _taken(value: object, path: list[str], field: str) -> object:
+def _take_path(value: object, path: list[str], field: str) -> object:
     if not path or value is None:
         return value
     if isinstance(value, list):
-        return [_taken(each, path, field) for each in value]
+        return [_take_path(each, path, field) for each in value]
     name, *rest = path
     if not isinstance(value, dict) or name not in value:
         has = f"{', '.join(value)}" if isinstance(value, dict) else "no fields"
         raise RequestError("usage", f"--fields: {field!r} doesn't exist; {name!r} has {has}")
-    return {name: _taken(value[name], rest, field)}
+    return {name: _take_path(value[name], rest, field)}
 
 
 def _merge(into: object, more: object) -> object:
-    """Put one selection into another of the same document; return the two."""
+    """Merge one selection of a document into another one, and return the result."""
     if isinstance(into, dict) and isinstance(more, dict):
         for name, value in more.items():
             into[name] = _merge(into[name], value) if name in into else value
@@ -74,7 +74,7 @@ class Written:
     in_place: bool = False
 
     def require_possible(self, repair: str | None, files: Sequence[Path]) -> None:
-        """Raise RequestError ``usage`` for options that do not fit, before anything is submitted."""
+        """Raise RequestError ``usage`` for options that don't fit together, before anything is submitted."""
         if self.in_place and repair is None:
             raise RequestError(
                 "usage", "--in-place needs --repair; to write the submitted code, use --out FILE"
@@ -96,20 +96,20 @@ class Written:
         texts = code_of(client, attempt)
         if self.out is not None:
             write_texts(texts, self.out)
-            _say_written(self.out)
+            _print_written(self.out)
         if self.in_place:
             before = texts_of(dict(submission))
             changed = {name: text for name, text in texts.items() if before.get(name) != text}
-            for path, text in by_path(changed, origin).items():
+            for path, text in texts_by_path(changed, origin).items():
                 write_texts({"": text}, path)
-                _say_written(path)
+                _print_written(path)
 
 
 def code_of(client: PlainClient, attempt: Document) -> dict[str, str]:
     """Return the texts of an attempt by name; a single one has no name. Raises: RequestError ``usage``."""
     from assayd_client.cli.generate import texts_of
 
-    return texts_of(ShownAttempt(client=client, attempt=attempt).submission())
+    return texts_of(AttemptView(client=client, attempt=attempt).submission())
 
 
 def print_code(client: PlainClient, attempt: Document) -> None:
@@ -127,8 +127,8 @@ def print_code(client: PlainClient, attempt: Document) -> None:
             print()
 
 
-def by_path(texts: Mapping[str, str], origin: Origin) -> dict[Path, str]:
-    """Return texts by the files that they are of."""
+def texts_by_path(texts: Mapping[str, str], origin: Origin) -> dict[Path, str]:
+    """Return the texts by the paths of their files."""
     if set(texts) == {""} and len(origin.paths) == 1:
         return {Path(next(iter(origin.paths.values()))): texts[""]}
     unknown = [name for name in texts if name not in origin.paths]
@@ -138,7 +138,7 @@ def by_path(texts: Mapping[str, str], origin: Origin) -> dict[Path, str]:
     return {Path(origin.paths[name]): text for name, text in texts.items()}
 
 
-def _say_written(path: Path) -> None:
+def _print_written(path: Path) -> None:
     print(f"assay: the validated code is in {plain(str(path))}", file=sys.stderr)
 
 
@@ -155,12 +155,12 @@ def watch_files(
     clear: bool,
     wait: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Validate now and after every change of the files, until an interrupt; return the last exit code.
+    """Validate now and after each change of the files until an interrupt; return the last exit code.
 
     Raises: RequestError ``usage``, when there is nothing that can be watched.
     """
     if not paths or Path("-") in paths:
-        raise RequestError("usage", "--watch needs files or folders; standard input can't be watched")
+        raise RequestError("usage", "--watch requires files or folders; standard input can't be watched")
     code, seen = VALIDATED, None
     try:
         while True:
@@ -169,9 +169,9 @@ def watch_files(
                 wait(LOOK_EVERY_S)
                 continue
             seen = now
-            code = _once(validate, clear=clear)
+            code = _validate_once(validate, clear=clear)
             if clear:
-                err().print(f"{time.strftime('%H:%M:%S')}, waiting for the next save; Ctrl+C ends it")
+                err().print(f"{time.strftime('%H:%M:%S')}, waiting for the next save; press Ctrl+C to stop")
     except KeyboardInterrupt:
         return code
 
@@ -179,20 +179,20 @@ def watch_files(
 def signature(paths: Sequence[Path]) -> Signature:
     """Return a fingerprint of the files; nothing if one of them doesn't exist."""
     try:
-        return tuple(sorted(_states(paths)))
+        return tuple(sorted(_file_states(paths)))
     except FileNotFoundError:
         return ()
 
 
-def _states(paths: Sequence[Path]) -> Iterator[tuple[str, int, int, int]]:
+def _file_states(paths: Sequence[Path]) -> Iterator[tuple[str, int, int, int]]:
     for path in paths:
         for each in sorted(path.rglob("*")) if path.is_dir() else (path,):
             state = each.stat()
             yield str(each), state.st_mtime_ns, state.st_size, state.st_ino
 
 
-def _once(validate: Callable[[], int], *, clear: bool) -> int:
-    """Validate; what cannot be submitted now is said, and may be right after the next save."""
+def _validate_once(validate: Callable[[], int], *, clear: bool) -> int:
+    """Validate; report errors of the submission, which the next save may correct."""
     if clear:
         sys.stdout.write(CLEAR)
         sys.stdout.flush()
@@ -217,7 +217,7 @@ class ReportFiles:
 
     @property
     def take_stdout(self) -> bool:
-        """Return whether one of them is written to standard output, which nothing else may be then."""
+        """Return whether a report is written to standard output, which must then contain nothing more."""
         return STDOUT in {self.sarif, self.junit}
 
     def require_one_on_stdout(self) -> None:
@@ -241,8 +241,8 @@ class ReportFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """The printed form of the attempt, and the reports to write."""
+class DisplayOptions:
+    """The output options of a command: the format of the attempt, and the reports to write."""
 
     as_json: bool
     fields: str | None
@@ -265,7 +265,9 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     ] = None,
     input_file: Annotated[
         Path | None,
-        typer.Option("--input", metavar="F.json", help="Read the inputs from this file, a JSON object."),
+        typer.Option(
+            "--input", metavar="F.json", help="Read the inputs from this file, which contains a JSON object."
+        ),
     ] = None,
     sample_path: SamplePath = None,
     listed_paths: SamplePaths = None,
@@ -276,7 +278,9 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     setting: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="A.B=V", help="Tighten a limit, e.g. resources.timeout_s=5; commas make a list."
+            "--set",
+            metavar="A.B=V",
+            help="Tighten a limit, e.g. resources.timeout_s=5; separate list values with commas.",
         ),
     ] = None,
     label: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Label the attempt.")] = None,
@@ -287,37 +291,45 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     sample_rows: Annotated[
         bool,
         typer.Option(
-            "--sample-rows", help="Show a repair's provider three rows of each table of the database file."
+            "--sample-rows", help="Show the repair provider three rows from each table in the database file."
         ),
     ] = False,
     cases: Annotated[
         Path | None,
-        typer.Option(metavar="F.json", help="Test cases (inputs and expected results), as a JSON array."),
+        typer.Option(
+            metavar="F.json", help="File with test cases (inputs and expected results), as a JSON array."
+        ),
     ] = None,
     tests: Annotated[
         Path | None,
-        typer.Option(metavar="F.py", help="Hidden tests that score a solution: Python."),
+        typer.Option(metavar="F.py", help="Python file with the hidden tests that score a solution."),
     ] = None,
     entry: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Function or class of the solution that the tests call."),
     ] = None,
     intent: Annotated[
-        str | None, typer.Option(metavar="TEXT|@FILE", help="Purpose of the code in words, for repairs.")
+        str | None,
+        typer.Option(metavar="TEXT|@FILE", help="Purpose of the code in natural language, used for repairs."),
     ] = None,
     repair: Annotated[
         str | None,
-        typer.Option(metavar="PROVIDER", help="Repair it if it fails, e.g. with the provider `rules`."),
+        typer.Option(
+            metavar="PROVIDER", help="Repair the submission if it fails, e.g. with the provider `rules`."
+        ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write the validated code to this file, or folder if it has several files."
+            metavar="FILE",
+            help="Write the validated code to this file, or to this folder if there are several files.",
         ),
     ] = None,
     in_place: Annotated[
         bool,
-        typer.Option("--in-place", help="With --repair: write the repaired code to the files named."),
+        typer.Option(
+            "--in-place", help="With --repair: write the repaired code back to the submitted files."
+        ),
     ] = False,
     webhook: Annotated[str | None, typer.Option(metavar="URL", help="Send the verdict to this URL.")] = None,
     as_json: Json = False,
@@ -326,14 +338,14 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         bool,
         typer.Option(
             "--retry-context",
-            help="Print only the retry context (text for a model's next try). "
-            "Prints nothing if the submission is validated without findings about quality.",
+            help="Print only the retry context (text for a model's next attempt). "
+            "Prints nothing if the submission is validated without quality findings.",
         ),
     ] = False,
     sarif: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write findings as SARIF, with certain edits as fixes; - is standard output."
+            metavar="FILE", help="Write findings as SARIF, with safe edits as fixes; - is standard output."
         ),
     ] = None,
     junit: Junit = None,
@@ -342,9 +354,9 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         typer.Option("--watch", help="Validate again whenever the files are saved, until interrupted."),
     ] = False,
     form: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Print the report in this form of the kind.")
+        str | None, typer.Option(metavar="NAME", help="Print the report in this kind-specific form.")
     ] = None,
-    as_yaml: Annotated[bool, typer.Option("--yaml", help="Print YAML: the same as --form yaml.")] = False,
+    as_yaml: Annotated[bool, typer.Option("--yaml", help="Print YAML (same as --form yaml).")] = False,
 ) -> None:
     """Validate files and show the report."""
     request = ValidateRequest(
@@ -358,14 +370,14 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         options=[
             *(option or ()),
             *(["sample_rows=true"] if sample_rows else []),
-            *([f"tests={_text_of(tests)}"] if tests is not None else []),
+            *([f"tests={_read_text(tests)}"] if tests is not None else []),
             *([f"entry={entry}"] if entry is not None else []),
         ],
         cases=cases,
         intent=intent,
         webhook=webhook,
     )
-    shown = Shown(
+    shown = DisplayOptions(
         as_json=as_json or fields is not None,
         fields=fields,
         retry_context=retry_context,
@@ -374,7 +386,7 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     )
     written = Written(out=out, in_place=in_place)
     written.require_possible(repair, request.files)
-    daemon = daemon_of(context)
+    daemon = selected_daemon(context)
     if not watch:
         raise typer.Exit(validate_once(daemon, request, repair, shown, written))
 
@@ -386,9 +398,9 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
 
 
 def validate_once(
-    daemon: Target, request: ValidateRequest, repair: str | None, shown: Shown, written: Written
+    daemon: Target, request: ValidateRequest, repair: str | None, shown: DisplayOptions, written: Written
 ) -> int:
-    """Validate what the line says, show it, and return the exit code."""
+    """Validate the files of the command line, print the result, and return the exit code."""
     shown.reports.require_one_on_stdout()
     print_form = None if shown.form is None else form_of(request.kind, shown.form)
     with PlainClient(daemon) as client:
@@ -408,7 +420,7 @@ def validate_once(
         written.write(client, attempt, submission, files)
         shown.reports.write(client, attempt, origin)
         if print_form is not None:
-            print_form(ShownAttempt(client=client, attempt=attempt, as_json=shown.as_json))
+            print_form(AttemptView(client=client, attempt=attempt, as_json=shown.as_json))
     if shown.retry_context:
         _print_retry_context(attempt)
     elif print_form is None and (shown.as_json or not shown.reports.take_stdout):
@@ -419,7 +431,7 @@ def validate_once(
 def print_attempt(
     attempt: Document, *, as_json: bool, fields: str | None = None, origin: Origin = UNKNOWN
 ) -> None:
-    """Print an attempt: for a person, or as JSON, all of it or some fields."""
+    """Print an attempt as text, or as JSON with all or some fields."""
     if as_json:
         print_json(attempt if fields is None else select(attempt, fields))
         return
@@ -447,7 +459,7 @@ def put(path: Path, text: str) -> None:
         raise RequestError("file.unwritable", f"{path}: {error.strerror}") from error
 
 
-def _text_of(file: Path) -> str:
+def _read_text(file: Path) -> str:
     """Return the text of a file. Raises: RequestError ``request.files``."""
     from assayd.static.submitted_file import text_of  # needs more than most command lines
 

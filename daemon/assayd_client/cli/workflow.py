@@ -15,12 +15,12 @@ from assayd_client.cli.exits import CANCELLED, FAILED, OF_VERDICT, VALIDATED
 from assayd_client.cli.ids import workflow_id as find_workflow
 from assayd_client.cli.options import Json, open_client
 from assayd_client.cli.report import Origin, render_findings
-from assayd_client.cli.submitting import read_files, read_input, read_settings
+from assayd_client.cli.submitting import parse_settings, read_files, read_input
 from assayd_client.cli.terminal import StyledLine, count, err, line, out, plain, print_json, print_table
 
 workflow_app = typer.Typer(help="Check and run workflows of code nodes.", no_args_is_help=True)
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="Workflow: id, unique beginning of the id, or `last`.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="Workflow: id, unique id prefix, or `last`.")]
 File = Annotated[
     Path,
     typer.Argument(
@@ -29,14 +29,18 @@ File = Annotated[
 ]
 Input = Annotated[
     Path | None,
-    typer.Option("--input", metavar="F.json", help="Read inputs from this file: values by node and name."),
+    typer.Option(
+        "--input",
+        metavar="F.json",
+        help="Read inputs from this file, which contains values by node and input name.",
+    ),
 ]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NODE.INPUT=V", help="Set an input; V is JSON or text (repeatable)."),
 ]
 Repair = Annotated[
-    str | None, typer.Option(metavar="PROVIDER", help="Repair nodes that fail with this provider.")
+    str | None, typer.Option(metavar="PROVIDER", help="Use this provider to repair failed nodes.")
 ]
 _STYLES = {
     "validated": "green",
@@ -56,10 +60,10 @@ def check(
     settings: Set = None,
     as_json: Json = False,
 ) -> None:
-    """Check a workflow: references, cycles, sources of inputs, and types. Nothing is run."""
-    text = _read(file)
+    """Check a workflow's references, cycles, input sources and types, without running it."""
+    text = _read_document(file)
     with open_client(context) as client:
-        found = client.check_workflow(text, inputs=_inputs(input_file, settings))
+        found = client.check_workflow(text, inputs=_read_inputs(input_file, settings))
     if as_json:
         print_json(found)
     else:
@@ -79,10 +83,12 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a workflow, wait, and print its outputs as JSON."""
-    text = _read(file)
+    text = _read_document(file)
     with open_client(context) as client:
-        begun = client.start_workflow(text, inputs=_inputs(input_file, settings), repair=_wish(repair))
-        _see_through(client, begun, file, text, as_json=as_json)
+        begun = client.start_workflow(
+            text, inputs=_read_inputs(input_file, settings), repair=_repair_request(repair)
+        )
+        _wait_and_print(client, begun, file, text, as_json=as_json)
 
 
 @workflow_app.command("resume")
@@ -100,28 +106,28 @@ def resume(  # noqa: PLR0913, PLR0917  (one parameter per option)
     repair: Repair = None,
     as_json: Json = False,
 ) -> None:
-    """Run an ended workflow again: only nodes that have no result, or whose code or inputs changed."""
-    text = None if file is None else _read(file)
+    """Resume a finished workflow: run only nodes that have no result, or whose code or inputs changed."""
+    text = None if file is None else _read_document(file)
     with open_client(context) as client:
-        inputs = _inputs(input_file, settings) or None
+        inputs = _read_inputs(input_file, settings) or None
         found = find_workflow(client, workflow_id)
-        begun = client.resume_workflow(found, document=text, inputs=inputs, repair=_wish(repair))
-        _see_through(client, begun, file, text, as_json=as_json)
+        begun = client.resume_workflow(found, document=text, inputs=inputs, repair=_repair_request(repair))
+        _wait_and_print(client, begun, file, text, as_json=as_json)
 
 
 @workflow_app.command("show")
 def show(
     context: typer.Context,
     workflow: Annotated[
-        str, typer.Argument(metavar="FILE|ID", help="A file, or a workflow that was run: its id, or `last`.")
+        str, typer.Argument(metavar="FILE|ID", help="Workflow file, or the id of a workflow run, or `last`.")
     ],
     as_json: Json = False,
 ) -> None:
-    """Print the graph of a workflow: its nodes in order, what each needs, and how each ended."""
+    """Print a workflow's graph: its nodes in order, with their dependencies and outcomes."""
     path = Path(workflow)
     with open_client(context) as client:
         if path.is_file() or workflow == "-":
-            found = client.check_workflow(_read(path))
+            found = client.check_workflow(_read_document(path))
         else:
             found = client.workflow(find_workflow(client, workflow))
     if as_json:
@@ -143,7 +149,7 @@ def list_workflows(
         print_json(page)
         return
     heads = ("id", "name", "verdict", "nodes", "started")
-    print_table(out(), heads, [_row(one) for one in page["workflows"]])
+    print_table(out(), heads, [_workflow_row(one) for one in page["workflows"]])
 
 
 @workflow_app.command("cancel")
@@ -158,7 +164,7 @@ def cancel(context: typer.Context, workflow_id: Id) -> None:
 def graph(workflow: Document) -> Iterator[StyledLine]:
     """Show nodes below those that they need, indented by their distance from the first."""
     nodes = {node["id"]: node for node in workflow["nodes"]}
-    depths = depths_of({name: node["needs"] for name, node in nodes.items()})
+    depths = node_depths({name: node["needs"] for name, node in nodes.items()})
     width = max((len(name) + 2 * depths[name] for name in nodes), default=0)
     for name in sorted(nodes, key=lambda name: depths[name]):
         node = nodes[name]
@@ -179,8 +185,8 @@ def graph(workflow: Document) -> Iterator[StyledLine]:
         yield line((f"output {plain(name)}", "bold"), f" <- {plain(source)}")
 
 
-def depths_of(needs: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Return the longest way to each node; nodes of a cycle, and unknown ones, count as the first."""
+def node_depths(needs: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """Return the length of the longest path to each node; nodes of a cycle count as the first."""
     depths = dict.fromkeys(needs, 0)
     for _ in range(len(needs)):
         longer = {
@@ -193,12 +199,12 @@ def depths_of(needs: Mapping[str, Sequence[str]]) -> dict[str, int]:
     return depths
 
 
-def _see_through(
+def _wait_and_print(
     client: PlainClient, workflow: Document, file: Path | None, text: str | None, *, as_json: bool
 ) -> None:
     """Wait for the end of a workflow, print its result, and exit."""
     _print_findings(workflow["findings"], file, text)
-    ended = _wait(client, workflow, tell=not as_json)
+    ended = _follow_workflow(client, workflow, tell=not as_json)
     outputs = client.workflow_outputs(ended["id"])["outputs"] if ended["verdict"] == "validated" else None
     if as_json:
         print_json({**ended, "values": outputs})
@@ -210,8 +216,8 @@ def _see_through(
     raise typer.Exit(OF_VERDICT.get(ended["verdict"], FAILED))
 
 
-def _wait(client: PlainClient, workflow: Document, *, tell: bool) -> Document:
-    """Follow a workflow and print each node that ends; an interrupt from the keyboard cancels it."""
+def _follow_workflow(client: PlainClient, workflow: Document, *, tell: bool) -> Document:
+    """Follow a workflow and print each node that ends; a keyboard interrupt cancels the workflow."""
     told: set[str] = set()
     try:
         if workflow["verdict"] is None:
@@ -239,7 +245,7 @@ def _print_findings(findings: Sequence[Document], file: Path | None, text: str |
     screen.lines(render_findings(findings, origin, screen.width))
 
 
-def _read(file: Path) -> str:
+def _read_document(file: Path) -> str:
     [(_, content)] = read_files([file]).values()
     try:
         return content.decode()
@@ -247,23 +253,23 @@ def _read(file: Path) -> str:
         raise RequestError("file.unreadable", f"{file} isn't UTF-8 text") from error
 
 
-def _inputs(input_file: Path | None, settings: Sequence[str] | None) -> dict[str, Any]:
-    """Return values by node and name; those of --set replace those of --input."""
+def _read_inputs(input_file: Path | None, settings: Sequence[str] | None) -> dict[str, Any]:
+    """Return values by node and name; those of --set override those of --input."""
     found: dict[str, Any] = {}
-    for source in (read_input(input_file) or {}, read_settings(settings or ())):
+    for source in (read_input(input_file) or {}, parse_settings(settings or ())):
         for node, values in source.items():
             if not isinstance(values, dict):
-                message = f"inputs of {node!r} must be an object; write NODE.INPUT=VALUE for --set"
+                message = f"inputs of {node!r} must be an object; with --set, write NODE.INPUT=VALUE"
                 raise RequestError("usage", message)
             found[node] = {**found.get(node, {}), **values}
     return found
 
 
-def _wish(provider: str | None) -> dict[str, object] | None:
+def _repair_request(provider: str | None) -> dict[str, object] | None:
     return None if provider is None else {"provider": provider}
 
 
-def _row(workflow: Document) -> tuple[str, ...]:
+def _workflow_row(workflow: Document) -> tuple[str, ...]:
     nodes = workflow["nodes"]
     done = sum(node["state"] == "validated" for node in nodes)
     return (

@@ -35,8 +35,8 @@ class StoredBundle:
         return self.files[name]
 
 
-def read_manifest(location: str, content: bytes) -> StoredBundle:
-    """Read the manifest of a bundle. Raises: StoreError ``artifact.damaged``, ``artifact.missing``."""
+def parse_manifest(location: str, content: bytes) -> StoredBundle:
+    """Parse the manifest of a bundle. Raises: StoreError ``artifact.damaged``, ``artifact.missing``."""
     named = location_parts(location)[2].partition("-")[2][:DIGEST_CHARS]
     digest = hashlib.sha256(content).hexdigest()
     if not named or not digest.startswith(named):
@@ -51,7 +51,7 @@ def read_manifest(location: str, content: bytes) -> StoredBundle:
     return StoredBundle(location=location, files={each.name: each for each in (*listed, own)})
 
 
-async def checked_pieces(
+async def verify_pieces(
     location: str, file: StoredFile, pieces: AsyncIterator[bytes]
 ) -> AsyncIterator[bytes]:
     """Yield the pieces of a file; the last one only if the whole file is as written.

@@ -31,7 +31,7 @@ from assayd.store.artifacts import (
     location_parts,
     missing,
 )
-from assayd_cluster.bundles.manifest import StoredBundle, StoredFile, read_manifest
+from assayd_cluster.bundles.manifest import StoredBundle, StoredFile, parse_manifest
 
 AT_ONCE = 8
 """Objects of one bundle that are written at the same time."""
@@ -55,16 +55,16 @@ class ObjectArtifactStore:
         files, artifacts = bundle_contents(bundle)
         manifest = files.pop(MANIFEST)
         location = "/".join((*bundle_folder(bundle), bundle_name(bundle, manifest)))
-        described = read_manifest(location, manifest)
+        described = parse_manifest(location, manifest)
         turns = asyncio.Semaphore(AT_ONCE)
 
-        contents = {_key(location, described.files[name]): content for name, content in files.items()}
+        contents = {_object_key(location, described.files[name]): content for name, content in files.items()}
 
         async def put(key: str, content: bytes) -> None:
             async with turns:
                 await obstore.put_async(self._store, key, content)
 
-        with _translated("writing a bundle"):
+        with _translate_errors("writing a bundle"):
             await together(*(put(key, content) for key, content in contents.items()))
             await obstore.put_async(self._store, f"{location}/{MANIFEST}", manifest)
         return Written(location=location, artifacts=artifacts)
@@ -82,8 +82,8 @@ class ObjectArtifactStore:
         location_parts(location)
         key = f"{location}/{MANIFEST}"
         if name != MANIFEST:
-            key = _key(location, (await self._described(location)).file(name))
-        with _translated("reading a bundle"):
+            key = _object_key(location, (await self._read_manifest(location)).file(name))
+        with _translate_errors("reading a bundle"):
             try:
                 found = await obstore.get_async(self._store, key)
             except (NotFoundError, FileNotFoundError) as problem:
@@ -94,8 +94,8 @@ class ObjectArtifactStore:
                 for begin in range(0, len(part), PIECE_BYTES):
                     yield bytes(part[begin : begin + PIECE_BYTES])
 
-    async def _described(self, location: str) -> StoredBundle:
-        return read_manifest(location, await self.read(location, MANIFEST))
+    async def _read_manifest(self, location: str) -> StoredBundle:
+        return parse_manifest(location, await self.read(location, MANIFEST))
 
     async def tar(self, location: str) -> AsyncIterator[bytes]:
         """Always raise: unchecked files aren't streamed. Raises: StoreError."""
@@ -105,13 +105,13 @@ class ObjectArtifactStore:
     async def remove(self, location: str) -> None:
         """Remove a bundle, its manifest first; one that is gone is fine."""
         location_parts(location)
-        with _translated("removing a bundle"):
-            await self._delete([f"{location}/{MANIFEST}"])
-            keys = [each["path"] async for each in self._listed(location)]
-            await self._delete(keys)
+        with _translate_errors("removing a bundle"):
+            await self._delete_objects([f"{location}/{MANIFEST}"])
+            keys = [each["path"] async for each in self._list_objects(location)]
+            await self._delete_objects(keys)
 
     async def doubles(self) -> Sequence[str]:
-        """Return nothing: names tell runs apart, and what no verdict names goes by age."""
+        """Return nothing: runs have different names, and files that no verdict names are removed by age."""
         return ()
 
     async def sweep(self) -> int:
@@ -126,8 +126,8 @@ class ObjectArtifactStore:
     async def locations(self) -> AsyncIterator[tuple[str, float, bool]]:
         """Return each location, how many seconds ago it was written, and whether it is whole."""
         now, location, newest, is_whole = time.time(), "", 0.0, False
-        with _translated("listing the bundles"):
-            async for each in self._listed(None):
+        with _translate_errors("listing the bundles"):
+            async for each in self._list_objects(None):
                 folder, _, name = each["path"].rpartition("/")
                 if folder != location:
                     if location:
@@ -142,12 +142,12 @@ class ObjectArtifactStore:
         """Return more than anybody needs: object storage does not say."""
         return UNLIMITED
 
-    async def _listed(self, prefix: str | None) -> AsyncIterator[obstore.ObjectMeta]:
+    async def _list_objects(self, prefix: str | None) -> AsyncIterator[obstore.ObjectMeta]:
         async for chunk in obstore.list(self._store, prefix, chunk_size=LISTED):
             for each in chunk:
                 yield each
 
-    async def _delete(self, keys: Sequence[str]) -> None:
+    async def _delete_objects(self, keys: Sequence[str]) -> None:
         try:
             await obstore.delete_async(self._store, keys)
         except (NotFoundError, FileNotFoundError) as problem:
@@ -155,16 +155,16 @@ class ObjectArtifactStore:
                 raise
 
 
-def _key(location: str, file: StoredFile) -> str:
+def _object_key(location: str, file: StoredFile) -> str:
     return f"{location}/{file.sha256}"
 
 
 @contextmanager
-def _translated(what: str) -> Iterator[None]:
+def _translate_errors(what: str) -> Iterator[None]:
     try:
         yield
     except (BaseError, OSError) as problem:
-        failed = f"{what} failed: {_reason(problem)}"
+        failed = f"{what} failed: {_error_line(problem)}"
         # A refused listing has no separate class.
         if isinstance(problem, _REFUSALS) or any(each in failed for each in _REFUSED):
             message = (
@@ -176,8 +176,8 @@ def _translated(what: str) -> Iterator[None]:
         raise StoreError("store.unreachable", message, retryable=True) from problem
 
 
-def _reason(problem: Exception) -> str:
-    """Return what the storage answered, in one line: the library adds the page, and then its own values."""
+def _error_line(problem: Exception) -> str:
+    """Return the storage's error message in one line, without the page and options that the library adds."""
     text = str(problem)
     line = text.partition("\n")[0].partition("<")[0].rstrip(" :")
     code = _CODE.search(text)

@@ -18,18 +18,18 @@ PAUSE_S = 2.0
 
 
 def open_bundles(settings: BundleSettings, folder: Path) -> VerifiedArtifactStore:
-    """Return where bundles lie. `folder`: where, when nothing else is named.
+    """Return the configured store of bundles. `folder` is the default directory.
 
     Raises: ConfigError ``settings.invalid``.
     """
     if settings.kind == "s3":
-        return VerifiedArtifactStore(_object_storage(settings))
+        return VerifiedArtifactStore(_open_object_storage(settings))
     directory = settings.directory or folder
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     return VerifiedArtifactStore(PackedArtifactStore(directory))
 
 
-def _object_storage(settings: BundleSettings) -> SharedBundles:
+def _open_object_storage(settings: BundleSettings) -> SharedBundles:
     # Only then: object storage is not everybody's.
     from obstore.store import S3Store
 

@@ -37,7 +37,7 @@ from assayd.store.artifacts import (
     missing,
     tar_header,
 )
-from assayd.store.faults import translated
+from assayd.store.faults import translate_errors
 from assayd_cluster.bundles.manifest import damaged
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ _GONE = (FileNotFoundError, NotADirectoryError)
 
 
 @dataclass(slots=True, eq=False)
-class _Writing:
+class _QueuedBundle:
     """A bundle that waits to be written; once begun, the results of its group, and its place in them."""
 
     bundle: Bundle
@@ -70,14 +70,14 @@ class PackedArtifactStore:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._waiting: list[_Writing] = []
+        self._waiting: list[_QueuedBundle] = []
         self._working: asyncio.Future[list[Written | BaseException]] | None = None
         self._indexes: OrderedDict[tuple[str, int, int, int], Index] = OrderedDict()
         self._lock = Lock()
 
     async def write(self, bundle: Bundle) -> Written:
         """Write a bundle: durable when this returns. Raises: StoreError."""
-        writing = _Writing(bundle, bundle_folder(bundle))
+        writing = _QueuedBundle(bundle, bundle_folder(bundle))
         if sum(map(len, bundle.files.values())) > SMALL_BYTES:
             [written] = await asyncio.to_thread(self._write_all, [writing])
             return _or_raise(written)
@@ -90,7 +90,7 @@ class PackedArtifactStore:
         return _or_raise((await asyncio.shield(writing.group))[writing.place])
 
     def _begin(self) -> None:
-        """Have a thread write what waits, the oldest first."""
+        """Start writing the waiting bundles in a thread, the oldest first."""
         group, self._waiting = self._waiting[:MOST_TOGETHER], self._waiting[MOST_TOGETHER:]
         self._working = asyncio.get_running_loop().run_in_executor(None, self._write_all, group)
         for place, writing in enumerate(group):
@@ -107,7 +107,7 @@ class PackedArtifactStore:
     async def pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
         """Return one file in pieces: who takes it may be slow. Raises: as `read`."""
         within, start = location_parts(location), 0
-        while piece := await asyncio.to_thread(self._piece, within, name, start):
+        while piece := await asyncio.to_thread(self._read_piece, within, name, start):
             yield piece
             start += len(piece)
 
@@ -118,15 +118,15 @@ class PackedArtifactStore:
 
     async def remove(self, location: str) -> None:
         """Remove a bundle; one that is gone is fine."""
-        await asyncio.to_thread(self._remove, location_parts(location))
+        await asyncio.to_thread(self._remove_bundle, location_parts(location))
 
     async def doubles(self) -> Sequence[str]:
-        """Return nothing: names tell runs apart, and what no verdict names goes by age."""
+        """Return nothing: runs have different names, and files that no verdict names are removed by age."""
         return ()
 
     async def sweep(self) -> int:
         """Remove what an interrupted write has left, unless it may go on; return how many."""
-        return await asyncio.to_thread(self._sweep)
+        return await asyncio.to_thread(self._sweep_leftovers)
 
     async def locations(self) -> AsyncIterator[tuple[str, float, bool]]:
         """Return each location, how many seconds ago it was written, and that it is whole."""
@@ -140,15 +140,15 @@ class PackedArtifactStore:
         """Return how much room is left."""
         return await asyncio.to_thread(self._free_bytes)
 
-    def _write_all(self, group: Sequence[_Writing]) -> list[Written | BaseException]:
-        """Write bundles; return a result for each: one that fails doesn't fail its neighbours."""
+    def _write_all(self, group: Sequence[_QueuedBundle]) -> list[Written | BaseException]:
+        """Write bundles; return a result for each, so that one failure doesn't affect the others."""
         results: list[Written | BaseException] = [StoreError("store.failed", "not written") for _ in group]
         for folder in {writing.folder for writing in group}:
             places = [place for place, writing in enumerate(group) if writing.folder == folder]
             try:
-                with translated("writing a bundle"), self._made(*folder) as parent:
+                with translate_errors("writing a bundle"), self._open_or_create(*folder) as parent:
                     for place, found in zip(
-                        places, _written(parent, [group[p] for p in places]), strict=True
+                        places, _write_and_flush(parent, [group[p] for p in places]), strict=True
                     ):
                         results[place] = found
                     os.fsync(parent)
@@ -158,7 +158,7 @@ class PackedArtifactStore:
         return results
 
     @contextmanager
-    def _made(self, category: str, platform: str) -> Iterator[int]:
+    def _open_or_create(self, category: str, platform: str) -> Iterator[int]:
         """Open a folder for bundles, and create it if it is missing."""
         with ExitStack() as stack:
             try:
@@ -175,14 +175,14 @@ class PackedArtifactStore:
             with folders.opened(root, category) as middle:
                 folders.ensure(middle, platform)
 
-    def _piece(self, within: tuple[str, ...], name: str, start: int) -> bytes:
+    def _read_piece(self, within: tuple[str, ...], name: str, start: int) -> bytes:
         location = "/".join(within)
-        with translated("reading a bundle"):
+        with translate_errors("reading a bundle"):
             try:
                 with folders.opened(self._root, *within[:-1]) as parent:
                     handle = os.open(within[-1] + SUFFIX, _OLD, dir_fd=parent)
                 with os.fdopen(handle, "rb") as file:
-                    offset, size = self._index(location, file)[name]
+                    offset, size = self._load_index(location, file)[name]
                     file.seek(offset + start)
                     return file.read(max(0, min(PIECE_BYTES, size - start)))
             except (*_GONE, KeyError) as problem:
@@ -190,8 +190,8 @@ class PackedArtifactStore:
             except tarfile.TarError as problem:
                 raise damaged(location, name) from problem
 
-    def _index(self, location: str, file: BinaryIO) -> Index:
-        """Return where each file of a bundle lies: looked for once, until its file is another (restored)."""
+    def _load_index(self, location: str, file: BinaryIO) -> Index:
+        """Return the positions of a bundle's files; read once, until the file is replaced."""
         facts = os.fstat(file.fileno())
         key = location, facts.st_ino, facts.st_size, facts.st_mtime_ns
         with self._lock:
@@ -206,18 +206,18 @@ class PackedArtifactStore:
                 self._indexes.popitem(last=False)
         return found
 
-    def _remove(self, within: tuple[str, ...]) -> None:
+    def _remove_bundle(self, within: tuple[str, ...]) -> None:
         category, platform, name = within
         with (
-            translated("removing a bundle"),
+            translate_errors("removing a bundle"),
             suppress(*_GONE),
             folders.opened(self._root, category, platform) as parent,
         ):
             os.unlink(name + SUFFIX, dir_fd=parent)
 
-    def _sweep(self) -> int:
+    def _sweep_leftovers(self) -> int:
         swept = 0
-        with translated("sweeping the bundles"):
+        with translate_errors("sweeping the bundles"):
             for left in self._root.glob(f"*/*/{_TEMPORARY}*"):
                 with suppress(FileNotFoundError):
                     if time.time() - left.stat().st_mtime >= OTHERS_S:
@@ -226,31 +226,34 @@ class PackedArtifactStore:
         return swept
 
     def _free_bytes(self) -> int:
-        with translated("checking the bundles' file system"), folders.opened(self._root) as root:
+        with translate_errors("checking the bundles' file system"), folders.opened(self._root) as root:
             facts = os.fstatvfs(root)
             return facts.f_bavail * facts.f_frsize
 
 
-def _written(parent: int, group: Sequence[_Writing]) -> list[Written | BaseException]:
+def _write_and_flush(parent: int, group: Sequence[_QueuedBundle]) -> list[Written | BaseException]:
     """Write files into an open folder and flush them: all are written before the first is flushed."""
-    begun = [_caught(partial(_begin, parent, writing)) for writing in group]
+    begun = [_result_or_exception(partial(_begin, parent, writing)) for writing in group]
     return [
-        each if isinstance(each, BaseException) else _caught(partial(_keep, parent, each)) for each in begun
+        each
+        if isinstance(each, BaseException)
+        else _result_or_exception(partial(_flush_and_rename, parent, each))
+        for each in begun
     ]
 
 
-def _caught(act: Callable[[], T]) -> T | BaseException:
+def _result_or_exception(act: Callable[[], T]) -> T | BaseException:
     """Return an action's result, or the exception that it raises."""
     try:
-        with translated("writing a bundle"):
+        with translate_errors("writing a bundle"):
             return act()
     except Exception as problem:  # noqa: BLE001 - who asked gets it; the neighbours go on
         return problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Begun:
-    """A file that is written under a temporary name and not flushed."""
+class _WrittenFile:
+    """A file that is written under a temporary name and not flushed yet."""
 
     handle: int
     temporary: str
@@ -258,25 +261,25 @@ class _Begun:
     written: Written
 
 
-def _begin(parent: int, writing: _Writing) -> _Begun:
-    """Write a file by few calls of the system, after each of which a thread waits for the interpreter."""
+def _begin(parent: int, writing: _QueuedBundle) -> _WrittenFile:
+    """Write a file with few system calls, because a thread waits for the interpreter after each of them."""
     files, artifacts = bundle_contents(writing.bundle)
     name = bundle_name(writing.bundle, files[MANIFEST])
     temporary = f"{_TEMPORARY}{secrets.token_hex(16)}"
     handle = os.open(temporary, _NEW, 0o400, dir_fd=parent)
     try:
-        for piece in _joined(_packed(files)):
+        for piece in _join_pieces(_pack_tar(files)):
             folders.write_all(handle, piece)
     except BaseException:
         os.close(handle)
         os.unlink(temporary, dir_fd=parent)
         raise
     written = Written(location="/".join((*writing.folder, name)), artifacts=artifacts)
-    return _Begun(handle=handle, temporary=temporary, name=name + SUFFIX, written=written)
+    return _WrittenFile(handle=handle, temporary=temporary, name=name + SUFFIX, written=written)
 
 
-def _keep(parent: int, begun: _Begun) -> Written:
-    """Flush a file and give it its name; the folder is flushed by the caller."""
+def _flush_and_rename(parent: int, begun: _WrittenFile) -> Written:
+    """Flush a file and rename it to its name; the caller flushes the folder."""
     try:
         try:
             os.fsync(begun.handle)
@@ -296,8 +299,8 @@ def _or_raise(written: Written | BaseException) -> Written:
     return written
 
 
-def _joined(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Return what many small pieces have in fewer of about `PIECE_BYTES`."""
+def _join_pieces(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the content of small pieces in fewer pieces of about `PIECE_BYTES`."""
     held: list[bytes] = []
     size = 0
     for piece in pieces:
@@ -309,7 +312,7 @@ def _joined(pieces: Iterator[bytes]) -> Iterator[bytes]:
     yield b"".join(held)
 
 
-def _packed(files: Mapping[str, bytes]) -> Iterator[bytes]:
+def _pack_tar(files: Mapping[str, bytes]) -> Iterator[bytes]:
     """Return a tar file whose bytes depend only on its content."""
     for name, content in files.items():
         yield tar_header(name, len(content))

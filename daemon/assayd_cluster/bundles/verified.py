@@ -20,11 +20,11 @@ from assayd.ports.artifacts import ArtifactStore
 from assayd.store.access import DatabaseAccess
 from assayd.store.artifacts import MANIFEST, OTHERS_S, location_parts, tar_header
 from assayd.store.tables import verdicts
-from assayd_cluster.bundles.manifest import StoredBundle, checked_pieces, damaged, read_manifest
+from assayd_cluster.bundles.manifest import StoredBundle, damaged, parse_manifest, verify_pieces
 
 
 class SharedBundles(ArtifactStore, Protocol):
-    """Bundles that several gateways write."""
+    """A store of bundles that several gateways write to."""
 
     def locations(self) -> AsyncIterator[tuple[str, float, bool]]:
         """Return each location, how many seconds ago it was written, and whether it is whole."""
@@ -37,7 +37,7 @@ KEPT = 256
 
 
 class VerifiedArtifactStore:
-    """Implements `ports.artifacts.ArtifactStore` on another one, whose locations have manifests' digests."""
+    """An `ArtifactStore` that wraps another one, with manifest digests in its locations."""
 
     def __init__(self, inner: SharedBundles) -> None:
         self._inner = inner
@@ -57,13 +57,13 @@ class VerifiedArtifactStore:
 
     async def pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
         """Return one file in pieces; the last only when all are right. Raises: as `read`."""
-        file = (await self._described(location)).file(name)
-        async for piece in checked_pieces(location, file, self._inner.pieces(location, name)):
+        file = (await self._read_description(location)).file(name)
+        async for piece in verify_pieces(location, file, self._inner.pieces(location, name)):
             yield piece
 
     async def tar(self, location: str) -> AsyncIterator[bytes]:
         """Return a bundle as a tar stream, one file after the other. Raises: as `read`."""
-        described = await self._described(location)
+        described = await self._read_description(location)
         folder = location_parts(location)[-1]
         for name in sorted(described.files):
             size = described.files[name].bytes
@@ -95,15 +95,15 @@ class VerifiedArtifactStore:
         """Return how much room is left."""
         return await self._inner.free_bytes()
 
-    async def _described(self, location: str) -> StoredBundle:
+    async def _read_description(self, location: str) -> StoredBundle:
         if location not in self._kept:
-            self._kept[location] = read_manifest(location, await self._manifest(location))
+            self._kept[location] = parse_manifest(location, await self._read_manifest(location))
             if len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(location)
         return self._kept[location]
 
-    async def _manifest(self, location: str) -> bytes:
+    async def _read_manifest(self, location: str) -> bytes:
         content = b""
         async for piece in self._inner.pieces(location, MANIFEST):
             content += piece
@@ -123,37 +123,37 @@ _COUNTING = select(verdicts.c.bundle).where(verdicts.c.attempt_id.in_(bindparam(
 async def sweeping(bundles: VerifiedArtifactStore, access: DatabaseAccess) -> AsyncIterator[None]:
     """Sweep repeatedly while the body runs. Several gateways may do so: a missing file is fine."""
     async with task_group() as tasks:
-        keeping = tasks.create_task(_keep_sweeping(bundles, access), name="sweep-bundles")
+        keeping = tasks.create_task(_sweep_periodically(bundles, access), name="sweep-bundles")
         try:
             yield
         finally:
             keeping.cancel()
 
 
-async def _keep_sweeping(bundles: VerifiedArtifactStore, access: DatabaseAccess) -> None:
+async def _sweep_periodically(bundles: VerifiedArtifactStore, access: DatabaseAccess) -> None:
     while True:
         await asyncio.sleep(EVERY_S)
         try:
-            count = await bundles.sweep() + await sweep_unnamed(bundles, access)
+            count = await bundles.sweep() + await remove_unreferenced_bundles(bundles, access)
         except StoreError as trouble:
             log.warning("bundles.not_swept", code=trouble.code)
         else:
             log.info("bundles.swept", count=count)
 
 
-async def sweep_unnamed(bundles: VerifiedArtifactStore, access: DatabaseAccess) -> int:
-    """Remove whole bundles that are old and that no verdict names; return how many. Raises: StoreError."""
+async def remove_unreferenced_bundles(bundles: VerifiedArtifactStore, access: DatabaseAccess) -> int:
+    """Remove complete old bundles that no verdict references; return their number. Raises: StoreError."""
     removed, old = 0, []
     async for location, age_s, is_whole in bundles.locations():
         if is_whole and age_s > OTHERS_S:
             old.append(location)
         if len(old) == AT_ONCE:
-            removed += await _remove_unnamed(bundles, access, old)
+            removed += await _remove_unreferenced(bundles, access, old)
             old = []
-    return removed + await _remove_unnamed(bundles, access, old)
+    return removed + await _remove_unreferenced(bundles, access, old)
 
 
-async def _remove_unnamed(
+async def _remove_unreferenced(
     bundles: VerifiedArtifactStore, access: DatabaseAccess, locations: Sequence[str]
 ) -> int:
     ids = [location.rpartition("/")[2].partition("_")[2][:26] for location in locations]

@@ -13,11 +13,11 @@ from assayd.program import exit_code, importing
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the gateway until a signal stops it; return the exit code."""
-    chosen = _parser().parse_args(arguments)
-    return exit_code("assayd-gateway", lambda: _run(chosen))
+    chosen = _build_parser().parse_args(arguments)
+    return exit_code("assayd-gateway", lambda: _run_gateway(chosen))
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="assayd-gateway",
         description="Accept submissions for a cluster, let its nodes run them, and keep the results.",
@@ -34,7 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(chosen: argparse.Namespace) -> int:
+def _run_gateway(chosen: argparse.Namespace) -> int:
     from assayd.settings import effective
     from assayd_cluster.settings import load_gateway_settings
 

@@ -28,7 +28,7 @@ _NOTHING = "^$"
 
 
 class BrokerAccounts(Protocol):
-    """Makes and removes accounts of nodes."""
+    """A manager of the nodes' broker accounts."""
 
     async def create(self, node: str, token_id: str) -> str | None:
         """Return the URL of a new account; None if nodes share one.
@@ -49,21 +49,21 @@ class BrokerAccounts(Protocol):
         """Let a node's accounts read the queue again."""
         ...
 
-    async def readers(self) -> Readers | None:
+    async def readers(self) -> QueueReaders | None:
         """Return who can read the queue; None if that isn't known."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Readers:
-    """Accounts that can read the queue: token ids of nodes' own, and names of others."""
+class QueueReaders:
+    """The accounts that can read the queue: token ids for nodes' accounts, and names of others."""
 
     tokens: Collection[str] = ()
     others: Sequence[str] = ()
 
 
 class SharedAccount:
-    """All nodes use the account that the operator has made."""
+    """A single broker account, created by the operator, that all nodes use."""
 
     async def create(self, node: str, token_id: str) -> str | None:
         """Make none."""
@@ -78,13 +78,13 @@ class SharedAccount:
     async def restore(self, node: str) -> None:
         """Leave the shared account alone."""
 
-    async def readers(self) -> Readers | None:
+    async def readers(self) -> QueueReaders | None:
         """Return that it isn't known."""
         return None
 
 
 class ManagedAccounts:
-    """Accounts made by RabbitMQ's management API.
+    """Broker accounts that are created with RabbitMQ's management API.
 
     Args:
         management_url: ``https://USER:PASSWORD@HOST:PORT`` of an account with the tag `administrator`.
@@ -106,7 +106,7 @@ class ManagedAccounts:
     async def create(self, node: str, token_id: str) -> str | None:
         """Return the URL of a new account. Raises: RequestError ``broker.accounts``."""
         name, password = account_name(node, token_id), secrets.token_urlsafe(32)
-        await self._ask("PUT", "users", name, json={**_hashed(password), "tags": ""})
+        await self._request_api("PUT", "users", name, json={**_hash_password(password), "tags": ""})
         await self._set_right(name, self._may_read)
         login = f"{quote(name)}:{password}"
         urls = [(broker, broker.netloc.rpartition("@")[2]) for broker in self._brokers]
@@ -114,7 +114,7 @@ class ManagedAccounts:
 
     async def remove(self, node: str, token_id: str) -> None:
         """End an account; the broker closes its connections. Raises: RequestError ``broker.accounts``."""
-        await self._ask("DELETE", "users", account_name(node, token_id))
+        await self._request_api("DELETE", "users", account_name(node, token_id))
 
     async def suspend(self, node: str) -> None:
         """Take the right to read from a node's accounts, and end their connections, which still have it.
@@ -123,7 +123,7 @@ class ManagedAccounts:
         """
         for account in await self._accounts_of(node):
             await self._set_right(account, _NOTHING)
-            await self._ask("DELETE", "connections", "username", account)
+            await self._request_api("DELETE", "connections", "username", account)
 
     async def restore(self, node: str) -> None:
         """Let a node's accounts read again. Raises: RequestError ``broker.accounts``."""
@@ -131,25 +131,25 @@ class ManagedAccounts:
             await self._set_right(account, self._may_read)
 
     async def _accounts_of(self, node: str) -> Sequence[str]:
-        rights = await self._ask("GET", "vhosts", self._vhost, "permissions")
+        rights = await self._request_api("GET", "vhosts", self._vhost, "permissions")
         found = [_OURS.fullmatch(right["user"]) for right in rights]
         return [each[0] for each in found if each is not None and each[0] == account_name(node, each[1])]
 
     async def _set_right(self, account: str, read: str) -> None:
         rights = {"configure": _NOTHING, "write": _NOTHING, "read": read}
-        await self._ask("PUT", "permissions", self._vhost, account, json=rights)
+        await self._request_api("PUT", "permissions", self._vhost, account, json=rights)
 
-    async def readers(self) -> Readers | None:
+    async def readers(self) -> QueueReaders | None:
         """Return who can read the queue, but for administrators. Raises: RequestError ``broker.accounts``."""
-        rights = await self._ask("GET", "vhosts", self._vhost, "permissions")
-        users = await self._ask("GET", "users")
+        rights = await self._request_api("GET", "vhosts", self._vhost, "permissions")
+        users = await self._request_api("GET", "users")
         strong = {user["name"] for user in users if "administrator" in user["tags"]}
         able = [right["user"] for right in rights if _matches(right["read"], self._queue)]
         ours = {name: found[1] for name in able if (found := _OURS.fullmatch(name))}
         others = sorted(set(able) - set(ours) - strong)
-        return Readers(tokens=frozenset(ours.values()), others=others)
+        return QueueReaders(tokens=frozenset(ours.values()), others=others)
 
-    async def _ask(self, method: str, *parts: str, **content: Any) -> Any:
+    async def _request_api(self, method: str, *parts: str, **content: Any) -> Any:
         path = "/api/" + "/".join(quote(part, safe="") for part in parts)
         try:
             async with httpx.AsyncClient(
@@ -171,19 +171,19 @@ class ManagedAccounts:
 
 
 def account_name(node: str, token_id: str) -> str:
-    """Return the broker's name for a node's account."""
+    """Return the name of a node's account at the broker."""
     return f"{node}-{token_id}"
 
 
-def _hashed(password: str) -> dict[str, str]:
-    """Return a password as RabbitMQ stores it, so that it isn't sent."""
+def _hash_password(password: str) -> dict[str, str]:
+    """Return a password's hash in RabbitMQ's format, so that the password itself isn't sent."""
     salt = secrets.token_bytes(4)
     hashed = base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()
     return {"password_hash": hashed, "hashing_algorithm": "rabbit_password_hashing_sha256"}
 
 
 def _matches(pattern: str, queue: str) -> bool:
-    """Return whether a right covers the queue; of a pattern that Python can't read, True."""
+    """Return whether a permission pattern covers the queue; True if Python can't parse the pattern."""
     try:
         return re.search(pattern, queue) is not None
     except re.error:

@@ -21,7 +21,7 @@ from assayd.store.one_statement import StatementText
 _RUN = tables.runs.c
 
 
-def first_claim(claimed: Select[Any]) -> StatementText:
+def build_first_claim(claimed: Select[Any]) -> StatementText:
     """Return the statement that assigns a node the first run of an attempt, if nothing prevents that.
 
     Its part `claimed` reads the needed facts and locks the attempt. The result has `added`: 0 if the
@@ -76,7 +76,7 @@ class Refusal(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastRun:
-    """The latest run of an attempt. `alive`: it is not over, and its node lives and lists it."""
+    """The latest run of an attempt. `alive`: it isn't over, and its node is alive and lists it."""
 
     number: int
     node: str
@@ -84,14 +84,14 @@ class LastRun:
     alive: bool
 
 
-class Standing(StrEnum):
-    """What a node may claim, by its last beat and the operators' word."""
+class NodeStanding(StrEnum):
+    """The ability of a node to claim runs, by its last heartbeat and the operators' settings."""
 
     TAKES_WORK = "takes_work"
     SILENT = "silent"
     """It has not beaten for `LIVE_S`, or never."""
     IDLE = "idle"
-    """It is drained, or the gateway has told it to take no work."""
+    """It is drained, or the gateway has stopped its claims."""
 
 
 def decide_claim(
@@ -100,9 +100,9 @@ def decide_claim(
     *,
     cancelled: bool,
     others: bool,
-    standing: Standing = Standing.TAKES_WORK,
+    standing: NodeStanding = NodeStanding.TAKES_WORK,
 ) -> int | Refusal:
-    """Return the number of the run that a node gets, or why it gets none.
+    """Return the number of the run that a node gets, or the reason why it gets none.
 
     Args:
         node: the node that claims.
@@ -115,17 +115,17 @@ def decide_claim(
         return Refusal.OVER
     if last is not None and not last.over and last.node == node:  # its worker was killed, its daemon goes on
         return last.number
-    if standing is not Standing.TAKES_WORK:
+    if standing is not NodeStanding.TAKES_WORK:
         return Refusal(standing.value)
     if last is None:
         return 1
     if last.alive:
         return Refusal.HELD
-    return _decide_next(node, last, others=others)
+    return _decide_next_run(node, last, others=others)
 
 
-def _decide_next(node: str, last: LastRun, *, others: bool) -> int | Refusal:
-    """Decide about the run after one that is over."""
+def _decide_next_run(node: str, last: LastRun, *, others: bool) -> int | Refusal:
+    """Decide which run follows a run that is over."""
     if last.number >= MAX_RUNS:
         return Refusal.EXHAUSTED
     if last.node == node and others:

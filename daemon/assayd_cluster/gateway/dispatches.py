@@ -29,7 +29,7 @@ _SUBMISSION = select(tables.attempts.c.submission).where(tables.attempts.c.id ==
 
 
 def new_ticket() -> str:
-    """Return 256 random bits as text."""
+    """Return a new ticket with 256 random bits as text."""
     return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
 
 
@@ -48,8 +48,8 @@ class Message:
     trace: str | None = None
 
 
-class Dispatches:
-    """The outbox of this gateway."""
+class DispatchOutbox:
+    """The outbox of this gateway's broker messages."""
 
     def __init__(
         self, access: DatabaseAccess, messages: dict[str, Message], gateway_id: str, notices: Notices
@@ -65,13 +65,13 @@ class Dispatches:
         if message is not None:
             return message
         ticket = new_ticket()
-        if not await self._renew(attempt_id, ticket):
+        if not await self._renew_ticket(attempt_id, ticket):
             return None
         wanted = {"attempt": attempt_id}
         found = await self._access.read(lambda connection: connection.execute(_SUBMISSION, wanted).scalar())
         return None if found is None else Message(attempt=attempt_id, submission=found, ticket=ticket)
 
-    async def _renew(self, attempt_id: str, ticket: str) -> bool:
+    async def _renew_ticket(self, attempt_id: str, ticket: str) -> bool:
         statement = _TICKET.values(ticket_sha256=ticket_digest(ticket), published_at=None)
         values = {"attempt": attempt_id, "gateway": self._gateway_id}
         return await self._access.write(
@@ -79,7 +79,7 @@ class Dispatches:
         )
 
     async def published(self, attempt_ids: Sequence[str]) -> None:
-        """Note that the broker has confirmed these."""
+        """Record that the broker has confirmed the messages of these attempts."""
         statement = update(dispatches).where(_ROW.attempt_id.in_(attempt_ids)).values(published_at=NOW)
         await self._access.write(lambda connection: connection.execute(statement).close(), durable=False)
 

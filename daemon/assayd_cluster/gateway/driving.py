@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, bindparam, case, exists, select
 from sqlalchemy.dialects.postgresql import insert
 
-from assayd.ports.driving import Driven
+from assayd.ports.driving import DrivenWork
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.gateway.notices import Notices
 from assayd_cluster.tables import drivers, gateways
@@ -13,7 +13,7 @@ from assayd_cluster.tables import drivers, gateways
 _NEW = insert(drivers).values(
     kind=bindparam("kind"), subject=bindparam("subject"), gateway_id=bindparam("gateway")
 )
-# What belongs to a gateway that lives stays there.
+# The work of a live gateway stays there.
 _TAKE = _NEW.on_conflict_do_update(
     index_elements=["kind", "subject"],
     set_={
@@ -28,8 +28,8 @@ _WHOSE = select(drivers.c.gateway_id).where(
 )
 
 
-class GatewayDriving:
-    """The table of who carries on what."""
+class GatewayWorkAssignment:
+    """The table that assigns batches, repairs and other work to gateways."""
 
     alone = False
 
@@ -38,7 +38,7 @@ class GatewayDriving:
         self._gateway_id = gateway_id
         self._notices = notices
 
-    async def take(self, kind: Driven, subject: str) -> bool:
+    async def take(self, kind: DrivenWork, subject: str) -> bool:
         """Return whether this gateway drives it; otherwise notify the gateway that does."""
         values = {"kind": kind.value, "subject": subject, "gateway": self._gateway_id}
 
@@ -50,14 +50,14 @@ class GatewayDriving:
 
         return await self._access.write(apply)
 
-    async def is_mine(self, kind: Driven, subject: str) -> bool:
-        """Return whether this gateway carries it on."""
+    async def is_assigned_here(self, kind: DrivenWork, subject: str) -> bool:
+        """Return whether this gateway drives the work."""
         values = {"kind": kind.value, "subject": subject}
         whose = await self._access.read(lambda connection: connection.execute(_WHOSE, values).scalar())
         return whose == self._gateway_id
 
-    async def cancel(self, kind: Driven, subject: str) -> bool:
-        """Tell the gateway that carries it on to end it; False where that is this one, or none."""
+    async def cancel(self, kind: DrivenWork, subject: str) -> bool:
+        """Notify the gateway that drives it to end it; False if that is this one, or none."""
         values = {"kind": kind.value, "subject": subject}
 
         def apply(connection: Connection) -> bool:

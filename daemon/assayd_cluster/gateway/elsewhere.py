@@ -13,15 +13,15 @@ from assayd.errors import StoreError
 from assayd.model.attempt import Attempt, State
 from assayd.model.records import Event
 from assayd.store.jobs import DatabaseJobStore
-from assayd_cluster.gateway.dispatches import Dispatches
+from assayd_cluster.gateway.dispatches import DispatchOutbox
 
 log = structlog.get_logger()
 
 
-class OtherGateways:
-    """Attempts of other gateways: those who wait for one here, and those who follow one."""
+class OtherGatewayAttempts:
+    """Attempts of other gateways that callers of this gateway wait for or follow."""
 
-    def __init__(self, jobs: DatabaseJobStore, hub: EventHub, dispatches: Dispatches) -> None:
+    def __init__(self, jobs: DatabaseJobStore, hub: EventHub, dispatches: DispatchOutbox) -> None:
         self._jobs = jobs
         self._hub = hub
         self._dispatches = dispatches
@@ -33,7 +33,7 @@ class OtherGateways:
         if attempt.id not in self._attended:
             self._attended.add(attempt.id)
             self._hub.open(attempt.id, attempt.peer.uid)
-        await self._catch_up(attempt.id)
+        await self._publish_missing_events(attempt.id)
 
     async def ended(self, attempt_id: str, timeout_s: float) -> None:
         """Wait for the verdict of an attempt, no longer than a time."""
@@ -50,7 +50,7 @@ class OtherGateways:
         """Have the gateway of an attempt end it."""
         return await self._dispatches.cancel(attempt_id)
 
-    def is_attended(self, attempt_id: str) -> bool:
+    def has_followers(self, attempt_id: str) -> bool:
         """Return whether a client follows an attempt of another gateway here."""
         return attempt_id in self._attended
 
@@ -60,13 +60,13 @@ class OtherGateways:
             self._hub.show(event)
 
     def wake(self, attempt_id: str) -> None:
-        """Release those who wait for an attempt, which has its verdict."""
+        """Wake those who wait for an attempt, because it has its verdict."""
         waiting = self._changed.pop(attempt_id, None)
         if waiting is not None:
             waiting.give()
 
-    def wake_all(self) -> None:
-        """Have everybody look again: something may have been missed."""
+    def wake_all_waiters(self) -> None:
+        """Wake all waiters so that they check again, because a notice may have been missed."""
         for attempt_id in list(self._changed):
             self.wake(attempt_id)
 
@@ -74,9 +74,9 @@ class OtherGateways:
         """Show the rest of an attempt that is followed here, and end it."""
         self.wake(attempt_id)
         if attempt_id in self._attended:
-            await self._catch_up(attempt_id)
+            await self._publish_missing_events(attempt_id)
 
-    async def _catch_up(self, attempt_id: str) -> None:
+    async def _publish_missing_events(self, attempt_id: str) -> None:
         """Show the recorded events that weren't shown yet; end the log if a verdict exists."""
         try:
             attempt = await self._jobs.get(attempt_id)

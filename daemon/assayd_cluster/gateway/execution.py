@@ -1,4 +1,4 @@
-"""Carries attempts out on nodes: publishes each, waits for the verdict, ends what no node brings one of.
+"""Runs attempts on nodes: publishes each, waits for the verdict, ends those that get none.
 
 Implements `attempts.execution.Execute`: for scheduler, admission and all that drives attempts, a node is as
 good as a container of this host.
@@ -25,11 +25,11 @@ from assayd.model.records import Event
 from assayd.ports.tracing import Span
 from assayd.store.jobs import DatabaseJobStore
 from assayd_cluster.documents import LIVE_S
-from assayd_cluster.gateway.dispatches import Dispatches
+from assayd_cluster.gateway.dispatches import DispatchOutbox
 from assayd_cluster.gateway.failing_nodes import FailingNodes, longest_run_s
-from assayd_cluster.gateway.publisher import Publishing
+from assayd_cluster.gateway.publisher import MessagePublisher
 from assayd_cluster.gateway.runs import Runs
-from assayd_cluster.gateway.watching import KeptRun, RunWatch
+from assayd_cluster.gateway.watching import KeptRun, RunMonitor
 
 log = structlog.get_logger()
 
@@ -39,7 +39,7 @@ WATCHED_EVERY_S = 5.0
 
 
 @dataclass(slots=True, kw_only=True)
-class _Flight:
+class _PendingAttempt:
     """An attempt between its publishing and its verdict. `again`: publish it once more."""
 
     job: Job
@@ -54,7 +54,7 @@ class _Flight:
 
 
 class RemoteExecution:
-    """The attempts of this gateway that are with the broker or a node.
+    """The attempts of this gateway that are at the broker or at a node.
 
     Args:
         dispatches: the outbox of messages.
@@ -74,9 +74,9 @@ class RemoteExecution:
     def __init__(  # noqa: PLR0913  (its parts, by name)
         self,
         *,
-        dispatches: Dispatches,
-        publisher: Publishing,
-        watch: RunWatch,
+        dispatches: DispatchOutbox,
+        publisher: MessagePublisher,
+        watch: RunMonitor,
         runs: Runs,
         failing: FailingNodes,
         jobs: DatabaseJobStore,
@@ -97,7 +97,7 @@ class RemoteExecution:
         self._verdicts = verdicts
         self._hub = hub
         self._stopping = stopping
-        self._flights: dict[str, _Flight] = {}
+        self._flights: dict[str, _PendingAttempt] = {}
         self._cancels = cancels
         self._on_republished = on_republished
         self._tasks: asyncio.TaskGroup
@@ -106,7 +106,7 @@ class RemoteExecution:
     async def running(self) -> AsyncIterator[RemoteExecution]:
         """Watch the running attempts while the body runs."""
         async with task_group() as self._tasks:
-            watching = self._tasks.create_task(self._keep_watching(), name="runs")
+            watching = self._tasks.create_task(self._watch_periodically(), name="runs")
             try:
                 yield self
             finally:
@@ -117,9 +117,9 @@ class RemoteExecution:
         attempt_id = job.attempt.id
         try:
             with job.traced("dispatch") as span:
-                flight = _Flight(job=job, ended=asyncio.get_running_loop().create_future(), span=span)
+                flight = _PendingAttempt(job=job, ended=asyncio.get_running_loop().create_future(), span=span)
                 self._flights[attempt_id] = flight
-                failure = await self._carry(flight)
+                failure = await self._await_verdict(flight)
                 if failure is None:
                     return await flight.ended
             if job.attempt.state is not State.JUDGING:
@@ -129,8 +129,8 @@ class RemoteExecution:
         finally:
             del self._flights[attempt_id]
 
-    async def _carry(self, flight: _Flight) -> Failure | None:
-        """See an attempt to the verdict that a node brings; return why it gets none."""
+    async def _await_verdict(self, flight: _PendingAttempt) -> Failure | None:
+        """Wait for the verdict that a node sends; return the reason if the attempt gets none."""
         job = flight.job
         try:
             async with job.deadline.scope():
@@ -142,10 +142,10 @@ class RemoteExecution:
                 raise Abandoned(None) from None
             if not job.deadline.cancelled:
                 return Failure(code="attempt.stalled", message="The attempt waited too long for a node.")
-            return await self._cancel(flight)
+            return await self._cancel_at_node(flight)
         return flight.failure
 
-    async def _publish_until_ended(self, flight: _Flight) -> None:
+    async def _publish_until_ended(self, flight: _PendingAttempt) -> None:
         """Publish on each request, until a verdict arrives or none can arrive."""
         attempt_id = flight.job.attempt.id
         while not flight.ended.done() and flight.failure is None:
@@ -153,22 +153,22 @@ class RemoteExecution:
                 flight.again.clear()
                 message = await self._dispatches.message(attempt_id)
                 if message is None:
-                    self._tasks.create_task(self._look(flight), name=f"look-{attempt_id}")
+                    self._tasks.create_task(self._fetch_verdict(flight), name=f"look-{attempt_id}")
                 else:
                     context = flight.span.context
                     trace = context.text if context is not None else None
                     await self._publisher.publish(replace(message, trace=trace))
-            await self._next(flight)
+            await self._wait_for_change(flight)
 
-    async def _next(self, flight: _Flight) -> None:
+    async def _wait_for_change(self, flight: _PendingAttempt) -> None:
         again = asyncio.ensure_future(flight.again.wait())
         try:
             await asyncio.wait((again, flight.ended), return_when=asyncio.FIRST_COMPLETED)
         finally:
             again.cancel()
 
-    async def _cancel(self, flight: _Flight) -> Failure | None:
-        """Have a node end a cancelled attempt; return the failure of one that no node has in hand."""
+    async def _cancel_at_node(self, flight: _PendingAttempt) -> Failure | None:
+        """Have a node end a cancelled attempt; return the failure if no node has the attempt."""
         attempt_id = flight.job.attempt.id
         await self._dispatches.cancel(attempt_id)
         self._cancels.give()
@@ -178,8 +178,8 @@ class RemoteExecution:
             return None
         return Failure(code=CANCELLED, message="The attempt was cancelled before it ran.")
 
-    def is_here(self, attempt_id: str) -> bool:
-        """Return whether an attempt is under way here."""
+    def is_pending_here(self, attempt_id: str) -> bool:
+        """Return whether an attempt of this gateway is still pending."""
         return attempt_id in self._flights
 
     def cancel(self, attempt_id: str) -> None:
@@ -189,7 +189,7 @@ class RemoteExecution:
             flight.job.cancel()
 
     def end(self, finished: Finished) -> None:
-        """Bring the verdict of an attempt, which is on record; one that is not of this gateway is let be."""
+        """Deliver the recorded verdict of an attempt; ignore attempts of other gateways."""
         flight = self._flights.get(finished.attempt.id)
         if flight is not None:
             flight.end(finished)
@@ -209,25 +209,25 @@ class RemoteExecution:
             flight.again.set()
 
     def show(self, event: Event) -> None:
-        """Show an event of a node, and take the state that it tells."""
+        """Show an event of a node, and adopt the state in it."""
         self._hub.show(event)
         flight = self._flights.get(event.attempt_id)
         if flight is not None and event.kind == "state":
             state = State(str(event.body["state"]))
             flight.job.attempt = replace(flight.job.attempt, state=state, run_number=event.run_number)
 
-    def look_for(self, attempt_id: str) -> None:
-        """Look whether an attempt has its verdict: another gateway says so."""
+    def check_verdict(self, attempt_id: str) -> None:
+        """Check whether an attempt has its verdict, because another gateway has reported it."""
         flight = self._flights.get(attempt_id)
         if flight is not None:
-            self._tasks.create_task(self._look(flight), name=f"look-{attempt_id}")
+            self._tasks.create_task(self._fetch_verdict(flight), name=f"look-{attempt_id}")
 
-    def look_for_all(self) -> None:
-        """Look for all verdicts: some may have been missed."""
+    def check_all_verdicts(self) -> None:
+        """Check all pending attempts for verdicts, because notices may have been missed."""
         for attempt_id in self._flights:
-            self.look_for(attempt_id)
+            self.check_verdict(attempt_id)
 
-    async def _look(self, flight: _Flight) -> None:
+    async def _fetch_verdict(self, flight: _PendingAttempt) -> None:
         attempt_id = flight.job.attempt.id
         try:
             attempt = await self._jobs.get(attempt_id)
@@ -245,7 +245,7 @@ class RemoteExecution:
             return
         flight.end(Finished(attempt=attempt, report=None, execution=None))
 
-    async def _keep_watching(self) -> None:
+    async def _watch_periodically(self) -> None:
         while True:
             await pause(WATCHED_EVERY_S, unless=self._stopping)
             if self._stopping.is_set():
@@ -256,7 +256,7 @@ class RemoteExecution:
                 log.error("runs.not_watched", code=trouble.code)
 
     async def watch(self) -> None:
-        """Publish again what no live node has in hand although the broker took it, or has for too long."""
+        """Publish attempts again that no live node has although the broker accepted them, or late ones."""
         seen = await self._watch.look()
         for attempt_id in seen.stray:
             if attempt_id in self._flights:

@@ -17,7 +17,7 @@ MOST_BYTES = 16 * 2**10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldRun:
-    """A run that a node has in hand: `leased_at` in microseconds, with its attempt and submission.
+    """A run that a node holds, with its attempt and submission; `leased_at` is in microseconds.
 
     `finished`: another run's verdict is in, or another run goes on.
     """
@@ -35,8 +35,8 @@ class HeldRun:
         return self.attempt.id
 
 
-class HeldRuns:
-    """The latest claims, by attempt; the oldest make room."""
+class HeldRunCache:
+    """A cache of the latest claims by attempt, which drops the oldest ones."""
 
     def __init__(self) -> None:
         self._held: OrderedDict[str, HeldRun] = OrderedDict()

@@ -1,4 +1,4 @@
-"""What nodes bring of the runs that they have in hand, put on record and before those who wait."""
+"""Records the nodes' events of their runs, and passes them to waiting clients."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from assayd.model.records import Event
 from assayd.store import rows, tables
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.documents import MOST_EVENTS, MOST_SEQ, Claim, Claimed, LiveEvent, RunLost, RunVerdict
-from assayd_cluster.gateway.elsewhere import OtherGateways
+from assayd_cluster.gateway.elsewhere import OtherGatewayAttempts
 from assayd_cluster.gateway.execution import RemoteExecution
 from assayd_cluster.gateway.failing_nodes import FailingNodes
 from assayd_cluster.gateway.held_runs import HeldRun
 from assayd_cluster.gateway.notices import Notices
 from assayd_cluster.gateway.runs import Exhausted, Held, Idle, Runs
-from assayd_cluster.gateway.verdicts import RunVerdicts, read_events
+from assayd_cluster.gateway.verdicts import RunVerdicts, renumber_events
 
 log = structlog.get_logger()
 
@@ -38,8 +38,8 @@ _SHOWN = select(func.count(), func.coalesce(func.max(tables.events.c.seq), 0)).w
 """How many durable events a run has on record, and the number of the newest."""
 
 
-class LiveRuns:
-    """What nodes bring, put where it belongs: on record, and before those who wait and follow.
+class RunUpdates:
+    """Records the results that nodes send, and passes them to waiting and following clients.
 
     Args: `cancels` is given when an attempt was cancelled, here or elsewhere. `on_passed_on` is called when a
     node that takes no work claimed an attempt, which is published again.
@@ -52,7 +52,7 @@ class LiveRuns:
         verdicts: RunVerdicts,
         *,
         execution: RemoteExecution,
-        others: OtherGateways,
+        others: OtherGatewayAttempts,
         notices: Notices,
         failing: FailingNodes,
         cancels: Signal,
@@ -64,7 +64,7 @@ class LiveRuns:
         self._execution = execution
         self._others = others
         self._notices = notices
-        self._add_events = access.insert_list_or_nothing(tables.events)
+        self._add_events = access.insert_list_if_absent(tables.events)
         self._failing = failing
         self._cancels = cancels
         self._on_passed_on = on_passed_on
@@ -74,14 +74,14 @@ class LiveRuns:
         try:
             return await self._runs.claim(node, claim)
         except Exhausted:
-            await self._exhaust(claim.attempt)
+            await self._end_lost_attempt(claim.attempt)
             raise
         except Idle as idle:
             log.warning("claim.refused", node=node, attempt_id=claim.attempt, why=idle.message)
             self._on_passed_on()
             await asyncio.sleep(ELSEWHERE_S)
             self.publish_again(claim.attempt)
-            await self._runs.pass_on(claim.attempt)
+            await self._runs.request_republish(claim.attempt)
             raise
         except Held as held:
             if not held.elsewhere:
@@ -94,9 +94,9 @@ class LiveRuns:
                 "run.over", "another node runs it for another message; drop this one"
             ) from held
 
-    async def _exhaust(self, attempt_id: str) -> None:
+    async def _end_lost_attempt(self, attempt_id: str) -> None:
         self._runs.forget(attempt_id)
-        if self._execution.is_here(attempt_id):
+        if self._execution.is_pending_here(attempt_id):
             self._execution.exhaust(attempt_id)
         else:
             await self._runs.exhaust(attempt_id)
@@ -106,22 +106,22 @@ class LiveRuns:
         await self._runs.require(node, attempt_id, run)
 
     async def happened(self, node: str, attempt_id: str, run: int, brought: Sequence[LiveEvent]) -> None:
-        """Put events of a run on record, and show them. Raises: RequestError, as `Runs.held`."""
-        held = await self._under_way(node, attempt_id, run)
+        """Record the events of a run and show them. Raises: RequestError, as `RunTable.held`."""
+        held = await self._require_running(node, attempt_id, run)
         before = (run - 1) * MOST_SEQ
         numbers = {"attempt": attempt_id, "first": before + 2, "last": before + MOST_SEQ}
 
         def apply(connection: Connection) -> Sequence[Event]:
             count, newest = connection.execute(_SHOWN, numbers).one()
-            events = list(_fresh(read_events(held, brought), newest))
+            events = list(_unseen_events(renumber_events(held, brought), newest))
             durable = [rows.event_values(event) for event in events if event.kind not in OUTPUT]
             if count + len(durable) > MOST_EVENTS:
                 raise RequestError("too_large", f"a run has at most {MOST_EVENTS} lasting events")
             if durable:
                 self._add_events(connection, durable)
-            if not self._execution.is_here(attempt_id):
+            if not self._execution.is_pending_here(attempt_id):
                 for event in events:  # too large for a notice: the others show a gap
-                    self._notices.tell(connection, "event", **event_notice(event))
+                    self._notices.tell(connection, "event", **event_to_notice(event))
             return events
 
         for event in await self._access.write(apply, durable=False):
@@ -129,17 +129,17 @@ class LiveRuns:
 
     def show(self, event: Event) -> None:
         """Show an event to those who follow here."""
-        if self._execution.is_here(event.attempt_id):
+        if self._execution.is_pending_here(event.attempt_id):
             self._execution.show(event)
         else:
             self._others.show(event)
 
     async def upload(self, node: str, attempt_id: str, run: int, sha256: str, content: bytes) -> None:
         """Keep a large file of a bundle. Raises: RequestError, as `Runs.held`, or ``too_large``."""
-        held = await self._under_way(node, attempt_id, run)
+        held = await self._require_running(node, attempt_id, run)
         await self._runs.upload(held, sha256, content, most_bytes=MOST_UPLOADED_BYTES)
 
-    async def _under_way(self, node: str, attempt_id: str, run: int) -> HeldRun:
+    async def _require_running(self, node: str, attempt_id: str, run: int) -> HeldRun:
         held = await self._runs.held(node, attempt_id, run)
         if held.finished:
             raise RequestError("run.over", f"attempt {attempt_id} no longer needs run {run}")
@@ -159,11 +159,11 @@ class LiveRuns:
 
     async def lose(self, node: str, attempt_id: str, run: int, lost: RunLost) -> None:
         """Take note that a run came to no verdict; another is to have it, if one is left."""
-        held = await self._under_way(node, attempt_id, run)
+        held = await self._require_running(node, attempt_id, run)
         log.warning("run.lost", attempt_id=attempt_id, node=node, run_number=run, reason=lost.reason)
         spent = await self._runs.lose(held, started=lost.started)
         if spent and run >= MAX_RUNS:
-            await self._exhaust(attempt_id)
+            await self._end_lost_attempt(attempt_id)
         else:
             self.publish_again(attempt_id)
         await self._failing.note_lost(node)
@@ -206,7 +206,7 @@ class LiveRuns:
             return ()
 
 
-def _fresh(events: Sequence[Event], newest: int) -> Iterator[Event]:
+def _unseen_events(events: Sequence[Event], newest: int) -> Iterator[Event]:
     """Return the events that weren't shown before, by their numbers; output has no numbers."""
     for event in events:
         if event.kind in OUTPUT:
@@ -216,12 +216,12 @@ def _fresh(events: Sequence[Event], newest: int) -> Iterator[Event]:
             yield event
 
 
-def event_notice(event: Event) -> dict[str, object]:
-    """Return an event as a notice has it."""
+def event_to_notice(event: Event) -> dict[str, object]:
+    """Convert an event to the content of a notice."""
     values = rows.event_values(event)
     return {"event": values.pop("kind"), **values}
 
 
-def noticed_event(notice: Mapping[str, Any]) -> Event:
-    """Return the event of a notice."""
+def event_from_notice(notice: Mapping[str, Any]) -> Event:
+    """Convert the content of a notice to an event."""
     return rows.read_event({**notice, "kind": notice["event"]})

@@ -1,4 +1,4 @@
-"""Which gateways live, and what the dead have left: each unfinished thing is one gateway's to carry on.
+"""Knows the live gateways and the work of dead ones: one gateway drives each unfinished item.
 
 A gateway beats by the database's clock. What belongs to one that has not beaten for 15 seconds, or has gone
 in order, is taken over by another in one transaction, and recovered as a daemon recovers after a crash. A
@@ -17,7 +17,7 @@ from sqlalchemy import Connection, bindparam, delete, exists, insert, literal, n
 
 from assayd import __version__
 from assayd.errors import StoreError
-from assayd.ports.driving import Driven
+from assayd.ports.driving import DrivenWork
 from assayd.store import tables
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.clock import LIVE_SINCE, NOW
@@ -55,10 +55,10 @@ _UNLISTED = insert(dispatches).from_select(
     ),
 )
 _DRIVEN = (
-    (Driven.BATCH, tables.batches, tables.batches.c.created_at),
-    (Driven.REPAIR, tables.repairs, tables.repairs.c.started_at),
-    (Driven.GENERATION, tables.generations, tables.generations.c.started_at),
-    (Driven.WORKFLOW, tables.workflows, tables.workflows.c.created_at),
+    (DrivenWork.BATCH, tables.batches, tables.batches.c.created_at),
+    (DrivenWork.REPAIR, tables.repairs, tables.repairs.c.started_at),
+    (DrivenWork.GENERATION, tables.generations, tables.generations.c.started_at),
+    (DrivenWork.WORKFLOW, tables.workflows, tables.workflows.c.created_at),
 )
 _FORGET_ENDED = [
     delete(drivers).where(
@@ -82,19 +82,19 @@ _LIST_UNDRIVEN = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estate:
-    """What a gateway has taken over: attempts, and other things by kind and id."""
+class InheritedWork:
+    """The work that a gateway has taken over: attempts, and other work by kind and id."""
 
     attempts: Sequence[str] = ()
     driven: Sequence[tuple[str, str]] = ()
 
 
-Inherit = Callable[[Estate], Awaitable[None]]
+Inherit = Callable[[InheritedWork], Awaitable[None]]
 """Continues the work that was taken over."""
 
 
 class Membership:
-    """One gateway among the others."""
+    """Membership of one gateway in the group of gateways."""
 
     def __init__(self, access: DatabaseAccess, gateway_id: str) -> None:
         self._access = access
@@ -110,9 +110,9 @@ class Membership:
         try:
             yield self
         finally:
-            await self._leave()
+            await self._leave_cluster()
 
-    async def _leave(self) -> None:
+    async def _leave_cluster(self) -> None:
         try:
             await self._access.write(
                 lambda connection: connection.execute(_LEAVE, {"gateway": self._gateway_id}).close()
@@ -126,11 +126,11 @@ class Membership:
         while True:
             try:
                 if beats % TIDIED_EVERY == 0:
-                    await self.tidy()
+                    await self.clean_up()
                 if not await self.beat():
                     log.critical("gateway.superseded", gateway_id=self._gateway_id)
                     return
-                estate = await self.take_over()
+                estate = await self.adopt_orphaned_work()
                 if estate.attempts or estate.driven:
                     log.warning("gateway.inherited", attempts=len(estate.attempts), others=len(estate.driven))
                     await inherit(estate)
@@ -146,7 +146,7 @@ class Membership:
             lambda connection: connection.execute(_BEAT, own).rowcount == 1, durable=False
         )
 
-    async def tidy(self) -> None:
+    async def clean_up(self) -> None:
         """Forget the drivers of ended work, and take over work without a driver."""
 
         def apply(connection: Connection) -> None:
@@ -156,13 +156,13 @@ class Membership:
 
         await self._access.write(apply, durable=False)
 
-    async def take_over(self) -> Estate:
-        """Take over what belongs to no gateway that lives."""
+    async def adopt_orphaned_work(self) -> InheritedWork:
+        """Take over the work that belongs to no live gateway."""
         own = {"gateway": self._gateway_id}
 
-        def apply(connection: Connection) -> Estate:
+        def apply(connection: Connection) -> InheritedWork:
             connection.execute(_BURY)
-            return Estate(
+            return InheritedWork(
                 attempts=list(connection.execute(_TAKE, own).scalars()),
                 driven=[(row.kind, row.subject) for row in connection.execute(_TAKE_DRIVEN, own)],
             )

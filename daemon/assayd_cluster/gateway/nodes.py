@@ -21,7 +21,7 @@ _GATEWAYS = select(func.count(), func.min(gateways.c.id)).where(gateways.c.beat_
 
 
 def takes_work(table: FromClause = nodes) -> ColumnElement[bool]:
-    """Return the condition that a node lives, and that no one has told it to take no work."""
+    """Return the condition that a node lives and isn't barred from claiming work."""
     return and_(table.c.beat_at > LIVE_SINCE, table.c.consumes == 1, table.c.drained == Drained.NO)
 
 
@@ -31,7 +31,7 @@ Profiles = Callable[[], Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveNode:
-    """A node that lives. `why` says what keeps it from taking work; empty when nothing does."""
+    """A node that is alive. `why` is the reason why it takes no work, or empty."""
 
     name: str
     capacity: int
@@ -42,13 +42,13 @@ class LiveNode:
 
     @property
     def consumes(self) -> bool:
-        """Return whether it takes work."""
+        """Return whether the node takes work."""
         return not self.why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Census:
-    """The nodes and gateways that live; what only one gateway is to do, the eldest does."""
+class ClusterCensus:
+    """The live nodes and gateways; tasks for a single gateway are performed by the eldest."""
 
     nodes: Sequence[LiveNode] = ()
     gateways: int = 1
@@ -56,7 +56,7 @@ class Census:
 
     @property
     def capacity(self) -> int:
-        """Return how many attempts all nodes that take work have in hand at most."""
+        """Return the maximum number of attempts of all nodes that claim work."""
         return sum(node.capacity for node in self.nodes if node.consumes)
 
     @property
@@ -69,11 +69,11 @@ class Census:
         return -(-self.capacity // self.gateways)
 
 
-def objection(beat: NodeBeat, profiles: Mapping[str, str]) -> str:
-    """Return what keeps a node from taking work; empty when nothing does."""
+def find_objection(beat: NodeBeat, profiles: Mapping[str, str]) -> str:
+    """Return the reason why a node must not take work; empty if there is none."""
     if beat.leaving:
         return STOPPED
-    if not versions_agree(beat.version, __version__):
+    if not are_versions_compatible(beat.version, __version__):
         return f"version {beat.version} is more than one minor away from the gateway's {__version__}"
     different = sorted(name for name, digest in beat.profiles.items() if profiles.get(name, digest) != digest)
     missing = sorted(profiles.keys() - beat.profiles.keys())
@@ -87,19 +87,19 @@ def objection(beat: NodeBeat, profiles: Mapping[str, str]) -> str:
     return ""
 
 
-def versions_agree(one: str, other: str) -> bool:
-    """Return whether two versions may work together: of one major, at most one minor apart."""
-    (major, minor), (other_major, other_minor) = _parts(one), _parts(other)
+def are_versions_compatible(one: str, other: str) -> bool:
+    """Return whether two versions are compatible: same major version, minor versions at most one apart."""
+    (major, minor), (other_major, other_minor) = _parse_version(one), _parse_version(other)
     return major == other_major and abs(minor - other_minor) <= 1
 
 
-def _parts(version: str) -> tuple[int, int]:
+def _parse_version(version: str) -> tuple[int, int]:
     numbers = [int(part) if part.isascii() and part.isdigit() else -9 for part in version.split(".")[:2]]
     return (numbers[0], numbers[1]) if len(numbers) == 2 else (-9, -9)
 
 
 class Nodes:
-    """The table of nodes."""
+    """The database table of nodes, as this gateway uses it."""
 
     def __init__(self, access: DatabaseAccess, profiles: Profiles, *, most_capacity: int) -> None:
         self._access = access
@@ -107,8 +107,8 @@ class Nodes:
         self._most_capacity = most_capacity
 
     async def beat(self, name: str, beat: NodeBeat) -> BeatAnswer:
-        """Note how a node is; tell it whether to take work."""
-        why = objection(beat, self._profiles())
+        """Record the state of a node; return whether it may claim work."""
+        why = find_objection(beat, self._profiles())
         values = {
             "name": name,
             "beat_at": NOW,
@@ -133,10 +133,10 @@ class Nodes:
         why = Drained(drained).why or why
         return BeatAnswer(consume=not why, why=why)
 
-    async def census(self) -> Census:
-        """Return who lives."""
+    async def census(self) -> ClusterCensus:
+        """Return the nodes and gateways that are alive."""
 
-        def fetch(connection: Connection) -> Census:
+        def fetch(connection: Connection) -> ClusterCensus:
             rows = connection.execute(_LIVE).mappings().all()
             found = [
                 LiveNode(
@@ -150,6 +150,6 @@ class Nodes:
                 for row in rows
             ]
             count, eldest = connection.execute(_GATEWAYS).one()
-            return Census(nodes=found, gateways=max(1, count), eldest=eldest or "")
+            return ClusterCensus(nodes=found, gateways=max(1, count), eldest=eldest or "")
 
         return await self._access.read(fetch)

@@ -31,7 +31,7 @@ Hear = Callable[[Notice], None]
 
 
 class Notices:
-    """The notices of the other gateways; one's own are not heard."""
+    """The notices that gateways exchange through the database; a gateway ignores its own."""
 
     def __init__(self, database_url: str, gateway_id: str) -> None:
         url = make_url(database_url).set(drivername="postgresql")
@@ -41,7 +41,7 @@ class Notices:
         self._missed: Callable[[], None] = lambda: None
 
     def on(self, kind: str, hear: Hear) -> None:
-        """Have notices of a kind heard."""
+        """Register a callback for notices of a kind."""
         self._hear[kind] = hear
 
     def on_missed(self, missed: Callable[[], None]) -> None:
@@ -49,7 +49,7 @@ class Notices:
         self._missed = missed
 
     def off(self, kind: str) -> None:
-        """Have notices of a kind heard no more: who hears them ends."""
+        """Remove the callback for notices of a kind, because its owner ends."""
         del self._hear[kind]
 
     def tell(self, connection: Connection, kind: str, **content: object) -> bool:
@@ -68,13 +68,13 @@ class Notices:
     async def running(self) -> AsyncIterator[None]:
         """Listen while the body runs."""
         async with task_group() as tasks:
-            listening = tasks.create_task(self._keep_listening(), name="notices")
+            listening = tasks.create_task(self._listen_forever(), name="notices")
             try:
                 yield
             finally:
                 listening.cancel()
 
-    async def _keep_listening(self) -> None:
+    async def _listen_forever(self) -> None:
         failures = 0
         while True:
             try:
@@ -85,13 +85,13 @@ class Notices:
                     failures = 0
                     self._missed()
                     async for notice in connection.notifies():
-                        self._heard(notice.payload)
+                        self._dispatch_notice(notice.payload)
             except psycopg.Error as trouble:
                 failures += 1
                 log.error("notices.lost", problem=type(trouble).__name__, failures=failures)
                 await asyncio.sleep(back_off_s(failures))
 
-    def _heard(self, payload: str) -> None:
+    def _dispatch_notice(self, payload: str) -> None:
         """Pass a notice to its listeners. A listener's error is logged and affects nothing else."""
         try:
             notice = json.loads(payload)

@@ -1,4 +1,4 @@
-"""What operators ask of a gateway beyond what a daemon has: tokens, and the nodes with what they do."""
+"""Routes for operators of a gateway, in addition to a daemon's: tokens, and nodes with their runs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from assayd.documents.cluster import (
 from assayd.errors import RequestError
 from assayd.store.rows import to_micros
 from assayd_cluster.gateway.broker_accounts import BrokerAccounts
-from assayd_cluster.gateway.routes import NodeDoor
+from assayd_cluster.gateway.routes import NodeServices
 from assayd_cluster.nodes import DatabaseNodes
-from assayd_cluster.tokens import DatabaseTokens, TokenRecord, TokenTerms, read_scopes
+from assayd_cluster.tokens import DatabaseTokens, TokenRecord, TokenTerms, parse_scopes
 from assayd_cluster.verifying import TokenVerifier
 
 router = APIRouter(prefix="/v1", tags=["cluster"], responses=answers.ERRORS)
@@ -34,14 +34,14 @@ TokenId = Annotated[str, Path(alias="id", max_length=26, description="The token'
 Name = Annotated[str, Path(max_length=64, description="The node's name.")]
 
 
-def _json(model: type[Any], description: str) -> dict[str, Any]:
+def _json_response_spec(model: type[Any], description: str) -> dict[str, Any]:
     return {"model": model, "description": description}
 
 
 @router.post(
     "/tokens",
     status_code=201,
-    responses={201: _json(NewTokenDocument, "The token, shown only once.")},
+    responses={201: _json_response_spec(NewTokenDocument, "The token, shown only once.")},
     openapi_extra={
         "requestBody": {"content": {"application/json": {"schema": TokenBody.model_json_schema()}}}
     },
@@ -51,69 +51,70 @@ async def create_token(request: Request, call: CallDep) -> Response:
     call.require_operator()
     wanted = await read_model(request, call, TokenBody)
     terms = TokenTerms(
-        name=wanted.name, tenant=wanted.tenant, scopes=read_scopes(wanted.scopes), node=wanted.node
+        name=wanted.name, tenant=wanted.tenant, scopes=parse_scopes(wanted.scopes), node=wanted.node
     )
-    record, secret = await _tokens(request).create(terms)
+    record, secret = await _get_tokens(request).create(terms)
     try:
-        broker_url = await _accounts(request).create(record.node, record.id) if record.node else None
+        broker_url = await _get_accounts(request).create(record.node, record.id) if record.node else None
     except RequestError:
-        await _tokens(request).revoke(record.id)
+        await _get_tokens(request).revoke(record.id)
         raise
     document = NewTokenDocument.from_value(
-        record, scopes=_scopes(record), token=secret, broker_url=broker_url
+        record, scopes=_sorted_scopes(record), token=secret, broker_url=broker_url
     )
     return json_response(document, status=201, headers={"Cache-Control": "no-store"})
 
 
-@router.get("/tokens", responses={200: _json(TokenListDocument, "All tokens.")})
+@router.get("/tokens", responses={200: _json_response_spec(TokenListDocument, "All tokens.")})
 async def list_tokens(request: Request, call: CallDep) -> Response:
     """List all tokens, without themselves; for operators."""
     call.require_operator()
-    found = [_token(record) for record in await _tokens(request).list()]
+    found = [_to_token_document(record) for record in await _get_tokens(request).list()]
     return json_response(TokenListDocument.model_construct(tokens=found))
 
 
-@router.delete("/tokens/{id}", responses={200: _json(TokenDocument, "The token, revoked.")})
+@router.delete("/tokens/{id}", responses={200: _json_response_spec(TokenDocument, "The token, revoked.")})
 async def revoke_token(request: Request, call: CallDep, token_id: TokenId) -> Response:
     """End a token, within seconds at every gateway, and a node's account of the broker; for operators.
 
     Once more changes nothing, but for an account that could not be removed before.
     """
     call.require_operator()
-    record = await _tokens(request).revoke(token_id)
+    record = await _get_tokens(request).revoke(token_id)
     if record is None:
         raise RequestError("not_found", f"token {token_id} doesn't exist")
     verifier: TokenVerifier = request.app.state.verifier
     verifier.forget()
     if record.node is not None:
-        await _accounts(request).remove(record.node, record.id)
-    return json_response(_token(record))
+        await _get_accounts(request).remove(record.node, record.id)
+    return json_response(_to_token_document(record))
 
 
-@router.get("/nodes", responses={200: _json(NodeListDocument, "All nodes.")})
+@router.get("/nodes", responses={200: _json_response_spec(NodeListDocument, "All nodes.")})
 async def list_nodes(request: Request, call: CallDep) -> Response:
     """List the nodes and how they last said that they were; for operators."""
     call.require_operator()
-    found = [NodeDocument.from_value(node) for node in await _nodes(request).list()]
+    found = [NodeDocument.from_value(node) for node in await _get_nodes(request).list()]
     return json_response(NodeListDocument.model_construct(nodes=found))
 
 
-@router.post("/nodes/{name}/drain", responses={200: _json(NodeDocument, "The node.")})
+@router.post("/nodes/{name}/drain", responses={200: _json_response_spec(NodeDocument, "The node.")})
 async def drain_node(request: Request, call: CallDep, name: Name) -> Response:
     """Stop a node from claiming work; its running attempts continue. For operators."""
     return await _set_drained(request, call, name, drained=True)
 
 
-@router.post("/nodes/{name}/resume", responses={200: _json(NodeDocument, "The node.")})
+@router.post("/nodes/{name}/resume", responses={200: _json_response_spec(NodeDocument, "The node.")})
 async def resume_node(request: Request, call: CallDep, name: Name) -> Response:
     """Have a node that was drained take work again; for operators."""
     resumed = await _set_drained(request, call, name, drained=False)
-    await _accounts(request).restore(name)
+    await _get_accounts(request).restore(name)
     return resumed
 
 
 @router.post(
-    "/nodes/{name}/distrust", responses={200: _json(DistrustDocument, "The number of marked verdicts.")}
+    "/nodes/{name}/distrust",
+    responses={200: _json_response_spec(DistrustDocument, "The number of marked verdicts.")},
 )
 async def distrust_node(
     request: Request,
@@ -128,18 +129,19 @@ async def distrust_node(
     Also of a node that was forgotten, as long as there are attempts that it ran.
     """
     call.require_operator()
-    node = await _nodes(request).set_drained(name, drained=True)
-    door: NodeDoor = request.app.state.node_door
+    node = await _get_nodes(request).set_drained(name, drained=True)
+    door: NodeServices = request.app.state.node_door
     if node is None and not await door.runs.is_known(name):
-        raise _no_node(name)
+        raise _no_node_error(name)
     marked, taken_back = await door.runs.distrust(name, to_micros(since) if since else 0)
-    await _accounts(request).suspend(name)
+    await _get_accounts(request).suspend(name)
     document = None if node is None else NodeDocument.from_value(node)
     return json_response(DistrustDocument(node=document, marked=marked, taken_back=taken_back))
 
 
 @router.post(
-    "/nodes/{name}/forget", responses={200: _json(ForgottenNodeDocument, "The node is not listed any more.")}
+    "/nodes/{name}/forget",
+    responses={200: _json_response_spec(ForgottenNodeDocument, "The node is not listed any more.")},
 )
 async def forget_node(request: Request, call: CallDep, name: Name) -> Response:
     """Forget a node that has stopped or is lost, and revoke its tokens; for operators.
@@ -147,46 +149,46 @@ async def forget_node(request: Request, call: CallDep, name: Name) -> Response:
     Once more changes nothing, but for accounts of the broker that could not be removed before.
     """
     call.require_operator()
-    forgotten = await _nodes(request).forget(name)
+    forgotten = await _get_nodes(request).forget(name)
     if forgotten is None:
-        raise _no_node(name)
+        raise _no_node_error(name)
     verifier: TokenVerifier = request.app.state.verifier
     verifier.forget()
     for token_id in forgotten.ended:
-        await _accounts(request).remove(name, token_id)
+        await _get_accounts(request).remove(name, token_id)
     return json_response(ForgottenNodeDocument(name=name, revoked=list(forgotten.revoked)))
 
 
-def _no_node(name: str) -> RequestError:
+def _no_node_error(name: str) -> RequestError:
     return RequestError("not_found", f"node {name!r} doesn't exist; `assay nodes` lists all nodes")
 
 
 async def _set_drained(request: Request, call: CallDep, name: str, *, drained: bool) -> Response:
     call.require_operator()
-    node = await _nodes(request).set_drained(name, drained=drained)
+    node = await _get_nodes(request).set_drained(name, drained=drained)
     if node is None:
-        raise _no_node(name)
+        raise _no_node_error(name)
     return json_response(NodeDocument.from_value(node))
 
 
-def _token(record: TokenRecord) -> TokenDocument:
-    return TokenDocument.from_value(record, scopes=_scopes(record))
+def _to_token_document(record: TokenRecord) -> TokenDocument:
+    return TokenDocument.from_value(record, scopes=_sorted_scopes(record))
 
 
-def _scopes(record: TokenRecord) -> list[str]:
+def _sorted_scopes(record: TokenRecord) -> list[str]:
     return sorted(scope.value for scope in record.scopes)
 
 
-def _accounts(request: Request) -> BrokerAccounts:
+def _get_accounts(request: Request) -> BrokerAccounts:
     accounts: BrokerAccounts = request.app.state.broker_accounts
     return accounts
 
 
-def _tokens(request: Request) -> DatabaseTokens:
+def _get_tokens(request: Request) -> DatabaseTokens:
     tokens: DatabaseTokens = request.app.state.cluster_tokens
     return tokens
 
 
-def _nodes(request: Request) -> DatabaseNodes:
+def _get_nodes(request: Request) -> DatabaseNodes:
     nodes: DatabaseNodes = request.app.state.cluster_nodes
     return nodes

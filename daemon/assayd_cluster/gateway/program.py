@@ -17,17 +17,17 @@ from assayd import memory
 from assayd.aio import task_group
 from assayd.api import ApiServer, server_config
 from assayd.api.fairness import Places
-from assayd.daemon import SWITCH_S, Daemon, state_lock, take_priority
+from assayd.daemon import SWITCH_S, Daemon, raise_priority, state_lock
 from assayd.errors import ConfigError
 from assayd.log import configure
 from assayd.sd_notify import Notifier
-from assayd.sockets import listen, passed_by_systemd
+from assayd.sockets import is_passed_by_systemd, listen
 from assayd.wiring import access_of, application
 from assayd_cluster.gate import TokenGate
 from assayd_cluster.gateway import operating, routes
 from assayd_cluster.gateway.wiring import Gateway, build_gateway
 from assayd_cluster.nodes import DatabaseNodes
-from assayd_cluster.secure_server import CertificateFiles, SecureServer, listen_tcp
+from assayd_cluster.secure_server import CertificateFiles, TlsServer, listen_tcp
 from assayd_cluster.settings import GatewaySettings
 from assayd_cluster.tokens import DatabaseTokens
 from assayd_cluster.verifying import TokenVerifier
@@ -43,12 +43,12 @@ def run(settings: GatewaySettings) -> int:
     configure(settings.log.level, settings.log.format)
     sys.setswitchinterval(SWITCH_S)
     memory.settle()
-    take_priority(settings.nice)
+    raise_priority(settings.nice)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_main(settings))
+        return runner.run(_run_gateway(settings))
 
 
-async def _main(settings: GatewaySettings) -> int:
+async def _run_gateway(settings: GatewaySettings) -> int:
     with state_lock(settings.state_dir):
         listening = listen(settings.socket, mode=settings.socket_mode, group=settings.socket_group)
         try:
@@ -57,10 +57,10 @@ async def _main(settings: GatewaySettings) -> int:
                 await stack.enter_async_context(notifier.living())
                 secure = _listen_securely(settings, stack)
                 gateway = await build_gateway(settings, stack)
-                return await _serve(settings, gateway, notifier, listening, secure)
+                return await _serve_until_stopped(settings, gateway, notifier, listening, secure)
         finally:
             listening.close()
-            if not passed_by_systemd():
+            if not is_passed_by_systemd():
                 settings.socket.unlink(missing_ok=True)
             log.info("gateway.stopped")
 
@@ -82,7 +82,7 @@ def _listen_securely(
 
 
 def configure_gateway(settings: GatewaySettings, gateway: Gateway) -> Callable[[], uvicorn.Config]:
-    """Return what makes the servers' settings, on one application behind the gate for tokens."""
+    """Return the function that makes the servers' settings, for one application behind the token gate."""
     access, limits = access_of(settings), settings.limits
     basics = gateway.cluster.basics
     tokens = DatabaseTokens(basics.access, basics.clock, basics.ids)
@@ -113,7 +113,7 @@ def configure_gateway(settings: GatewaySettings, gateway: Gateway) -> Callable[[
     )
 
 
-async def _serve(
+async def _serve_until_stopped(
     settings: GatewaySettings,
     gateway: Gateway,
     notifier: Notifier,
@@ -123,7 +123,7 @@ async def _serve(
     config = configure_gateway(settings, gateway)
     served: list[tuple[uvicorn.Server, socket.socket]] = [(ApiServer(config()), listening)]
     if secure is not None:
-        server = SecureServer(config(), secure[1], connections=settings.limits.connections)
+        server = TlsServer(config(), secure[1], connections=settings.limits.connections)
         served.append((server, secure[0]))
         log.info("gateway.listening", address=settings.cluster.listen)
     program = Daemon(gateway.parts, notifier, recovers=False, drain_s=0)

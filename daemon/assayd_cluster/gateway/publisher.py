@@ -26,11 +26,11 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 from tenacity import AsyncRetrying, retry_if_exception_type
 
-from assayd.aio import back_off, task_group
+from assayd.aio import task_group, tenacity_back_off
 from assayd.documents import compact
 from assayd.errors import StoreError
 from assayd_cluster.broker import EXCHANGE, TASK
-from assayd_cluster.gateway.dispatches import Dispatches, Message
+from assayd_cluster.gateway.dispatches import DispatchOutbox, Message
 
 AWAY = (AMQPError, MessageNacked, OperationalError, OSError)
 """What a broker that is away, or takes nothing, is seen by."""
@@ -39,7 +39,7 @@ _PERSISTENT = 2
 
 
 class BrokerChannel:
-    """Sends messages, for one thread; connects when there is something to send."""
+    """A channel to the broker for one thread, which connects when there is a message to send."""
 
     def __init__(self, celery: Celery) -> None:
         self._celery = celery
@@ -56,12 +56,12 @@ class BrokerChannel:
             with suppress(*AWAY):
                 self._send(messages)
                 return
-            self._drop()
+            self._drop_connection()
         try:
             self._connect()
             self._send(messages)
         except BaseException:
-            self._drop()
+            self._drop_connection()
             raise
 
     def close(self) -> None:
@@ -71,8 +71,8 @@ class BrokerChannel:
             with suppress(*AWAY):
                 connection.close()
 
-    def _drop(self) -> None:
-        """Forget the connection without a word: a broker that has stopped would never answer it."""
+    def _drop_connection(self) -> None:
+        """Drop the connection without closing it, because a stopped broker would never answer."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.collect()
@@ -83,8 +83,8 @@ class BrokerChannel:
         self._connection.connect()
         self._channel = self._connection.channel()
         self._channel.confirm_select()
-        self._channel.events["basic_ack"].add(self._acked)
-        self._channel.events["basic_nack"].add(_nacked)
+        self._channel.events["basic_ack"].add(self._on_confirmed)
+        self._channel.events["basic_nack"].add(_on_rejected)
         self._unconfirmed.clear()
         self._sent = 0
 
@@ -93,7 +93,7 @@ class BrokerChannel:
             self._sent += 1
             self._unconfirmed.add(self._sent)
             self._channel.basic_publish(
-                self._made(message),
+                self._to_broker_message(message),
                 exchange=EXCHANGE,
                 routing_key=self._queue,
                 mandatory=True,
@@ -103,7 +103,7 @@ class BrokerChannel:
         while self._unconfirmed:
             self._connection.drain_events(timeout=max(0.001, due - time.monotonic()))
 
-    def _made(self, message: Message) -> Any:
+    def _to_broker_message(self, message: Message) -> Any:
         attempt = message.attempt
         arguments = {"attempt": attempt, "submission": message.submission, "ticket": message.ticket}
         if message.trace is not None:
@@ -116,11 +116,11 @@ class BrokerChannel:
             properties={**self._properties, "correlation_id": attempt, "delivery_mode": _PERSISTENT},
         )
 
-    def _acked(self, tag: int, multiple: bool) -> None:
+    def _on_confirmed(self, tag: int, multiple: bool) -> None:
         self._unconfirmed -= {each for each in self._unconfirmed if each <= tag} if multiple else {tag}
 
 
-def _nacked(*_: object) -> None:
+def _on_rejected(*_: object) -> None:
     raise MessageNacked
 
 
@@ -136,13 +136,13 @@ Count = Callable[[str], None]
 """Receives the result of each try to publish: `published` or `failed`."""
 
 
-class Publishing(Protocol):
-    """What brings messages to nodes."""
+class MessagePublisher(Protocol):
+    """Sends messages to nodes."""
 
     problem: str
     """What keeps messages from there; empty while they get there."""
 
-    def running(self, dispatches: Dispatches, count: Count) -> AbstractAsyncContextManager[object]:
+    def running(self, dispatches: DispatchOutbox, count: Count) -> AbstractAsyncContextManager[object]:
         """Record the published messages while the body runs; `count` receives the result of each try."""
         ...
 
@@ -152,31 +152,31 @@ class Publishing(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Post:
+class _PendingMessage:
     """A message to send. `done`: the broker has it, or the error."""
 
     message: Message
     done: Future[None] = field(default_factory=Future)
 
 
-class Publisher:
+class BrokerPublisher:
     """The connection to the broker: one thread, which sends the messages that arrived meanwhile together."""
 
     def __init__(self, celery: Celery) -> None:
         self._channel = BrokerChannel(celery)
-        self._posts: SimpleQueue[_Post | None] = SimpleQueue()
+        self._posts: SimpleQueue[_PendingMessage | None] = SimpleQueue()
         self._confirmed: list[str] = []
         self._count: Count
         self.problem = ""
         """What keeps messages from the broker; empty while they get there."""
 
     @asynccontextmanager
-    async def running(self, dispatches: Dispatches, count: Count) -> AsyncIterator[Publisher]:
+    async def running(self, dispatches: DispatchOutbox, count: Count) -> AsyncIterator[BrokerPublisher]:
         """Record the published messages while the body runs; `count` receives the result of each try."""
         self._count = count
-        threading.Thread(target=self._work, name="publisher", daemon=True).start()
+        threading.Thread(target=self._send_queued_messages, name="publisher", daemon=True).start()
         async with task_group() as tasks:
-            noting = tasks.create_task(self._keep_noting(dispatches), name="published")
+            noting = tasks.create_task(self._record_confirmations(dispatches), name="published")
             try:
                 yield self
             finally:
@@ -185,13 +185,15 @@ class Publisher:
 
     async def publish(self, message: Message) -> None:
         """Return once the broker has confirmed a message, however long that takes."""
-        await AsyncRetrying(retry=retry_if_exception_type(AWAY), wait=back_off)(self._publish_once, message)
+        await AsyncRetrying(retry=retry_if_exception_type(AWAY), wait=tenacity_back_off)(
+            self._publish_once, message
+        )
         self.problem = ""
         self._count("published")
         self._confirmed.append(message.attempt)
 
     async def _publish_once(self, message: Message) -> None:
-        post = _Post(message)
+        post = _PendingMessage(message)
         self._posts.put(post)
         try:
             await asyncio.wrap_future(post.done)
@@ -201,8 +203,8 @@ class Publisher:
             log.error("message.not_published", attempt_id=message.attempt, problem=type(trouble).__name__)
             raise
 
-    def _work(self) -> None:
-        while group := self._next_group():
+    def _send_queued_messages(self) -> None:
+        while group := self._wait_for_messages():
             wanted = [post for post in group if post.done.set_running_or_notify_cancel()]
             try:
                 self._channel.send([post.message for post in wanted])
@@ -214,9 +216,9 @@ class Publisher:
                     post.done.set_result(None)
         self._channel.close()
 
-    def _next_group(self) -> list[_Post]:
-        """Wait for a message, and take what waits with it; empty at the end."""
-        group: list[_Post] = []
+    def _wait_for_messages(self) -> list[_PendingMessage]:
+        """Wait for a message, and return it with the other waiting messages; empty at the end."""
+        group: list[_PendingMessage] = []
         post = self._posts.get()
         while post is not None:
             group.append(post)
@@ -225,7 +227,7 @@ class Publisher:
             post = self._posts.get()
         return []
 
-    async def _keep_noting(self, dispatches: Dispatches) -> None:
+    async def _record_confirmations(self, dispatches: DispatchOutbox) -> None:
         while True:
             await asyncio.sleep(NOTED_EVERY_S)
             noted, self._confirmed = self._confirmed, []

@@ -41,12 +41,12 @@ _UNCLAIMED = (
 
 
 def count_unclaimed(connection: Connection) -> int:
-    """Count the attempts of all gateways that were published and are in no node's hands."""
+    """Count the published attempts of all gateways that no node has claimed."""
     return int(connection.execute(_UNCLAIMED).scalar_one())
 
 
-class _Lately:
-    """Counts what happened in the last `RECENT_S` seconds, to a sixtieth of that."""
+class _RecentCounter:
+    """A counter of the events in the last `RECENT_S` seconds, accurate to a sixtieth of that time."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -55,7 +55,7 @@ class _Lately:
 
     def note(self) -> None:
         """Count one."""
-        slot = self._slot()
+        slot = self._current_slot()
         newest, count = self._counts[-1] if self._counts else (slot, 0)
         if newest != slot:
             count = 0
@@ -66,20 +66,20 @@ class _Lately:
     @property
     def count(self) -> int:
         """Return how often it happened."""
-        oldest = self._slot() - SLOTS
+        oldest = self._current_slot() - SLOTS
         return sum(count for slot, count in self._counts if slot > oldest)
 
-    def _slot(self) -> int:
+    def _current_slot(self) -> int:
         return int(self._clock() * SLOTS / RECENT_S)
 
 
-class QueueWatch:
-    """Counts messages that are missing in the queue, and attempts published again lately."""
+class QueueMonitor:
+    """A monitor that counts messages missing from the queue, and recently republished attempts."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._missing: deque[int] = deque(maxlen=LOOKS)
-        self._again = _Lately(clock)
-        self._passed_on = _Lately(clock)
+        self._again = _RecentCounter(clock)
+        self._passed_on = _RecentCounter(clock)
 
     @property
     def taken(self) -> int:
@@ -88,7 +88,7 @@ class QueueWatch:
 
     @property
     def published_again(self) -> int:
-        """Return how many attempts were published again in the last `RECENT_S` seconds."""
+        """Return how many attempts were republished in the last `RECENT_S` seconds."""
         return self._again.count
 
     @property
@@ -96,28 +96,28 @@ class QueueWatch:
         """Return how many attempts were published again because a node claimed them that takes no work."""
         return self._passed_on.count
 
-    def note_published_again(self) -> None:
-        """Count an attempt that no node has claimed, or whose node is gone."""
+    def count_republished(self) -> None:
+        """Count a republished attempt that no node has claimed, or whose node is lost."""
         self._again.note()
 
-    def note_passed_on(self) -> None:
-        """Count an attempt that came to a node which takes no work."""
+    def count_passed_on(self) -> None:
+        """Count an attempt that was delivered to a node which takes no work."""
         self._passed_on.note()
 
     def note(self, *, waiting: int, unclaimed: int) -> None:
         """Take in how many messages wait, and how many attempts no node has, counted in this order."""
         self._missing.append(unclaimed - waiting)
 
-    async def keep(self, queue: WaitingMessages, unclaimed: Callable[[], Awaitable[int]]) -> NoReturn:
+    async def keep(self, queue: QueueLengthReader, unclaimed: Callable[[], Awaitable[int]]) -> NoReturn:
         """Look again and again."""
         try:
             while True:
                 await asyncio.sleep(LOOKED_EVERY_S)
-                await self._look(queue, unclaimed)
+                await self._check_queue(queue, unclaimed)
         finally:
             queue.close()
 
-    async def _look(self, queue: WaitingMessages, unclaimed: Callable[[], Awaitable[int]]) -> None:
+    async def _check_queue(self, queue: QueueLengthReader, unclaimed: Callable[[], Awaitable[int]]) -> None:
         try:
             waiting = await asyncio.to_thread(queue.count)
             self.note(waiting=waiting, unclaimed=await unclaimed())
@@ -126,8 +126,8 @@ class QueueWatch:
             log.warning("queue.not_looked_at", problem=type(trouble).__name__)
 
 
-class WaitingMessages:
-    """Asks the broker how many messages wait; that needs no right on the queue. For one thread at a time."""
+class QueueLengthReader:
+    """A reader of the queue's length, which needs no queue permission. Not thread-safe."""
 
     def __init__(self, celery: Celery) -> None:
         self._celery = celery

@@ -16,15 +16,15 @@ from sqlalchemy import select, text
 from assayd.aio import Signal
 from assayd.errors import EngineError, RequestError, StoreError
 from assayd.metrics import Metrics
-from assayd.model.health import Health, HealthRow
+from assayd.model.health import HealthRow, HealthStatus
 from assayd.ports.artifacts import ArtifactStore
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.documents import MOST_CAPACITY
-from assayd_cluster.gateway.broker_accounts import BrokerAccounts, Readers
+from assayd_cluster.gateway.broker_accounts import BrokerAccounts, QueueReaders
 from assayd_cluster.gateway.metrics import ClusterMetrics
-from assayd_cluster.gateway.nodes import Census, Nodes
-from assayd_cluster.gateway.publisher import Publishing
-from assayd_cluster.gateway.queue_watch import RECENT_S, QueueWatch
+from assayd_cluster.gateway.nodes import ClusterCensus, Nodes
+from assayd_cluster.gateway.publisher import MessagePublisher
+from assayd_cluster.gateway.queue_watch import RECENT_S, QueueMonitor
 from assayd_cluster.nodes import DatabaseNodes, Node, Outbox
 from assayd_cluster.tables import tokens
 
@@ -33,26 +33,26 @@ SLOW_S = 0.25
 WAITS_S = 30.0
 """How long an attempt may wait for the broker before doctor shows it."""
 HEALTH = {
-    "ready": Health.OK,
-    "draining": Health.WARN,
-    "not_ready": Health.FAIL,
-    "lost": Health.FAIL,
-    "stopped": Health.OK,
+    "ready": HealthStatus.OK,
+    "draining": HealthStatus.WARN,
+    "not_ready": HealthStatus.FAIL,
+    "lost": HealthStatus.FAIL,
+    "stopped": HealthStatus.OK,
 }
 
 
 class ClusterDoctor:
-    """Examines what a gateway stands on."""
+    """The health checks of the parts that a gateway depends on."""
 
     def __init__(
         self,
         *,
         access: DatabaseAccess,
         nodes: DatabaseNodes,
-        publisher: Publishing,
+        publisher: MessagePublisher,
         artifacts: ArtifactStore,
         accounts: BrokerAccounts,
-        queue: QueueWatch,
+        queue: QueueMonitor,
     ) -> None:
         self._accounts = accounts
         self._queue = queue
@@ -64,43 +64,43 @@ class ClusterDoctor:
     async def rows(self) -> Sequence[HealthRow]:
         """Return a row for each part and each node."""
         try:
-            database = await self._database()
+            database = await self._check_database()
             nodes, outbox = await asyncio.gather(self._nodes.list(), self._nodes.outbox())
         except StoreError as trouble:
             remedy = "check that PostgreSQL runs, and read the gateway's log"
-            return [HealthRow(check="database", status=Health.FAIL, detail=trouble.code, remedy=remedy)]
-        broker, bundles = broker_row(self._publisher.problem, outbox), await self._bundles()
-        accounts, messages = await self._account_row(), message_row(self._queue)
-        return [database, broker, accounts, messages, bundles, *node_rows(nodes)]
+            return [HealthRow(check="database", status=HealthStatus.FAIL, detail=trouble.code, remedy=remedy)]
+        broker, bundles = broker_health_row(self._publisher.problem, outbox), await self._check_bundles()
+        accounts, messages = await self._check_accounts(), message_row(self._queue)
+        return [database, broker, accounts, messages, bundles, *node_health_rows(nodes)]
 
-    async def _account_row(self) -> HealthRow:
+    async def _check_accounts(self) -> HealthRow:
         try:
             readers = await self._accounts.readers()
             live = await self._access.read(lambda connection: set(connection.execute(_LIVE_TOKENS).scalars()))
         except RequestError as trouble:
             remedy = "see that the management API runs, and that its account is an administrator's"
             return HealthRow(
-                check="broker accounts", status=Health.WARN, detail=trouble.message, remedy=remedy
+                check="broker accounts", status=HealthStatus.WARN, detail=trouble.message, remedy=remedy
             )
-        return account_row(readers, live)
+        return account_health_row(readers, live)
 
-    async def _bundles(self) -> HealthRow:
+    async def _check_bundles(self) -> HealthRow:
         try:
             free = await self._artifacts.free_bytes()
         except StoreError as trouble:
             remedy = "check that the shared directory is mounted, or that the object storage answers"
-            return HealthRow(check="bundles", status=Health.FAIL, detail=trouble.code, remedy=remedy)
+            return HealthRow(check="bundles", status=HealthStatus.FAIL, detail=trouble.code, remedy=remedy)
         detail = f"reachable, {free // 2**20} MB free"
-        return HealthRow(check="bundles", status=Health.OK, detail=detail)
+        return HealthRow(check="bundles", status=HealthStatus.OK, detail=detail)
 
-    async def _database(self) -> HealthRow:
+    async def _check_database(self) -> HealthRow:
         began = time.monotonic()
         found = await self._access.read(lambda connection: connection.execute(_VERSION).scalar_one())
         took_s = time.monotonic() - began
         slow = took_s > SLOW_S
         return HealthRow(
             check="database",
-            status=Health.WARN if slow else Health.OK,
+            status=HealthStatus.WARN if slow else HealthStatus.OK,
             detail=f"PostgreSQL {found} answers in {took_s * 1000:.0f} ms",
             remedy="check its load and the network between" if slow else "",
             took_s=took_s,
@@ -111,74 +111,80 @@ _LIVE_TOKENS = select(tokens.c.id).where(tokens.c.node.is_not(None), tokens.c.re
 _VERSION = text("SELECT current_setting('server_version')")
 
 
-def broker_row(problem: str, outbox: Outbox) -> HealthRow:
-    """Say how the way to the broker is."""
+def broker_health_row(problem: str, outbox: Outbox) -> HealthRow:
+    """Return the health of the connection to the broker."""
     waiting = f"{outbox.unpublished} attempts wait for it, the oldest for {outbox.oldest_s:.0f} s"
     remedy = "check that RabbitMQ runs; waiting attempts are then published"
     if problem:
-        return HealthRow(check="broker", status=Health.FAIL, detail=f"{problem}; {waiting}", remedy=remedy)
+        return HealthRow(
+            check="broker", status=HealthStatus.FAIL, detail=f"{problem}; {waiting}", remedy=remedy
+        )
     if outbox.unpublished and outbox.oldest_s > WAITS_S:
-        return HealthRow(check="broker", status=Health.WARN, detail=waiting, remedy=remedy)
+        return HealthRow(check="broker", status=HealthStatus.WARN, detail=waiting, remedy=remedy)
     detail = f"accepts messages; {outbox.published} attempts are in the queue or on a node"
-    return HealthRow(check="broker", status=Health.OK, detail=detail)
+    return HealthRow(check="broker", status=HealthStatus.OK, detail=detail)
 
 
-def account_row(readers: Readers | None, live: Collection[str]) -> HealthRow:
-    """Say who can read the queue; `live` are the ids of nodes' tokens that are valid."""
+def account_health_row(readers: QueueReaders | None, live: Collection[str]) -> HealthRow:
+    """Return the health of the queue's read access; `live` are the ids of the nodes' valid tokens."""
 
-    def row(status: Health, detail: str, remedy: str = "") -> HealthRow:
+    def row(status: HealthStatus, detail: str, remedy: str = "") -> HealthRow:
         return HealthRow(check="broker accounts", status=status, detail=detail, remedy=remedy)
 
     if readers is None:
         remedy = "set cluster.broker_management_url_file, and create the nodes' tokens again"
-        return row(Health.WARN, "all nodes share one account, which outlives a revoked token", remedy)
+        return row(HealthStatus.WARN, "all nodes share one account, which outlives a revoked token", remedy)
     if old := sorted(set(readers.tokens) - set(live)):
         detail = f"{len(old)} accounts of nodes outlive their tokens"
-        return row(Health.FAIL, detail, f"`assay token revoke {old[0]}` again")
+        return row(HealthStatus.FAIL, detail, f"`assay token revoke {old[0]}` again")
     if readers.others:
         detail = f"account {readers.others[0]!r} can read the queue, and comes with no token"
-        return row(Health.WARN, detail, f"if no node uses it: rabbitmqctl delete_user {readers.others[0]}")
-    return row(Health.OK, f"{len(readers.tokens)} nodes' accounts, each with its token")
+        return row(
+            HealthStatus.WARN, detail, f"if no node uses it: rabbitmqctl delete_user {readers.others[0]}"
+        )
+    return row(HealthStatus.OK, f"{len(readers.tokens)} nodes' accounts, each with its token")
 
 
 MOST_PASSED_ON = 2 * MOST_CAPACITY
-"""Messages that a drained node has in hand already until it stops to take any."""
+"""Messages that a drained node already has before it stops consuming."""
 
 
-def message_row(queue: QueueWatch) -> HealthRow:
+def message_row(queue: QueueMonitor) -> HealthRow:
     """Say whether someone takes messages without claiming their attempts."""
     again = f"{queue.published_again} attempts published again in the last {RECENT_S / 60:.0f} minutes"
     remedy = "docs/operating/cluster.md#find-a-stolen-broker-account says how to find who takes them"
     if queue.taken:
         detail = f"{queue.taken} were taken from the queue and claimed by no node; {again}"
-        return HealthRow(check="messages", status=Health.FAIL, detail=detail, remedy=remedy)
+        return HealthRow(check="messages", status=HealthStatus.FAIL, detail=detail, remedy=remedy)
     if queue.published_again:
-        return HealthRow(check="messages", status=Health.WARN, detail=again, remedy=remedy)
+        return HealthRow(check="messages", status=HealthStatus.WARN, detail=again, remedy=remedy)
     if queue.passed_on > MOST_PASSED_ON:
         detail = f"nodes that take no work claimed {queue.passed_on} in the last {RECENT_S / 60:.0f} minutes"
-        return HealthRow(check="messages", status=Health.WARN, detail=detail, remedy=remedy)
-    return HealthRow(check="messages", status=Health.OK, detail="nodes claim those that they take")
+        return HealthRow(check="messages", status=HealthStatus.WARN, detail=detail, remedy=remedy)
+    return HealthRow(check="messages", status=HealthStatus.OK, detail="nodes claim those that they take")
 
 
-def node_rows(nodes: Sequence[Node]) -> list[HealthRow]:
-    """Say how every node is; none that takes work is a failure of the cluster."""
+def node_health_rows(nodes: Sequence[Node]) -> list[HealthRow]:
+    """Return the health of every node; it is a failure of the cluster if no node takes work."""
     if not nodes:
         remedy = "start assayd-node on a host; docs/operating/cluster.md says how"
         return [
-            HealthRow(check="nodes", status=Health.FAIL, detail="no node has registered yet", remedy=remedy)
+            HealthRow(
+                check="nodes", status=HealthStatus.FAIL, detail="no node has registered yet", remedy=remedy
+            )
         ]
-    rows = [_node_row(node) for node in nodes]
+    rows = [_node_health_row(node) for node in nodes]
     if all(node.state == "stopped" for node in nodes):
         detail = f"all {len(nodes)} were stopped in order"
         remedy = "start assayd-node on a host"
-        rows.append(HealthRow(check="nodes", status=Health.FAIL, detail=detail, remedy=remedy))
+        rows.append(HealthRow(check="nodes", status=HealthStatus.FAIL, detail=detail, remedy=remedy))
     return rows
 
 
-def _node_row(node: Node) -> HealthRow:
+def _node_health_row(node: Node) -> HealthRow:
     if node.state == "ready":
         detail = f"{node.in_hand} of {node.capacity} in hand, {node.version}, {node.engine}"
-        return HealthRow(check=f"node {node.name}", status=Health.OK, detail=detail)
+        return HealthRow(check=f"node {node.name}", status=HealthStatus.OK, detail=detail)
     remedies = {
         "draining": f"`assay node resume {node.name}` lets it take attempts again",
         "not_ready": "run `assay doctor` on that host",
@@ -199,7 +205,7 @@ LOOKED_EVERY_S = 1.0
 
 
 class ClusterReadiness:
-    """Implements `attempts.execution.Readiness` by what nodes say of themselves."""
+    """Implements `attempts.execution.Readiness` by the reports of the nodes."""
 
     def __init__(
         self,
@@ -207,7 +213,7 @@ class ClusterReadiness:
         seen: DatabaseNodes,
         metrics: ClusterMetrics,
         doctor: ClusterDoctor,
-        queue: QueueWatch,
+        queue: QueueMonitor,
     ) -> None:
         self._queue = queue
         self._nodes = nodes
@@ -215,7 +221,7 @@ class ClusterReadiness:
         self._metrics = metrics
         self._doctor = doctor
         self.tried = asyncio.Event()
-        self.census = Census()
+        self.census = ClusterCensus()
         self.problem = "the gateway hasn't looked for nodes yet"
         self.changed = Signal()
         """Given when the gateway has looked for nodes."""
@@ -245,7 +251,7 @@ class ClusterReadiness:
             log.error("nodes.not_read", code=trouble.code)
             return
         capacity = self.census.capacity
-        self.problem = "" if capacity else _none_takes_work(self.census)
+        self.problem = "" if capacity else _explain_idle_nodes(self.census)
         self.changed.give()
 
     async def keep_sweeping(self) -> None:
@@ -277,10 +283,10 @@ class ClusterReadiness:
     async def examine_isolation(self) -> HealthRow:
         """Return who tries the isolation."""
         detail = "each node checks its host's isolation, and takes no attempts if the check fails"
-        return HealthRow(check="isolation", status=Health.OK, detail=detail)
+        return HealthRow(check="isolation", status=HealthStatus.OK, detail=detail)
 
 
-def _none_takes_work(census: Census) -> str:
+def _explain_idle_nodes(census: ClusterCensus) -> str:
     if not census.nodes:
         return "no node has sent a heartbeat for 15 seconds"
     return f"none of {len(census.nodes)} nodes takes attempts; operators see the reasons with `assay nodes`"

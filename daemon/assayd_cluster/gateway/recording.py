@@ -1,7 +1,7 @@
 """The rows of attempts as a gateway writes them: an accept is one statement, and so is a verdict.
 
-With the attempt goes its row in the outbox, with the verdict that row goes away, and the other gateways are
-told. Each statement costs gateway and server about as much as all that is in it.
+The accept also writes the attempt's row in the outbox; the verdict removes that row and notifies the other
+gateways. A statement costs gateway and server about as much as all of its parts as separate statements.
 """
 
 from __future__ import annotations
@@ -41,30 +41,30 @@ from assayd_cluster.tables import dispatches, gateways
 T = TypeVar("T")
 
 
-def _count(rows: FromClause) -> ScalarSelect[int]:
+def _count_rows(rows: FromClause) -> ScalarSelect[int]:
     return select(func.count()).select_from(rows).scalar_subquery()
 
 
 def _new(table: Table) -> Insert:
-    """Return the insert of a row whose values are bound by table and column, or of nothing."""
+    """Return an insert of a row with parameters named by table and column; existing rows are kept."""
     values = {each.name: bindparam(f"{table.name}_{each.name}", type_=each.type) for each in table.c}
     return insert(table).values(values).on_conflict_do_nothing()
 
 
-def _new_where(table: Table, there: FromClause) -> Insert:
-    """Return the insert of a row as `_new` does, where another statement has found one."""
+def _insert_if_found(table: Table, there: FromClause) -> Insert:
+    """Return an insert like `_insert_or_ignore`, performed only if another statement has found a row."""
     values = [bindparam(f"{table.name}_{each.name}", type_=each.type) for each in table.c]
     names = [each.name for each in table.c]
     return insert(table).from_select(names, select(*values).select_from(there)).on_conflict_do_nothing()
 
 
-def _bound(table: Table, row: Mapping[str, object]) -> Values:
+def _prefix_parameters(table: Table, row: Mapping[str, object]) -> Values:
     return {f"{table.name}_{name}": value for name, value in row.items()}
 
 
 # Only of a gateway that lives: one that was taken for dead accepts nothing.
 _GATEWAY = select(gateways.c.id).where(gateways.c.id == bindparam("gateway")).cte("gateway")
-_ATTEMPT = _new_where(tables.attempts, _GATEWAY).returning(tables.attempts.c.id).cte("attempt")
+_ATTEMPT = _insert_if_found(tables.attempts, _GATEWAY).returning(tables.attempts.c.id).cte("attempt")
 # Only with the attempt: foreign keys are looked at when the statement ends.
 _SUBMISSION = (
     insert(tables.submissions)
@@ -89,7 +89,7 @@ _DISPATCH = (
     .cte("dispatch")
 )
 _ACCEPT = StatementText(
-    select(_count(_ATTEMPT).label("accepted"), _count(_GATEWAY).label("lives")).add_cte(
+    select(_count_rows(_ATTEMPT).label("accepted"), _count_rows(_GATEWAY).label("lives")).add_cte(
         _SUBMISSION, _DISPATCH
     )
 )
@@ -110,8 +110,8 @@ _HELD = (
 _LISTED = listed_rows(tables.events)
 
 
-def _finish(verdict: Insert, *held: CTE) -> StatementText:
-    """Return the statement of a verdict; `held` finds the run that it is of, where a node brought it."""
+def _build_finish_statement(verdict: Insert, *held: CTE) -> StatementText:
+    """Return the statement that records a verdict; `held` finds its run if a node sent the verdict."""
     new = verdict.returning(tables.verdicts.c.attempt_id).cte("verdict")
     events = (
         insert(tables.events)
@@ -135,16 +135,20 @@ def _finish(verdict: Insert, *held: CTE) -> StatementText:
         .where(select(func.count()).select_from(gateways).scalar_subquery() > 1)
         .scalar_subquery()
     )
-    counts = [_count(new).label("first"), *(_count(each).label("held") for each in held), told.label("told")]
+    counts = [
+        _count_rows(new).label("first"),
+        *(_count_rows(each).label("held") for each in held),
+        told.label("told"),
+    ]
     return StatementText(select(*counts).add_cte(events, gone))
 
 
-_FINISH = _finish(_new(tables.verdicts))
-_FINISH_HELD = _finish(_new_where(tables.verdicts, _HELD), _HELD)
+_FINISH = _build_finish_statement(_new(tables.verdicts))
+_FINISH_HELD = _build_finish_statement(_insert_if_found(tables.verdicts, _HELD), _HELD)
 
 
 class GatewayJobRows:
-    """Implements `store.recorder.JobRows` on PostgreSQL."""
+    """An implementation of `store.recorder.JobRows` on PostgreSQL."""
 
     def __init__(self, gateway_id: str, notices: Notices) -> None:
         self._gateway_id = gateway_id
@@ -157,22 +161,22 @@ class GatewayJobRows:
 
         Raises: StoreError ``gateway.superseded``.
         """
-        accepted, lives = self._accepting(attempt, row, document, _accepted_and_lives)(connection)
+        accepted, lives = self._accept_statement(attempt, row, document, _read_acceptance)(connection)
         if not lives:
             message = f"gateway {self._gateway_id} was declared dead; retry, or use another gateway"
             raise StoreError("gateway.superseded", message, retryable=True)
         return accepted
 
     def accepting(self, attempt: Attempt, row: Values, document: bytes) -> OneStatement[bool]:
-        """Return what `accept` does as one statement; False also where this gateway was taken for dead."""
-        return self._accepting(attempt, row, document, lambda found: bool(found and found["accepted"]))
+        """Return the statement of `accept`; its result is also False if others declared this gateway dead."""
+        return self._accept_statement(attempt, row, document, lambda found: bool(found and found["accepted"]))
 
-    def _accepting(
+    def _accept_statement(
         self, attempt: Attempt, row: Values, document: bytes, come_to: Callable[[Row | None], T]
     ) -> OneStatement[T]:
         ticket, submission = new_ticket(), str(row["submission"])
         values = {
-            **_bound(tables.attempts, row),
+            **_prefix_parameters(tables.attempts, row),
             "digest": submission,
             "document": document,
             "gateway": self._gateway_id,
@@ -189,31 +193,31 @@ class GatewayJobRows:
     def finish(
         self, connection: Connection, attempt: Attempt, verdict: Values, events: Sequence[Values]
     ) -> bool:
-        """Write a verdict with its events, take the attempt out of the outbox, and tell the others."""
-        values = self._finished(attempt, verdict, events)
+        """Write a verdict with its events, remove the attempt from the outbox, and notify the others."""
+        values = self._finish_parameters(attempt, verdict, events)
         return OneStatement(_FINISH, values, lambda found: bool(found and found["first"]))(connection)
 
     def finishing(
         self, attempt: Attempt, verdict: Values, events: Sequence[Values], held_by: str
     ) -> OneStatement[Written]:
-        """Return what `finish` does as one statement, where a node brings it that holds the run."""
-        values = {**self._finished(attempt, verdict, events), "held_by": held_by}
-        return OneStatement(_FINISH_HELD, values, _written)
+        """Return the statement of `finish` for a verdict from the node that holds the run."""
+        values = {**self._finish_parameters(attempt, verdict, events), "held_by": held_by}
+        return OneStatement(_FINISH_HELD, values, _read_written)
 
-    def _finished(self, attempt: Attempt, verdict: Values, events: Sequence[Values]) -> Values:
+    def _finish_parameters(self, attempt: Attempt, verdict: Values, events: Sequence[Values]) -> Values:
         return {
-            **_bound(tables.verdicts, verdict),
+            **_prefix_parameters(tables.verdicts, verdict),
             "listed": compact(events).decode(),
             "channel": CHANNEL,
             "notice": self._notices.write("finished", attempt=attempt.id),
         }
 
 
-def _accepted_and_lives(found: Row | None) -> tuple[bool, bool]:
+def _read_acceptance(found: Row | None) -> tuple[bool, bool]:
     return (False, False) if found is None else (bool(found["accepted"]), bool(found["lives"]))
 
 
-def _written(found: Row | None) -> Written:
+def _read_written(found: Row | None) -> Written:
     if found is None or not found["held"]:
         return Written.FOREIGN
     return Written.FIRST if found["first"] else Written.LATER

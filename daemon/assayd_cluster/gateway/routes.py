@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from assayd.api import answers
 from assayd.api.call import LARGE_BODY_BYTES, Call, CallDep, json_response, read_body
-from assayd.byte_budget import Growing
+from assayd.byte_budget import GrowingReservation
 from assayd.documents import compact, error_document, plain, refuse_many
 from assayd.documents.misfits import message_of, place_of
 from assayd.errors import RequestError
@@ -34,7 +34,7 @@ from assayd_cluster.documents import (
     VerdictAnswer,
 )
 from assayd_cluster.gate import require_node
-from assayd_cluster.gateway.live import LiveRuns
+from assayd_cluster.gateway.live import RunUpdates
 from assayd_cluster.gateway.metrics import ClusterMetrics
 from assayd_cluster.gateway.nodes import Nodes
 from assayd_cluster.gateway.runs import Held
@@ -61,39 +61,43 @@ _OK = {"description": "Done."}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeDoor:
-    """What the routes of nodes speak to."""
+class NodeServices:
+    """The services that the routes of nodes use."""
 
     nodes: Nodes
-    runs: LiveRuns
+    runs: RunUpdates
     metrics: ClusterMetrics
 
 
-def _door(request: Request) -> NodeDoor:
+def _node_services(request: Request) -> NodeServices:
     door = request.app.state.node_door
-    if not isinstance(door, NodeDoor):
+    if not isinstance(door, NodeServices):
         raise TypeError("the application has no node routes")
     return door
 
 
-def _holding(call: Call, name: str) -> AbstractContextManager[Growing]:
-    """Hold bytes of the budget in a node's own name: the tenant of nodes is all of them."""
+def _reserve_bytes(call: Call, name: str) -> AbstractContextManager[GrowingReservation]:
+    """Reserve bytes of the budget per node, because all nodes share one tenant."""
     number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big")
     return call.budget.growing(-1 - number)
 
 
-async def _read(
-    request: Request, call: Call, held: Growing, adapter: TypeAdapter[T], max_bytes: int = SMALL_BYTES
+async def _read_model(
+    request: Request,
+    call: Call,
+    held: GrowingReservation,
+    adapter: TypeAdapter[T],
+    max_bytes: int = SMALL_BYTES,
 ) -> T:
-    """Read a body as a model. Raises: RequestError ``invalid``, ``too_large``, ``too_slow``."""
+    """Read and parse a body as a model. Raises: RequestError ``invalid``, ``too_large``, ``too_slow``."""
     body = await read_body(request, call, held, max_bytes=max_bytes)
     if len(body) <= LARGE_BODY_BYTES:
-        return _parsed(adapter, body)
+        return _parse_model(adapter, body)
     async with call.budget.reading(len(body)):
-        return await asyncio.to_thread(_parsed, adapter, body)
+        return await asyncio.to_thread(_parse_model, adapter, body)
 
 
-def _parsed(adapter: TypeAdapter[T], body: bytes) -> T:
+def _parse_model(adapter: TypeAdapter[T], body: bytes) -> T:
     refuse_many(body, most_values=NODES_VALUES)
     try:
         return adapter.validate_json(body)
@@ -105,20 +109,20 @@ def _parsed(adapter: TypeAdapter[T], body: bytes) -> T:
 
 @router.put("", responses={200: {"model": BeatAnswer}})
 async def put_node(request: Request, call: CallDep, name: Name) -> Response:
-    """Say how a node is; the answer says whether it is to take work."""
+    """Record a node's heartbeat; the answer tells whether the node should take work."""
     require_node(request, name)
-    with _holding(call, name) as held:
-        beat = await _read(request, call, held, _BEAT)
-    return json_response(await _door(request).nodes.beat(name, beat))
+    with _reserve_bytes(call, name) as held:
+        beat = await _read_model(request, call, held, _BEAT)
+    return json_response(await _node_services(request).nodes.beat(name, beat))
 
 
 @router.post("/runs", responses={200: {"model": Claimed}})
 async def claim_run(request: Request, call: CallDep, name: Name) -> Response:
-    """Claim the run that a message of the broker is of."""
+    """Claim the run that a broker message refers to."""
     require_node(request, name)
-    with _holding(call, name) as holding:
-        claim = await _read(request, call, holding, _CLAIM)
-    door = _door(request)
+    with _reserve_bytes(call, name) as holding:
+        claim = await _read_model(request, call, holding, _CLAIM)
+    door = _node_services(request)
     try:
         claimed = await door.runs.claim(name, claim)
         door.metrics.claims.labels("granted").inc()
@@ -141,9 +145,9 @@ async def list_cancelled_runs(
     name: Name,
     wait_s: Annotated[float, Query(ge=0, le=MOST_WAIT_S, allow_inf_nan=False)] = 0,
 ) -> Response:
-    """Return the attempts in the node's hands that are to end, as soon as there are any."""
+    """Return the attempts that the node holds and must end, as soon as there are any."""
     require_node(request, name)
-    found = await _door(request).runs.cancelled(name, wait_s)
+    found = await _node_services(request).runs.cancelled(name, wait_s)
     return json_response(CancelledRuns(attempts=list(found)))
 
 
@@ -151,12 +155,12 @@ async def list_cancelled_runs(
 async def put_run_events(
     request: Request, call: CallDep, name: Name, attempt: AttemptId, run: Number
 ) -> Response:
-    """Bring events of a run that goes on."""
+    """Accept events of a running run."""
     require_node(request, name)
-    door = _door(request)
+    door = _node_services(request)
     await door.runs.require(name, attempt, run)
-    with _holding(call, name) as held:
-        brought = await _read(request, call, held, _EVENTS, EVENTS_BYTES)
+    with _reserve_bytes(call, name) as held:
+        brought = await _read_model(request, call, held, _EVENTS, EVENTS_BYTES)
         await door.runs.happened(name, attempt, run, brought.events)
     return Response(status_code=204)
 
@@ -165,11 +169,11 @@ async def put_run_events(
 async def put_run_file(
     request: Request, call: CallDep, name: Name, attempt: AttemptId, run: Number, sha256: Sha256
 ) -> Response:
-    """Bring a large file of a bundle before its verdict."""
+    """Accept a large file of a bundle before its verdict."""
     require_node(request, name)
-    door = _door(request)
+    door = _node_services(request)
     await door.runs.require(name, attempt, run)
-    with _holding(call, name) as held:
+    with _reserve_bytes(call, name) as held:
         content = await read_body(request, call, held, max_bytes=FILE_BYTES)
         if (await asyncio.to_thread(hashlib.sha256, content)).hexdigest() != sha256:
             raise RequestError("invalid", f"the content's digest differs from {sha256}", field="sha256")
@@ -181,12 +185,12 @@ async def put_run_file(
 async def put_run_verdict(
     request: Request, call: CallDep, name: Name, attempt: AttemptId, run: Number
 ) -> Response:
-    """Bring the verdict of a run, or say that it came to none."""
+    """Accept the verdict of a run, or the report that it has none."""
     require_node(request, name)
-    door = _door(request)
+    door = _node_services(request)
     await door.runs.require(name, attempt, run)
-    with _holding(call, name) as held:
-        brought = await _read(request, call, held, _BROUGHT, VERDICT_BYTES)
+    with _reserve_bytes(call, name) as held:
+        brought = await _read_model(request, call, held, _BROUGHT, VERDICT_BYTES)
         if isinstance(brought, RunLost):
             await door.runs.lose(name, attempt, run, brought)
             door.metrics.verdicts.labels("lost").inc()

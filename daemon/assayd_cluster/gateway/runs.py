@@ -36,9 +36,9 @@ from assayd.store.one_statement import OneStatement, Row
 from assayd.store.rows import read_attempt
 from assayd_cluster.clock import LIVE_SINCE, NOW
 from assayd_cluster.documents import LIVE_S, Claim, Claimed
-from assayd_cluster.gateway.claiming import LastRun, Refusal, Standing, decide_claim, first_claim
+from assayd_cluster.gateway.claiming import LastRun, NodeStanding, Refusal, build_first_claim, decide_claim
 from assayd_cluster.gateway.dispatches import ticket_digest
-from assayd_cluster.gateway.held_runs import HeldRun, HeldRuns
+from assayd_cluster.gateway.held_runs import HeldRun, HeldRunCache
 from assayd_cluster.gateway.nodes import takes_work
 from assayd_cluster.gateway.notices import Notices
 from assayd_cluster.tables import dispatches, nodes, uploads
@@ -106,7 +106,7 @@ _CLAIMED = (
     .where(_DISPATCH.attempt_id == bindparam("attempt"))
     .with_for_update(of=dispatches)
 )
-_CLAIM_FIRST = first_claim(_CLAIMED)
+_CLAIM_FIRST = build_first_claim(_CLAIMED)
 _NODE = select(nodes.c.runs).where(nodes.c.name == bindparam("node"), nodes.c.beat_at > LIVE_SINCE)
 _OTHERS = select(func.count()).where(nodes.c.name != bindparam("node"), _TAKES_WORK)
 _RETURN = (
@@ -203,20 +203,20 @@ class Idle(RequestError):
 
 
 class Exhausted(RequestError):
-    """Both runs are lost; the attempt's gateway ends it."""
+    """Both runs of an attempt are lost; the attempt's gateway ends it."""
 
     def __init__(self) -> None:
         super().__init__("run.over", "both runs of the attempt are lost")
 
 
 class Runs:
-    """The table of runs."""
+    """The database table of runs, as this gateway uses it."""
 
     def __init__(self, access: DatabaseAccess, notices: Notices, *, longest_run_s: float = 21_600) -> None:
         self._access = access
         self._notices = notices
         self._lasts = int(longest_run_s * 1_000_000)
-        self._kept = HeldRuns()
+        self._kept = HeldRunCache()
 
     async def claim(self, node: str, claim: Claim) -> Claimed:
         """Assign a node the run that its message is of.
@@ -228,47 +228,49 @@ class Runs:
             connection.execute(_NO_DISTRUST_MEANWHILE)
             row = connection.execute(_CLAIMED, {"attempt": claim.attempt, "node": node}).one_or_none()
             if row is None:
-                raise _over(claim.attempt)
+                raise _run_over_error(claim.attempt)
             if not hmac.compare_digest(row.ticket_sha256, ticket_digest(claim.ticket)):
                 raise RequestError(
                     "ticket.wrong", "the ticket doesn't belong to the attempt; drop the message"
                 )
-            last = _last_run(connection, claim.attempt, row)
+            last = _read_last_run(connection, claim.attempt, row)
             others = last is not None and row.returned < MOST_RETURNED
             others = others and connection.execute(_OTHERS, {"node": node}).scalar_one() > 0
             cancelled = row.cancelled_at is not None
-            decided = decide_claim(node, last, cancelled=cancelled, others=others, standing=_standing(row))
+            decided = decide_claim(
+                node, last, cancelled=cancelled, others=others, standing=_read_standing(row)
+            )
             if isinstance(decided, Refusal):
-                raise _refused(decided, node, claim.attempt)
+                raise _refusal_error(decided, node, claim.attempt)
             if last is not None and decided == last.number:
-                return _held(row._mapping, node, decided, row.leased_at)
+                return _build_held_run(row._mapping, node, decided, row.leased_at)
             # Twice the stated number: a killed worker leaves runs that its successor lists again.
             if row.in_hand >= 2 * (row.capacity or 1):
                 raise Idle(node, f"has {row.in_hand} runs in hand")
             added = {"attempt": claim.attempt, "run": decided, "node": node}
             connection.execute(_ADD, {**added, "at": row.now, "until": row.now + self._lasts})
-            return _held(row._mapping, node, decided, row.now)
+            return _build_held_run(row._mapping, node, decided, row.now)
 
-        held = await self._access.write(self._first(node, claim))
+        held = await self._access.write(self._first_claim_statement(node, claim))
         if held is None:
             held = await self._access.write(apply, durable=False)
         self._kept.add(held)
         attempt = held.attempt
         return Claimed(
             run=held.number,
-            document=_for_node(held.document),
+            document=_strip_gateway_fields(held.document),
             uid=attempt.peer.uid,
             kind=attempt.kind,
             policy=attempt.policy,
         )
 
-    def _first(self, node: str, claim: Claim) -> OneStatement[HeldRun | None]:
-        """Return what assigns a node the first run; None where it takes more to decide."""
+    def _first_claim_statement(self, node: str, claim: Claim) -> OneStatement[HeldRun | None]:
+        """Return the statement that assigns a node the first run; its result is None if it can't decide."""
         ticket = ticket_digest(claim.ticket)
         values = {"attempt": claim.attempt, "node": node, "ticket": ticket, "lasts": self._lasts}
 
         def read(row: Row | None) -> HeldRun | None:
-            return _held(row, node, 1, row["now"]) if row is not None and row["added"] else None
+            return _build_held_run(row, node, 1, row["now"]) if row is not None and row["added"] else None
 
         return OneStatement(_CLAIM_FIRST, values, read)
 
@@ -279,9 +281,9 @@ class Runs:
         wanted = {"attempt": attempt_id, "run_number_": number, "node": node}
         expires_at = await self._access.read(lambda connection: connection.execute(_MINE, wanted).scalar())
         if expires_at is None:
-            raise _foreign(node, number)
+            raise _foreign_run_error(node, number)
         if expires_at == OVER:
-            raise _over(attempt_id)
+            raise _run_over_error(attempt_id)
 
     async def claimed(self, node: str, attempt_id: str, number: int) -> HeldRun:
         """Return a run as of its claim at this gateway; otherwise as `held` does. Raises: as `held`."""
@@ -293,7 +295,7 @@ class Runs:
         self._kept.forget(attempt_id)
 
     async def held(self, node: str, attempt_id: str, number: int) -> HeldRun:
-        """Return a run that a node says it has in hand, or whose verdict is in.
+        """Return a run that a node claims to hold, or that has a verdict.
 
         Raises: RequestError ``run.foreign``, ``run.over``.
         """
@@ -303,9 +305,9 @@ class Runs:
             row = connection.execute(_HELD, wanted).one_or_none()
             attempt = get_attempt(connection, attempt_id) if row is not None else None
             if row is None or attempt is None:
-                raise _foreign(node, number)
+                raise _foreign_run_error(node, number)
             if row.expires_at == OVER:
-                raise _over(attempt_id)
+                raise _run_over_error(attempt_id)
             return HeldRun(
                 number=number,
                 node=node,
@@ -325,7 +327,7 @@ class Runs:
         values = {"attempt": held.attempt_id, "run_number_": held.number, "node": held.node}
 
         def apply(connection: Connection) -> bool:
-            spent = started or _returned(connection, held.attempt_id) > MOST_RETURNED
+            spent = started or _count_returned(connection, held.attempt_id) > MOST_RETURNED
             connection.execute(_END if spent else _FORGET, values)
             self._notices.tell(connection, "again", attempt=held.attempt_id)
             return spent
@@ -349,19 +351,19 @@ class Runs:
         """Have the attempt's gateway publish it once more: a node has given it back."""
 
         def apply(connection: Connection) -> None:
-            _returned(connection, attempt_id)
+            _count_returned(connection, attempt_id)
             self._notices.tell(connection, "again", attempt=attempt_id)
 
         await self._access.write(apply, durable=False)
 
-    async def pass_on(self, attempt_id: str) -> None:
-        """Have the attempt's gateway publish it once more: it came to a node that takes no work."""
+    async def request_republish(self, attempt_id: str) -> None:
+        """Ask the attempt's gateway to republish it, because it was delivered to a node without work."""
         await self._access.write(
             lambda connection: self._notices.tell(connection, "again", attempt=attempt_id), durable=False
         )
 
     async def exhaust(self, attempt_id: str) -> None:
-        """Tell the attempt's gateway that both runs are lost."""
+        """Notify the attempt's gateway that both runs are lost."""
         await self._access.write(
             lambda connection: self._notices.tell(connection, "exhausted", attempt=attempt_id), durable=False
         )
@@ -410,13 +412,13 @@ class Runs:
         await self._access.write(apply)
 
     async def uploaded(self, held: HeldRun) -> Mapping[str, bytes]:
-        """Return the files that were sent before the verdict, by digest."""
+        """Return the files that were uploaded before the verdict, by digest."""
         wanted = {"attempt": held.attempt_id, "run_number_": held.number}
         rows = await self._access.read(lambda connection: connection.execute(_UPLOADED, wanted).all())
         return {row.sha256: bytes(row.content) for row in rows}
 
 
-def _last_run(connection: Connection, attempt_id: str, row: Any) -> LastRun | None:
+def _read_last_run(connection: Connection, attempt_id: str, row: Any) -> LastRun | None:
     if row.runs is None:
         return None
     over = row.expires_at <= row.now
@@ -426,30 +428,30 @@ def _last_run(connection: Connection, attempt_id: str, row: Any) -> LastRun | No
     return LastRun(number=row.runs, node=row.daemon_id, over=over, alive=alive)
 
 
-def _held(row: Mapping[Any, Any], node: str, number: int, leased_at: int) -> HeldRun:
+def _build_held_run(row: Mapping[Any, Any], node: str, number: int, leased_at: int) -> HeldRun:
     attempt = replace(read_attempt(row), state=State.RUNNING, run_number=number)
     return HeldRun(
         number=number, node=node, leased_at=leased_at, attempt=attempt, document=bytes(row["document"])
     )
 
 
-def _returned(connection: Connection, attempt_id: str) -> int:
-    """Count that a message came back, and return how often it has."""
+def _count_returned(connection: Connection, attempt_id: str) -> int:
+    """Count a message that was returned without a run; return how often this has happened."""
     return connection.execute(_RETURN, {"attempt": attempt_id}).scalar() or 0
 
 
-def _standing(row: Any) -> Standing:
+def _read_standing(row: Any) -> NodeStanding:
     if not row.lives:  # None where the node has never beaten
-        return Standing.SILENT
-    return Standing.TAKES_WORK if row.takes_work else Standing.IDLE
+        return NodeStanding.SILENT
+    return NodeStanding.TAKES_WORK if row.takes_work else NodeStanding.IDLE
 
 
-def _refused(refusal: Refusal, node: str, attempt_id: str) -> RequestError:
+def _refusal_error(refusal: Refusal, node: str, attempt_id: str) -> RequestError:
     match refusal:
         case Refusal.EXHAUSTED:
             return Exhausted()
         case Refusal.OVER:
-            return _over(attempt_id)
+            return _run_over_error(attempt_id)
         case Refusal.IDLE:
             return Idle(node)
         case Refusal.SILENT:
@@ -457,16 +459,16 @@ def _refused(refusal: Refusal, node: str, attempt_id: str) -> RequestError:
     return Held(elsewhere=refusal is Refusal.ELSEWHERE)
 
 
-def _foreign(node: str, number: int) -> RequestError:
+def _foreign_run_error(node: str, number: int) -> RequestError:
     return RequestError("run.foreign", f"node {node} does not hold run {number} of this attempt")
 
 
-def _over(attempt_id: str) -> RequestError:
+def _run_over_error(attempt_id: str) -> RequestError:
     return RequestError("run.over", f"attempt {attempt_id} no longer needs a run; drop the message")
 
 
-def _for_node(document: bytes) -> str:
-    """Return a submission without what it asks of the cluster alone."""
+def _strip_gateway_fields(document: bytes) -> str:
+    """Return a submission without the fields that only concern the gateway."""
     if not any(f'"{name}"'.encode() in document for name in CLUSTERS_OWN):
         return document.decode()
     submission = read_json(document)

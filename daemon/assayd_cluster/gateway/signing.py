@@ -25,7 +25,7 @@ from assayd.model.report import Case, Verdict
 from assayd.model.run import ContainerFacts
 from assayd.model.submission import Submission
 from assayd.policies import PolicySet, tighten
-from assayd.ports.attesting import Attester, Concluded
+from assayd.ports.attesting import Attester, ConcludedAttempt
 
 MOST_LIMITS = 64
 MOST_CHARS = 256
@@ -33,33 +33,33 @@ MOST_CHARS = 256
 Short = Annotated[str, Field(max_length=MOST_CHARS)]
 
 
-class _Said(BaseModel):
+class _SignedModel(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
 
-class _Finding(_Said):
+class _SignedFinding(_SignedModel):
     severity: Short
 
 
-class _Report(_Said):
+class _SignedReport(_SignedModel):
     """The signed part of a node's report."""
 
     policy_digest: Short
     effective_limits: dict[Short, Short | int | float | None] = Field(max_length=MOST_LIMITS)
-    findings: Annotated[list[_Finding], FailFast()]
+    findings: Annotated[list[_SignedFinding], FailFast()]
     runtime_results: object
     score: float | None = Field(None, ge=0, le=1)
 
 
-class _Container(_Said):
+class _SignedContainer(_SignedModel):
     engine: Short
     runtime: Short
     image: Short
     image_digest: Short
 
 
-class _Execution(_Said):
-    container: _Container
+class _SignedExecution(_SignedModel):
+    container: _SignedContainer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +79,8 @@ def read_facts(
 ) -> SignedFacts:
     """Read the signed facts of a report and an execution record. Raises: RequestError ``invalid``."""
     try:
-        said = _Report.model_validate(report)
-        ran = _Execution.model_validate(execution) if execution is not None else None
+        said = _SignedReport.model_validate(report)
+        ran = _SignedExecution.model_validate(execution) if execution is not None else None
     except ValidationError as problem:
         first = problem.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))[:MOST_CHARS]
@@ -97,7 +97,7 @@ def read_facts(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAttester:
-    """Signs verdicts of nodes. The analyst prepares submissions, in a worker, as a daemon does."""
+    """A signer of nodes' verdicts. A worker of the analyst prepares submissions, as in a daemon."""
 
     attester: Attester
     analyst: Analyst
@@ -113,7 +113,7 @@ class RunAttester:
         at: datetime,
     ) -> bytes:
         """Return the signed statement of an attempt. Raises: AssaydError ``attestation.failed``."""
-        concluded = Concluded(
+        concluded = ConcludedAttempt(
             attempt=attempt,
             policy_digest=facts.policy_digest,
             enforcement=attempt.enforcement,
@@ -124,20 +124,20 @@ class RunAttester:
             score=facts.score,
             validated_at=at,
             files=files,
-            sources=await self._sources(attempt, document, facts),
+            sources=await self._checked_sources(attempt, document, facts),
         )
         return await self.attester.attest(concluded)
 
-    async def _sources(
+    async def _checked_sources(
         self, attempt: Attempt, document: bytes, facts: SignedFacts
     ) -> Sequence[tuple[str, str]]:
-        """Return the texts of a submission that were checked. Raises: AssaydError ``attestation.failed``."""
+        """Return the submission's checked texts by name. Raises: AssaydError ``attestation.failed``."""
         if attempt.verdict not in {Verdict.VALIDATED, Verdict.FAILED}:
             return ()
         try:
             submission = await read_accepted(document, self.kinds)
             validator, prepared = self.kinds[submission.kind], submission.payload
-            policy = self._policy(submission)
+            policy = self._effective_policy(submission)
             if (
                 facts.container is not None or attempt.verdict is Verdict.VALIDATED
             ):  # its static stages have passed
@@ -150,8 +150,8 @@ class RunAttester:
             raise AssaydError("attestation.failed", f"the verdict can't be signed: {message}; submit again")
         return checked_texts(validator, prepared)
 
-    def _policy(self, submission: Submission) -> ExecutionPolicy:
-        """Return the policy that applies to a submission here."""
+    def _effective_policy(self, submission: Submission) -> ExecutionPolicy:
+        """Return the policy that applies to a submission at this gateway."""
         policy = self.policies.get(submission.policy)
         if submission.overrides:
             policy = tighten(policy, submission.overrides)

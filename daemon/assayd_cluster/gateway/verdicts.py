@@ -30,7 +30,7 @@ from assayd.documents.reports import CaseDocument
 from assayd.errors import AssaydError, RequestError, StoreError
 from assayd.model.attempt import Attempt, Failure, State
 from assayd.model.bundle import Bundle, stamp
-from assayd.model.merge import failed_by
+from assayd.model.merge import with_failure
 from assayd.model.records import Event
 from assayd.model.report import Case, Verdict
 from assayd.ports.artifacts import ArtifactStore, BundleAttachments
@@ -75,24 +75,24 @@ JsonObject = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ran:
-    """The cases of a run, or the errors that prevented it, for kinds that keep records."""
+class _RunRecords:
+    """A run's cases, or the errors that prevented the run, for kinds that store records."""
 
     cases: Sequence[Case]
     refusals: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Checked:
-    """A verdict of a node, checked: the files by their names here, the cases, and the facts to sign."""
+class _CheckedVerdict:
+    """A checked verdict of a node: the files by their names here, the cases, and the facts to sign."""
 
     files: dict[str, bytes]
-    ran: _Ran
+    ran: _RunRecords
     facts: SignedFacts | None
 
 
 class RunVerdicts:
-    """Records the verdicts that nodes bring.
+    """A recorder of the verdicts that nodes send.
 
     Args:
         runs: the live runs, and their uploaded files.
@@ -138,18 +138,18 @@ class RunVerdicts:
         uploaded = await self._runs.uploaded(held) if early else {}
         signs = self._attester is not None
         if early or sum(len(file.base64 or "") for file in brought.files) > LARGE_BYTES:
-            checked = await asyncio.to_thread(_checked, attempt, brought, uploaded, signs=signs)
+            checked = await asyncio.to_thread(_check_verdict, attempt, brought, uploaded, signs=signs)
         else:
-            checked = _checked(attempt, brought, uploaded, signs=signs)
+            checked = _check_verdict(attempt, brought, uploaded, signs=signs)
         files = checked.files
-        attempt = _with_verdict(attempt, held, brought, self._clock)
-        files.update(await self._own_files(attempt, held.document))
-        attempt = await self._written(attempt, held, brought, checked)
-        events = self._events(attempt, held, brought.events)
-        if not await self._finish(held, attempt, events, checked.ran):
+        attempt = _apply_verdict(attempt, held, brought, self._clock)
+        files.update(await self._gateway_files(attempt, held.document))
+        attempt = await self._write_bundle(attempt, held, brought, checked)
+        events = self._merge_events(attempt, held, brought.events)
+        if not await self._record_verdict(held, attempt, events, checked.ran):
             return False
-        if self._execution.is_here(attempt.id):
-            self._show(events, read_events(held, brought.events))
+        if self._execution.is_pending_here(attempt.id):
+            self._show_missing_events(events, renumber_events(held, brought.events))
         moment = stamp(attempt.created_at)
         self._execution.end(
             Finished(
@@ -160,10 +160,10 @@ class RunVerdicts:
         )
         return True
 
-    async def _written(
-        self, attempt: Attempt, held: HeldRun, brought: RunVerdict, checked: _Checked
+    async def _write_bundle(
+        self, attempt: Attempt, held: HeldRun, brought: RunVerdict, checked: _CheckedVerdict
     ) -> Attempt:
-        """Write the bundle, signed if there is a key; a verdict that can't be signed becomes an error."""
+        """Write the bundle, signed if a key exists; a verdict that can't be signed becomes an error."""
         files = checked.files
         try:
             if self._attester is not None and checked.facts is not None:
@@ -174,11 +174,13 @@ class RunVerdicts:
                 )
         except AssaydError as trouble:
             log.error("verdict.not_signed", attempt_id=attempt.id, code=trouble.code, message=trouble.message)
-            return failed_by(Failure(code=trouble.code, message=trouble.message), attempt)
-        written = await self._artifacts.write(_bundle(attempt, held, brought, files))
+            return with_failure(Failure(code=trouble.code, message=trouble.message), attempt)
+        written = await self._artifacts.write(_build_bundle(attempt, held, brought, files))
         return replace(attempt, bundle=written.location, artifacts=written.artifacts)
 
-    async def _finish(self, held: HeldRun, attempt: Attempt, events: Sequence[Event], ran: _Ran) -> bool:
+    async def _record_verdict(
+        self, held: HeldRun, attempt: Attempt, events: Sequence[Event], ran: _RunRecords
+    ) -> bool:
         """Record a verdict whose bundle is written; remove the bundle if the verdict doesn't count.
 
         The run that is known here may be old: the transaction checks that it still belongs to the node.
@@ -186,21 +188,21 @@ class RunVerdicts:
         try:
             first = await self._jobs.finish(attempt, events, ran.cases, ran.refusals, held_by=held.node)
         except RequestError:
-            await self._remove(attempt.id, attempt.bundle)
+            await self._remove_bundle(attempt.id, attempt.bundle)
             raise
         if not first:
-            await self._remove(attempt.id, attempt.bundle)
+            await self._remove_bundle(attempt.id, attempt.bundle)
         return first
 
-    async def _own_files(self, attempt: Attempt, document: bytes) -> Mapping[str, bytes]:
+    async def _gateway_files(self, attempt: Attempt, document: bytes) -> Mapping[str, bytes]:
         """Return the bundle's files from the gateway: the accepted submission, and the earlier chain."""
         files = {f"submission_{stamp(attempt.created_at)}.json": document}
         if attempt.verdict is None:
             return files
         return {**files, **await self._attachments(attempt, attempt.verdict)}
 
-    def _events(self, attempt: Attempt, held: HeldRun, brought: Sequence[LiveEvent]) -> Sequence[Event]:
-        """Return all durable events of the attempt: its acceptance, the node's, and the verdict."""
+    def _merge_events(self, attempt: Attempt, held: HeldRun, brought: Sequence[LiveEvent]) -> Sequence[Event]:
+        """Return all durable events of an attempt: its acceptance, the node's events, and the verdict."""
         known = [event for event in self._hub.durable(attempt.id) if event.seq == 1]
         queued = Event(
             attempt_id=attempt.id,
@@ -210,7 +212,7 @@ class RunVerdicts:
             at=attempt.created_at,
             body={**state_body(State.QUEUED), "request_id": None},
         )
-        middle = [event for event in read_events(held, brought) if event.kind not in OUTPUT]
+        middle = [event for event in renumber_events(held, brought) if event.kind not in OUTPUT]
         last = max((event.seq for event in brought), default=1) + 1 + (held.number - 1) * MOST_SEQ
         at = attempt.finished_at or self._clock.now()
         bodies = (("state", state_body(attempt.state)), ("finished", finished_body(attempt)))
@@ -222,7 +224,7 @@ class RunVerdicts:
         ]
         return [*(known or [queued]), *middle, *ends]
 
-    def _show(self, durable: Sequence[Event], told: Sequence[Event]) -> None:
+    def _show_missing_events(self, durable: Sequence[Event], told: Sequence[Event]) -> None:
         """Show the remaining events; a short run sends its output only with the verdict."""
         hub, attempt_id = self._hub, durable[0].attempt_id
         newest, shown = hub.newest(attempt_id), {event.seq for event in hub.durable(attempt_id)}
@@ -231,8 +233,8 @@ class RunVerdicts:
         for event in merge(lasting, output, key=lambda event: event.seq):
             hub.show(event)
 
-    async def _remove(self, attempt_id: str, location: str | None) -> None:
-        """Remove a bundle that does not count; the one that does may be the same, brought to two gateways."""
+    async def _remove_bundle(self, attempt_id: str, location: str | None) -> None:
+        """Remove a bundle that doesn't count, unless it is also the recorded one (sent to two gateways)."""
         try:
             recorded = await self._jobs.get(attempt_id)
             if location is not None and (recorded is None or recorded.bundle != location):
@@ -241,8 +243,8 @@ class RunVerdicts:
             log.warning("bundle.not_removed", code=trouble.code, bundle=location)
 
 
-def read_events(held: HeldRun, brought: Sequence[LiveEvent]) -> list[Event]:
-    """Return events with the runs and the numbers that they have over all nodes, without gaps."""
+def renumber_events(held: HeldRun, brought: Sequence[LiveEvent]) -> list[Event]:
+    """Return events with the run numbers and gapless sequence numbers that apply to all nodes."""
     before = held.number - 1
     return [
         Event(
@@ -258,9 +260,9 @@ def read_events(held: HeldRun, brought: Sequence[LiveEvent]) -> list[Event]:
     ]
 
 
-def _checked(
+def _check_verdict(
     attempt: Attempt, brought: RunVerdict, uploaded: Mapping[str, bytes], *, signs: bool = False
-) -> _Checked:
+) -> _CheckedVerdict:
     """Return the files by their names here, each checked against its digest, and the prepared payload.
 
     `signs`: read the facts to sign, too.
@@ -270,37 +272,37 @@ def _checked(
     theirs, ours = stamp(brought.attempt.created_at.astimezone(UTC)), stamp(attempt.created_at)
     # A node signs its own bundle, whose files have other names: a gateway with a key signs this one.
     kept = [file for file in brought.files if file.name != ATTESTATION]
-    names = [_renamed(file.name, theirs, ours) for file in kept]
+    names = [_rename_file(file.name, theirs, ours) for file in kept]
     if len(set(names)) < len(names):
-        raise _invalid("files: two of them have the same name")
-    files = {name: _content(file, uploaded) for name, file in zip(names, kept, strict=True)}
+        raise _invalid_error("files: two of them have the same name")
+    files = {name: _read_content(file, uploaded) for name, file in zip(names, kept, strict=True)}
     for name in ("execution", "validation"):
         if f"{name}_{ours}.json" not in files:
-            raise _invalid(f"files: {name}_{theirs}.json is missing; send all files of the bundle")
+            raise _invalid_error(f"files: {name}_{theirs}.json is missing; send all files of the bundle")
     execution, validation = f"execution_{ours}.json", f"validation_{ours}.json"
-    report = _report(attempt, brought, files[validation])
+    report = _check_report(attempt, brought, files[validation])
     files[validation] = canonical(report)
     done = None
     if files[execution] != b"null":
-        done = _object(files[execution], "execution")
+        done = _parse_object(files[execution], "execution")
         files[execution] = canonical(done)
-    ran = _Ran(cases=_cases(report), refusals=_refusals(report))
+    ran = _RunRecords(cases=_read_cases(report), refusals=_read_refusals(report))
     facts = read_facts(report, done, ran.cases) if signs else None
-    return _Checked(files=files, ran=ran, facts=facts)
+    return _CheckedVerdict(files=files, ran=ran, facts=facts)
 
 
-def _renamed(name: str, theirs: str, ours: str) -> str:
-    """Return the name of a file with the time of the attempt here in the place of the one there."""
+def _rename_file(name: str, theirs: str, ours: str) -> str:
+    """Return a file name with the timestamp of the attempt here instead of the node's."""
     kind, _, rest = name.partition("_")
     known = kind in STAMPED and rest.startswith(theirs + ".") and "/" not in rest
     if known:
         name = f"{kind}_{ours}{rest.removeprefix(theirs)}"
     if (known or name == MANIFEST or name.startswith("files/")) and folders.parts(name) is not None:
         return name
-    raise _invalid(f"files: {name[:100]!r} isn't a bundle file")
+    raise _invalid_error(f"files: {name[:100]!r} isn't a bundle file")
 
 
-def _content(file: BundleFile, uploaded: Mapping[str, bytes]) -> bytes:
+def _read_content(file: BundleFile, uploaded: Mapping[str, bytes]) -> bytes:
     if file.base64 is None:
         content = uploaded.get(file.sha256)
     else:
@@ -309,15 +311,15 @@ def _content(file: BundleFile, uploaded: Mapping[str, bytes]) -> bytes:
         except (binascii.Error, ValueError):
             content = None
     if content is None:
-        raise _invalid(f"files: the content of {file.name[:100]!r} wasn't sent")
+        raise _invalid_error(f"files: the content of {file.name[:100]!r} wasn't sent")
     if len(content) != file.bytes or hashlib.sha256(content).hexdigest() != file.sha256:
-        raise _invalid(f"files: the content of {file.name[:100]!r} has another size or digest")
+        raise _invalid_error(f"files: the content of {file.name[:100]!r} has another size or digest")
     return content
 
 
-def _report(attempt: Attempt, brought: RunVerdict, text: bytes) -> JsonObject:
+def _check_report(attempt: Attempt, brought: RunVerdict, text: bytes) -> JsonObject:
     """Return the report, after checking that it belongs to this attempt and agrees with the verdict."""
-    report = _object(text, "report")
+    report = _parse_object(text, "report")
     said = {
         "attempt_id": attempt.id,
         "kind": attempt.kind,
@@ -326,30 +328,30 @@ def _report(attempt: Attempt, brought: RunVerdict, text: bytes) -> JsonObject:
     }
     for name, value in said.items():
         if report.get(name) != value:
-            raise _invalid(f"report: {name} must be {value!r} for this attempt")
+            raise _invalid_error(f"report: {name} must be {value!r} for this attempt")
     return report
 
 
-def _object(text: bytes, what: str) -> JsonObject:
+def _parse_object(text: bytes, what: str) -> JsonObject:
     try:
         found = read_json(text, most_values=NODES_VALUES)
     except RequestError as problem:
-        raise _invalid(f"{what}: unreadable: {problem.message}") from problem
+        raise _invalid_error(f"{what}: unreadable: {problem.message}") from problem
     if not isinstance(found, dict):
-        raise _invalid(f"{what}: not a JSON object")
+        raise _invalid_error(f"{what}: not a JSON object")
     return cast("JsonObject", found)
 
 
-def _with_verdict(attempt: Attempt, held: HeldRun, brought: RunVerdict, clock: Clock) -> Attempt:
-    """Return the attempt on record with the verdict of the run. Raises: RequestError ``invalid``."""
+def _apply_verdict(attempt: Attempt, held: HeldRun, brought: RunVerdict, clock: Clock) -> Attempt:
+    """Return the recorded attempt with the verdict of the run. Raises: RequestError ``invalid``."""
     said = brought.attempt
     same = (said.id, said.kind, said.policy, said.input_digest)
     if same != (attempt.id, attempt.kind, attempt.policy, attempt.input_digest):
-        raise _invalid("attempt: id, kind, policy or input_digest belong to another attempt")
+        raise _invalid_error("attempt: id, kind, policy or input_digest belong to another attempt")
     if said.state is not State.FINISHED:
-        raise _invalid("attempt: verdict missing")
+        raise _invalid_error("attempt: verdict missing")
     if (said.error is None) == (said.verdict is Verdict.ERROR):
-        raise _invalid("attempt: the verdict `error` must have an error, and other verdicts must not")
+        raise _invalid_error("attempt: the verdict `error` must have an error, and other verdicts must not")
     times = {name: took / 1000 for name, took in said.timings_ms if took is not None}
     started_at = from_micros(held.leased_at)
     times["queued"] = max(0.0, (started_at - attempt.created_at).total_seconds())
@@ -377,9 +379,9 @@ def _text(text: str, most: int) -> str:
     return text[:most].replace("\0", "\ufffd")
 
 
-def _bundle(attempt: Attempt, held: HeldRun, brought: RunVerdict, files: Mapping[str, bytes]) -> Bundle:
-    theirs = _object(files[MANIFEST], "manifest.json") if MANIFEST in files else {}
-    cut = {_was(file.name) for file in brought.files if file.truncated}
+def _build_bundle(attempt: Attempt, held: HeldRun, brought: RunVerdict, files: Mapping[str, bytes]) -> Bundle:
+    theirs = _parse_object(files[MANIFEST], "manifest.json") if MANIFEST in files else {}
+    cut = {_strip_timestamp(file.name) for file in brought.files if file.truncated}
     return Bundle(
         attempt_id=attempt.id,
         run_number=held.number,
@@ -387,7 +389,7 @@ def _bundle(attempt: Attempt, held: HeldRun, brought: RunVerdict, files: Mapping
         category=attempt.labels.get("category", attempt.kind),
         platform=attempt.labels.get("platform", "default"),
         files={name: content for name, content in files.items() if name != MANIFEST},
-        truncated=frozenset(name for name in files if _was(name) in cut),
+        truncated=frozenset(name for name in files if _strip_timestamp(name) in cut),
         manifest={
             "assayd": __version__,
             "attempt_id": attempt.id,
@@ -399,14 +401,14 @@ def _bundle(attempt: Attempt, held: HeldRun, brought: RunVerdict, files: Mapping
     )
 
 
-def _was(name: str) -> str:
-    """Return what a file is, whatever the time in its name."""
+def _strip_timestamp(name: str) -> str:
+    """Return the type of a file, without the timestamp in its name."""
     kind = name.partition("_")[0]
     return kind if kind in STAMPED else name
 
 
-def _refusals(report: JsonObject) -> Sequence[str]:
-    """Return the messages of the errors for which nothing was run, for kinds that keep records of them."""
+def _read_refusals(report: JsonObject) -> Sequence[str]:
+    """Return the messages of errors that prevented a run, for kinds that store records of them."""
     found = report.get("findings")
     if report.get("runtime_results") is not None or not isinstance(found, list):
         return ()
@@ -414,25 +416,25 @@ def _refusals(report: JsonObject) -> Sequence[str]:
     return [_text(str(each.get("message")), MOST_TEXT) for each in islice(errors, MOST_REFUSALS)]
 
 
-def _cases(report: JsonObject) -> Sequence[Case]:
+def _read_cases(report: JsonObject) -> Sequence[Case]:
     """Return the payload that was run, for kinds that record it."""
     results = report.get("runtime_results")
     found = results.get("cases") if isinstance(results, dict) else None
     if not isinstance(found, list):
         return ()
     if not all(isinstance(each, dict) and len(each) <= MOST_FIELDS for each in found):
-        raise _invalid(f"report: cases are objects of at most {MOST_FIELDS} fields")
+        raise _invalid_error(f"report: cases are objects of at most {MOST_FIELDS} fields")
     try:
         # Of a node one minor ahead there may be more.
         known = [{name: each[name] for name in CaseDocument.model_fields if name in each} for each in found]
         documents = [CaseDocument.model_validate(each) for each in known]
     except ValidationError as problem:
-        raise _invalid(f"report: invalid case: {problem.errors()[0]['msg']}") from problem
-    return [_case(each) for each in documents]
+        raise _invalid_error(f"report: invalid case: {problem.errors()[0]['msg']}") from problem
+    return [_build_case(each) for each in documents]
 
 
-def _case(document: CaseDocument) -> Case:
-    """Return a case with texts as long as those of an honest node at most."""
+def _build_case(document: CaseDocument) -> Case:
+    """Return a case whose texts are limited to the length that an honest node sends."""
     values = {
         name: getattr(document, name)
         for name in CaseDocument.model_fields
@@ -446,5 +448,5 @@ def _case(document: CaseDocument) -> Case:
     return Case(duration_s=document.duration_ms / 1000, **{**values, **texts})
 
 
-def _invalid(message: str) -> RequestError:
+def _invalid_error(message: str) -> RequestError:
     return RequestError("invalid", message)

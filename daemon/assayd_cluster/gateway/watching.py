@@ -52,8 +52,8 @@ _LISTED = select(nodes.c.name, nodes.c.runs).where(nodes.c.beat_at > LIVE_SINCE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dispatched:
-    """An attempt without a verdict, with its latest run, where it had any; times in microseconds."""
+class DispatchedAttempt:
+    """An attempt without a verdict, with its latest run, if it has one; times are in microseconds."""
 
     attempt_id: str
     published_at: int | None
@@ -64,7 +64,7 @@ class Dispatched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptRun:
-    """A run that a live node has in hand, and for how many seconds."""
+    """A run of a live node, and its age in seconds."""
 
     attempt_id: str
     node: str
@@ -74,20 +74,20 @@ class KeptRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What a gateway sees of its attempts: those to publish again, and runs that nodes have in hand."""
+    """The state of a gateway's attempts: those to publish again, and the runs on nodes."""
 
     stray: Sequence[str]
     kept: Sequence[KeptRun]
 
 
-def is_alive(one: Dispatched, listed: Mapping[str, frozenset[str]], now: int) -> bool:
-    """Return whether a live node has an attempt in hand; `listed` is what each live node lists."""
+def is_alive(one: DispatchedAttempt, listed: Mapping[str, frozenset[str]], now: int) -> bool:
+    """Return whether a live node has an attempt; `listed` has the attempts of each live node."""
     if one.node is None or one.leased_at is None or one.over or one.node not in listed:
         return False
     return one.attempt_id in listed[one.node] or now - one.leased_at < LIVE_S * _MICROS
 
 
-def is_stray(one: Dispatched, listed: Mapping[str, frozenset[str]], now: int) -> bool:
+def is_stray(one: DispatchedAttempt, listed: Mapping[str, frozenset[str]], now: int) -> bool:
     """Return whether to publish an attempt again.
 
     An aborted run is published at once; if no run was claimed, the message may still be waiting.
@@ -99,8 +99,8 @@ def is_stray(one: Dispatched, listed: Mapping[str, frozenset[str]], now: int) ->
     return waited > (LIVE_S if broken_off else UNCLAIMED_S) * _MICROS
 
 
-class RunWatch:
-    """Looks after the attempts of a gateway."""
+class RunMonitor:
+    """A monitor of a gateway's attempts and of their runs."""
 
     def __init__(self, access: DatabaseAccess, gateway_id: str) -> None:
         self._access = access
@@ -111,10 +111,10 @@ class RunWatch:
 
         def fetch(connection: Connection) -> Seen:
             rows = connection.execute(_OLD, {"gateway": self._gateway_id}).all()
-            listed = _listed(connection) if rows else {}
+            listed = _read_listed_runs(connection) if rows else {}
             return Seen(
-                stray=[row.attempt_id for row in rows if is_stray(_dispatched(row), listed, row.now)],
-                kept=[_kept(row) for row in rows if is_alive(_dispatched(row), listed, row.now)],
+                stray=[row.attempt_id for row in rows if is_stray(_build_dispatched(row), listed, row.now)],
+                kept=[_kept(row) for row in rows if is_alive(_build_dispatched(row), listed, row.now)],
             )
 
         return await self._access.read(fetch)
@@ -124,17 +124,19 @@ class RunWatch:
 
         def fetch(connection: Connection) -> bool:
             row = connection.execute(_ONE, {"attempt": attempt_id}).one_or_none()
-            return row is not None and is_alive(_dispatched(row), _listed(connection), row.now)
+            return row is not None and is_alive(
+                _build_dispatched(row), _read_listed_runs(connection), row.now
+            )
 
         return await self._access.read(fetch)
 
 
-def _listed(connection: Connection) -> Mapping[str, frozenset[str]]:
+def _read_listed_runs(connection: Connection) -> Mapping[str, frozenset[str]]:
     return {row.name: frozenset(json.loads(row.runs)) for row in connection.execute(_LISTED)}
 
 
-def _dispatched(row: Any) -> Dispatched:
-    return Dispatched(
+def _build_dispatched(row: Any) -> DispatchedAttempt:
+    return DispatchedAttempt(
         attempt_id=row.attempt_id,
         published_at=row.published_at,
         node=row.daemon_id,

@@ -17,9 +17,9 @@ from assayd.attempts.execution import Execution
 from assayd.attempts.scheduler import Scheduler
 from assayd.attempts.verdicts import Verdicts
 from assayd.errors import StoreError
-from assayd.ids import Ulids
+from assayd.ids import UlidGenerator
 from assayd.policies import PolicySet
-from assayd.ports.driving import Driven
+from assayd.ports.driving import DrivenWork
 from assayd.store.access import DatabaseAccess
 from assayd.store.jobs import BUNDLES
 from assayd.wiring import OWN, Assembly, Basics, PartOverrides, build
@@ -32,25 +32,25 @@ from assayd_cluster.encryption import (
     require_encrypted_management,
 )
 from assayd_cluster.gateway.broker_accounts import BrokerAccounts, ManagedAccounts, SharedAccount
-from assayd_cluster.gateway.dispatches import Dispatches
-from assayd_cluster.gateway.driving import GatewayDriving
-from assayd_cluster.gateway.elsewhere import OtherGateways
+from assayd_cluster.gateway.dispatches import DispatchOutbox
+from assayd_cluster.gateway.driving import GatewayWorkAssignment
+from assayd_cluster.gateway.elsewhere import OtherGatewayAttempts
 from assayd_cluster.gateway.execution import RemoteExecution
 from assayd_cluster.gateway.failing_nodes import FailingNodes
-from assayd_cluster.gateway.live import LiveRuns, noticed_event
-from assayd_cluster.gateway.membership import Estate, Membership
+from assayd_cluster.gateway.live import RunUpdates, event_from_notice
+from assayd_cluster.gateway.membership import InheritedWork, Membership
 from assayd_cluster.gateway.metrics import ClusterMetrics
 from assayd_cluster.gateway.nodes import Nodes
 from assayd_cluster.gateway.notices import Notice, Notices
-from assayd_cluster.gateway.publisher import Publisher, Publishing
-from assayd_cluster.gateway.queue_watch import QueueWatch, WaitingMessages, count_unclaimed
+from assayd_cluster.gateway.publisher import BrokerPublisher, MessagePublisher
+from assayd_cluster.gateway.queue_watch import QueueLengthReader, QueueMonitor, count_unclaimed
 from assayd_cluster.gateway.readiness import ClusterDoctor, ClusterReadiness
 from assayd_cluster.gateway.recording import GatewayJobRows
-from assayd_cluster.gateway.routes import NodeDoor
+from assayd_cluster.gateway.routes import NodeServices
 from assayd_cluster.gateway.runs import Runs
 from assayd_cluster.gateway.signing import RunAttester
 from assayd_cluster.gateway.verdicts import RunVerdicts
-from assayd_cluster.gateway.watching import RunWatch
+from assayd_cluster.gateway.watching import RunMonitor
 from assayd_cluster.nodes import DatabaseNodes
 from assayd_cluster.settings import ClusterSettings, GatewaySettings, read_secret
 from assayd_cluster.tables import ALL
@@ -63,7 +63,7 @@ TENANTS_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class ClusterParts:
     """The parts of a gateway in addition to those of a daemon."""
 
     gateway_id: str
@@ -71,56 +71,56 @@ class Cluster:
     membership: Membership
     readiness: ClusterReadiness
     execution: RemoteExecution
-    publisher: Publishing
-    door: NodeDoor
-    driving: GatewayDriving
+    publisher: MessagePublisher
+    door: NodeServices
+    driving: GatewayWorkAssignment
     metrics: ClusterMetrics
     accounts: BrokerAccounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """A gateway: a daemon's parts, and the cluster's."""
+    """A gateway: the parts of a daemon and those of the cluster."""
 
     parts: Assembly
-    cluster: Cluster
+    cluster: ClusterParts
 
-    async def inherit(self, estate: Estate) -> None:
-        """Go on with what a gateway that is gone has left."""
+    async def inherit(self, estate: InheritedWork) -> None:
+        """Continue the work that a dead gateway has left behind."""
         found = await self.parts.jobs.many(estate.attempts)
         unfinished = sorted(
-            (attempt for attempt in found.values() if not self.cluster.execution.is_here(attempt.id)),
+            (attempt for attempt in found.values() if not self.cluster.execution.is_pending_here(attempt.id)),
             key=lambda attempt: (attempt.created_at, attempt.id),
         )
         self.cluster.metrics.inherited.inc(len(unfinished))
         await self.parts.admission.recover(unfinished, renumbered=False)
-        of = {kind: {subject for name, subject in estate.driven if name == kind} for kind in Driven}
-        await self.parts.batches.recover(unfinished, of[Driven.BATCH])
-        await self.parts.chains.recover(of[Driven.REPAIR] | of[Driven.GENERATION])
-        await self.parts.workflows.recover(of[Driven.WORKFLOW])
+        of = {kind: {subject for name, subject in estate.driven if name == kind} for kind in DrivenWork}
+        await self.parts.batches.recover(unfinished, of[DrivenWork.BATCH])
+        await self.parts.chains.recover(of[DrivenWork.REPAIR] | of[DrivenWork.GENERATION])
+        await self.parts.workflows.recover(of[DrivenWork.WORKFLOW])
 
-    async def look(self, kind: Driven, subject: str) -> None:
+    async def look(self, kind: DrivenWork, subject: str) -> None:
         """Check the work that this gateway drives and another was notified about."""
         match kind:
-            case Driven.BATCH:
+            case DrivenWork.BATCH:
                 await self.parts.batches.look(subject)
-            case Driven.REPAIR | Driven.GENERATION:
+            case DrivenWork.REPAIR | DrivenWork.GENERATION:
                 await self.parts.chains.recover({subject})
-            case Driven.WORKFLOW:
+            case DrivenWork.WORKFLOW:
                 await self.parts.workflows.recover({subject})
 
-    def end(self, kind: Driven, subject: str) -> None:
+    def end(self, kind: DrivenWork, subject: str) -> None:
         """End what this gateway carries on, and another was asked to end."""
-        if kind is Driven.WORKFLOW:
+        if kind is DrivenWork.WORKFLOW:
             self.parts.workflows.end(subject)
-        elif kind is not Driven.BATCH:
+        elif kind is not DrivenWork.BATCH:
             self.parts.chains.end(subject)
 
 
 async def build_gateway(
     settings: GatewaySettings,
     stack: AsyncExitStack,
-    publish: Publishing | None = None,
+    publish: MessagePublisher | None = None,
     overrides: PartOverrides = OWN,
 ) -> Gateway:
     """Build every part; those with a lifecycle are entered into the stack.
@@ -132,11 +132,11 @@ async def build_gateway(
     chosen = settings.cluster
     database_url = read_secret(chosen.database_url_file, "cluster.database_url_file")
     require_encrypted_database(database_url, "cluster.database_url_file")
-    gateway_id = Ulids().new()
+    gateway_id = UlidGenerator().new()
     notices = Notices(database_url, gateway_id)
     job_rows = GatewayJobRows(gateway_id, notices)
-    broker = _Broker(publisher=publish) if publish is not None else _open_broker(settings)
-    building = _Building(gateway_id, notices, job_rows, broker, chosen)
+    broker = _BrokerParts(publisher=publish) if publish is not None else _open_broker(settings)
+    building = _ClusterBuilder(gateway_id, notices, job_rows, broker, chosen)
     bundles = open_bundles(chosen.bundles, settings.state_dir / BUNDLES)
     overrides = replace(
         overrides,
@@ -156,29 +156,31 @@ async def build_gateway(
     tasks = await stack.enter_async_context(task_group())
     sizing = tasks.create_task(_keep_sized(parts.scheduler, cluster.readiness), name="size")
     stack.callback(sizing.cancel)
-    _listen_to_drivers(notices, gateway, tasks)
+    _subscribe_to_drivers(notices, gateway, tasks)
     stack.callback(notices.off, "look")
     return gateway
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Broker:
-    """What there is of the broker; `celery` is None where tests have another way to the nodes."""
+class _BrokerParts:
+    """The parts of the broker connection; `celery` is None if tests reach the nodes by other means."""
 
-    publisher: Publishing
+    publisher: MessagePublisher
     celery: Celery | None = None
     accounts: BrokerAccounts = field(default_factory=SharedAccount)
 
 
-def _open_broker(settings: GatewaySettings) -> _Broker:
+def _open_broker(settings: GatewaySettings) -> _BrokerParts:
     chosen = settings.cluster
     url = read_secret(chosen.broker_url_file, "cluster.broker_url_file")
     require_encrypted_broker(url, "cluster.broker_url_file")
     celery = make_celery(url, queue=chosen.queue, ca_file=chosen.broker_ca_file)
-    return _Broker(publisher=Publisher(celery), celery=celery, accounts=_accounts(chosen, url))
+    return _BrokerParts(
+        publisher=BrokerPublisher(celery), celery=celery, accounts=_open_accounts(chosen, url)
+    )
 
 
-def _accounts(chosen: ClusterSettings, broker_url: str) -> BrokerAccounts:
+def _open_accounts(chosen: ClusterSettings, broker_url: str) -> BrokerAccounts:
     if chosen.broker_management_url_file is None:
         return SharedAccount()
     setting = "cluster.broker_management_url_file"
@@ -187,17 +189,17 @@ def _accounts(chosen: ClusterSettings, broker_url: str) -> BrokerAccounts:
     return ManagedAccounts(url, broker_url, queue=chosen.queue, ca_file=chosen.broker_ca_file)
 
 
-def _note_republished(queue: QueueWatch, metrics: ClusterMetrics) -> None:
-    queue.note_published_again()
+def _count_republished(queue: QueueMonitor, metrics: ClusterMetrics) -> None:
+    queue.count_republished()
     metrics.republished.inc()
 
 
-def _note_passed_on(queue: QueueWatch, metrics: ClusterMetrics) -> None:
-    queue.note_passed_on()
+def _count_passed_on(queue: QueueMonitor, metrics: ClusterMetrics) -> None:
+    queue.count_passed_on()
     metrics.republished.inc()
 
 
-class _Building:
+class _ClusterBuilder:
     """Builds the cluster's parts after the daemon's first ones."""
 
     def __init__(
@@ -205,7 +207,7 @@ class _Building:
         gateway_id: str,
         notices: Notices,
         job_rows: GatewayJobRows,
-        broker: _Broker,
+        broker: _BrokerParts,
         chosen: ClusterSettings,
     ) -> None:
         self._gateway_id = gateway_id
@@ -214,13 +216,13 @@ class _Building:
         self._broker = broker
         self._publisher = broker.publisher
         self._chosen = chosen
-        self._built: Cluster
+        self._built: ClusterParts
 
     def leads(self) -> bool:
-        """Return whether this gateway cleans up and sends to webhooks: the eldest does."""
+        """Return whether this gateway cleans up and sends webhooks, because it is the eldest."""
         return self._built.readiness.census.eldest == self._gateway_id
 
-    def built(self) -> Cluster:
+    def built(self) -> ClusterParts:
         """Return the parts."""
         return self._built
 
@@ -228,9 +230,9 @@ class _Building:
         """Build what carries attempts out on nodes."""
         access, registry = basics.access, basics.metrics.registry
         await access.make(ALL)
-        metrics, queue, cancels = ClusterMetrics(registry), QueueWatch(), Signal()
+        metrics, queue, cancels = ClusterMetrics(registry), QueueMonitor(), Signal()
         membership = await stack.enter_async_context(Membership(access, self._gateway_id).running())
-        dispatches = Dispatches(access, self._job_rows.messages, self._gateway_id, self._notices)
+        dispatches = DispatchOutbox(access, self._job_rows.messages, self._gateway_id, self._notices)
         count = partial(_count_message, metrics)
         await stack.enter_async_context(self._publisher.running(dispatches, count))
         runs = Runs(access, self._notices, longest_run_s=self._chosen.longest_run_h * 3600)
@@ -238,7 +240,7 @@ class _Building:
         remote = RemoteExecution(
             dispatches=dispatches,
             publisher=self._publisher,
-            watch=RunWatch(access, self._gateway_id),
+            watch=RunMonitor(access, self._gateway_id),
             runs=runs,
             failing=failing,
             jobs=basics.jobs,
@@ -247,37 +249,37 @@ class _Building:
             hub=basics.hub,
             stopping=basics.stopping,
             cancels=cancels,
-            on_republished=partial(_note_republished, queue, metrics),
+            on_republished=partial(_count_republished, queue, metrics),
         )
         await stack.enter_async_context(remote.running())
-        others = OtherGateways(basics.jobs, basics.hub, dispatches)
-        live = LiveRuns(
+        others = OtherGatewayAttempts(basics.jobs, basics.hub, dispatches)
+        live = RunUpdates(
             access,
             runs,
-            _verdicts(basics, runs, remote),
+            _build_verdicts(basics, runs, remote),
             execution=remote,
             others=others,
             notices=self._notices,
             failing=failing,
             cancels=cancels,
-            on_passed_on=partial(_note_passed_on, queue, metrics),
+            on_passed_on=partial(_count_passed_on, queue, metrics),
         )
-        _listen(self._notices, remote, others, live, cancels)
+        _subscribe_to_notices(self._notices, remote, others, live, cancels)
         self._notices.on("message", lambda _: access.messages_added.set())
         await stack.enter_async_context(self._notices.running())
         await self._watch_queue(queue, access, stack)
-        profiles = partial(_digests, basics.policies)
+        profiles = partial(_policy_digests, basics.policies)
         nodes = Nodes(access, profiles, most_capacity=self._chosen.node_capacity)
-        driving = GatewayDriving(access, self._gateway_id, self._notices)
+        driving = GatewayWorkAssignment(access, self._gateway_id, self._notices)
         readiness = self._readiness(basics, nodes, metrics, queue)
-        self._built = Cluster(
+        self._built = ClusterParts(
             gateway_id=self._gateway_id,
             basics=basics,
             membership=membership,
             readiness=readiness,
             execution=remote,
             publisher=self._publisher,
-            door=NodeDoor(nodes=nodes, runs=live, metrics=metrics),
+            door=NodeServices(nodes=nodes, runs=live, metrics=metrics),
             driving=driving,
             metrics=metrics,
             accounts=self._broker.accounts,
@@ -286,15 +288,15 @@ class _Building:
             execute=remote, readiness=readiness, selftest=None, elsewhere=others, driving=driving
         )
 
-    async def _watch_queue(self, queue: QueueWatch, access: DatabaseAccess, stack: AsyncExitStack) -> None:
+    async def _watch_queue(self, queue: QueueMonitor, access: DatabaseAccess, stack: AsyncExitStack) -> None:
         if self._broker.celery is not None:
             watching = await stack.enter_async_context(task_group())
-            waiting, unclaimed = WaitingMessages(self._broker.celery), partial(access.read, count_unclaimed)
+            waiting, unclaimed = QueueLengthReader(self._broker.celery), partial(access.read, count_unclaimed)
             keeping = watching.create_task(queue.keep(waiting, unclaimed), name="queue")
             stack.callback(keeping.cancel)
 
     def _readiness(
-        self, basics: Basics, nodes: Nodes, metrics: ClusterMetrics, queue: QueueWatch
+        self, basics: Basics, nodes: Nodes, metrics: ClusterMetrics, queue: QueueMonitor
     ) -> ClusterReadiness:
         seen = DatabaseNodes(basics.access)
         doctor = ClusterDoctor(
@@ -331,7 +333,7 @@ async def _keep_sized(scheduler: Scheduler, readiness: ClusterReadiness) -> NoRe
         await changed.wait()
 
 
-def _verdicts(basics: Basics, runs: Runs, remote: RemoteExecution) -> RunVerdicts:
+def _build_verdicts(basics: Basics, runs: Runs, remote: RemoteExecution) -> RunVerdicts:
     signing = None
     if basics.attester is not None:
         signing = RunAttester(
@@ -352,37 +354,37 @@ def _verdicts(basics: Basics, runs: Runs, remote: RemoteExecution) -> RunVerdict
     )
 
 
-def _listen_to_drivers(notices: Notices, gateway: Gateway, tasks: asyncio.TaskGroup) -> None:
-    """Have what other gateways tell of batches, repairs and generations reach those of this one."""
+def _subscribe_to_drivers(notices: Notices, gateway: Gateway, tasks: asyncio.TaskGroup) -> None:
+    """Pass other gateways' notices about batches, repairs and generations to the parts of this one."""
     driving = gateway.cluster.driving
 
-    async def look(kind: Driven, subject: str) -> None:
+    async def look(kind: DrivenWork, subject: str) -> None:
         try:
-            if await driving.is_mine(kind, subject):
+            if await driving.is_assigned_here(kind, subject):
                 await gateway.look(kind, subject)
         except StoreError as trouble:  # it is looked at again when it is taken over, or added to
             log.error("driven.not_looked_at", code=trouble.code, kind=kind, subject=subject)
 
     def heard_look(notice: Notice) -> None:
-        tasks.create_task(look(Driven(notice["what"]), notice["subject"]), name="look")
+        tasks.create_task(look(DrivenWork(notice["what"]), notice["subject"]), name="look")
 
     notices.on("look", heard_look)
-    notices.on("end", lambda notice: gateway.end(Driven(notice["what"]), notice["subject"]))
+    notices.on("end", lambda notice: gateway.end(DrivenWork(notice["what"]), notice["subject"]))
 
 
-def _digests(policies: PolicySet) -> Mapping[str, str]:
+def _policy_digests(policies: PolicySet) -> Mapping[str, str]:
     return {name: policies.get(name).digest for name in policies.names}
 
 
-def _listen(
-    notices: Notices, remote: RemoteExecution, others: OtherGateways, live: LiveRuns, cancels: Signal
+def _subscribe_to_notices(
+    notices: Notices, remote: RemoteExecution, others: OtherGatewayAttempts, live: RunUpdates, cancels: Signal
 ) -> None:
-    """Have what other gateways tell reach whom it concerns."""
+    """Pass other gateways' notices to the parts that they concern."""
     finishing: set[asyncio.Task[None]] = set()
 
     def finished(notice: Notice) -> None:
         live.forget(notice["attempt"])
-        remote.look_for(notice["attempt"])
+        remote.check_verdict(notice["attempt"])
         task = asyncio.ensure_future(others.finish(notice["attempt"]))
         finishing.add(task)
         task.add_done_callback(finishing.discard)
@@ -397,13 +399,13 @@ def _listen(
 
     def missed() -> None:
         live.forget()
-        remote.look_for_all()
-        others.wake_all()
+        remote.check_all_verdicts()
+        others.wake_all_waiters()
         cancels.give()
 
     notices.on("finished", finished)
     notices.on("cancelled", cancelled)
     notices.on("again", lambda notice: live.publish_again(notice["attempt"]))
     notices.on("exhausted", exhausted)
-    notices.on("event", lambda notice: live.show(noticed_event(notice)))
+    notices.on("event", lambda notice: live.show(event_from_notice(notice)))
     notices.on_missed(missed)

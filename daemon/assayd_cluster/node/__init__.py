@@ -1,1 +1,1 @@
-"""The node: takes attempts from the broker, has the daemon of its host run them, and brings the verdicts."""
+"""The node: gets attempts from the broker, has its host's daemon run them, and sends the verdicts."""

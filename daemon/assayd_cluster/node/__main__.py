@@ -12,11 +12,11 @@ from assayd.program import exit_code, importing
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the node until a signal stops it; return the exit code."""
-    chosen = _parser().parse_args(arguments)
-    return exit_code("assayd-node", lambda: _run(chosen))
+    chosen = _build_parser().parse_args(arguments)
+    return exit_code("assayd-node", lambda: _run_node(chosen))
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="assayd-node",
         description="Take attempts from a cluster's gateways, and let this host's daemon run them.",
@@ -27,7 +27,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(chosen: argparse.Namespace) -> int:
+def _run_node(chosen: argparse.Namespace) -> int:
     from assayd.settings import effective
     from assayd_cluster.settings import load_node_settings
 

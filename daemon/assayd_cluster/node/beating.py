@@ -1,6 +1,6 @@
-"""Tells the gateway every few seconds how this node is, and takes messages when the gateway says so.
+"""Reports this node's state to the gateway every few seconds, and consumes messages if the gateway agrees.
 
-It takes messages while its daemon can run attempts, the gateway answers and agrees, and it is not draining.
+It consumes messages while its daemon can run attempts, the gateway answers and agrees, and it isn't draining.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from assayd import __version__
 from assayd.errors import AssaydError
 from assayd_client.errors import ClientError
 from assayd_cluster.documents import BEAT_S, LIVE_S, NodeBeat
-from assayd_cluster.node.daemon_link import DaemonLink
-from assayd_cluster.node.gateway_link import GatewayLink
-from assayd_cluster.node.running import Runner, Stopping
+from assayd_cluster.node.daemon_link import DaemonClient
+from assayd_cluster.node.gateway_link import GatewayClient
+from assayd_cluster.node.running import Runner, StopSignals
 
 log = structlog.get_logger()
 
@@ -25,16 +25,16 @@ IDLE_BEAT_S = 1.0
 """How often a node beats that takes no messages, or that the gateway has not answered: its claims wait."""
 
 
-class Heart:
-    """The beat of a node; `beat` is called by one thread. Args: `want` takes messages, or none."""
+class HeartbeatSender:
+    """A sender of heartbeats; one thread calls `beat`. Args: `want` starts or stops taking messages."""
 
     def __init__(
         self,
         *,
-        gateway: GatewayLink,
-        daemon: DaemonLink,
+        gateway: GatewayClient,
+        daemon: DaemonClient,
         runner: Runner,
-        stopping: Stopping,
+        stopping: StopSignals,
         capacity: int,
         want: Callable[[bool], None],
     ) -> None:
@@ -60,25 +60,25 @@ class Heart:
             self.sooner.wait()
             return
         leaving = self.leaving
-        heard = self._beaten()
+        heard = self._send_heartbeat()
         if leaving:
             self.left.set()
         self.sooner.wait(BEAT_S if self._consuming and heard else IDLE_BEAT_S)
         self.sooner.clear()
 
-    def _beaten(self) -> bool:
-        """Beat; return whether the gateway has answered."""
+    def _send_heartbeat(self) -> bool:
+        """Send a heartbeat; return whether the gateway has answered."""
         try:
-            state = self._state()
+            state = self._build_heartbeat()
             answer = self._gateway.beat(state)
         except AssaydError as trouble:
-            self._tell(f"{trouble.code}: {trouble.message}")
+            self._log_change(f"{trouble.code}: {trouble.message}")
             if time.monotonic() - self._answered > LIVE_S:
                 self._take(consuming=False)
             return False
         self._answered = time.monotonic()
         consuming = answer.consume and state.ready and not state.draining
-        self._tell("" if consuming else answer.why or state.reason or "the node is draining")
+        self._log_change("" if consuming else answer.why or state.reason or "the node is draining")
         self._take(consuming=consuming)
         return True
 
@@ -86,7 +86,7 @@ class Heart:
         self._consuming = consuming
         self._want(consuming)
 
-    def _state(self) -> NodeBeat:
+    def _build_heartbeat(self) -> NodeBeat:
         reason, profiles = self._daemon.readiness(), dict[str, str]()
         try:
             profiles = self._daemon.profiles()
@@ -105,8 +105,8 @@ class Heart:
             runs=self._runner.in_hand(),
         )
 
-    def _tell(self, why: str) -> None:
-        """Log why no messages are taken, whenever that changes."""
+    def _log_change(self, why: str) -> None:
+        """Log the reason why no messages are taken, whenever it changes."""
         if why != self._why:
             self._why = why
             log.warning("node.idle", why=why) if why else log.info("node.consuming")

@@ -15,8 +15,8 @@ from celery.worker import state
 log = structlog.get_logger()
 
 
-class Consumption:
-    """Whether this node takes messages; it begins with taking none."""
+class MessageConsumption:
+    """The control of whether this node takes messages; initially, it takes none."""
 
     def __init__(self, app: Any, queue: str) -> None:
         self._queue = app.amqp.queues[queue]
@@ -29,26 +29,26 @@ class Consumption:
         """Take the consumer that Celery has started."""
         with self._lock:
             self._consumer = consumer
-        self._tell()
+        self._schedule_change()
 
     def want(self, wanted: bool) -> None:
-        """Take messages from now on, or none."""
+        """Start or stop taking messages."""
         if wanted == self._wanted:
             return
         self._wanted = wanted
         log.info("consumption.changed", consuming=wanted)
-        self._tell()
+        self._schedule_change()
 
     def busy(self) -> bool:
-        """Return whether messages are in hand."""
+        """Return whether the node has messages."""
         return bool(state.reserved_requests)
 
-    def _tell(self) -> None:
+    def _schedule_change(self) -> None:
         with self._lock:
             if self._consumer is not None:
-                self._consumer.hub.call_soon(self._apply)
+                self._consumer.hub.call_soon(self._apply_change)
 
-    def _apply(self) -> None:
+    def _apply_change(self) -> None:
         """Apply the decision in Celery's thread, which reconnects if the connection breaks here."""
         consumer, queues = self._consumer, self._consumer.app.amqp.queues
         if consumer.connection is None or consumer.task_consumer is None:

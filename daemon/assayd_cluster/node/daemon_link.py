@@ -30,14 +30,14 @@ class File:
     sha256: str
 
 
-class DaemonLink:
-    """Asks the daemon, from any thread. Raises: ClientError; DaemonUnreachable where it does not answer."""
+class DaemonClient:
+    """A thread-safe client of the daemon. Raises: ClientError; DaemonUnreachable without an answer."""
 
     def __init__(self, socket: Path) -> None:
         self._client = PlainClient(socket)
 
     def readiness(self) -> str:
-        """Return why the daemon can't run attempts of a cluster; empty when it can."""
+        """Return the reason why the daemon can't run a cluster's attempts; empty if it can."""
         try:
             found = self._client.send(ClientRequest(method="GET", path="/readyz"))
         except ClientError as problem:
@@ -46,7 +46,7 @@ class DaemonLink:
         return "" if found.get("max_runs") else "its daemon is older than assayd-node; restart assayd"
 
     def profiles(self) -> dict[str, str]:
-        """Return the digests of the profiles, by name."""
+        """Return the digests of the daemon's profiles, by name."""
         listed = self._client.policies()["policies"]
         return {str(policy["name"]): str(policy["digest"]) for policy in listed}
 
@@ -78,7 +78,9 @@ class DaemonLink:
         with tarfile.open(fileobj=packed, mode="r:") as archive:
             read = ((member.name, archive.extractfile(member)) for member in archive if member.isfile())
             # Within the archive they are in a folder, named as the bundle is.
-            return [_file(name.partition("/")[2], file.read()) for name, file in read if file is not None]
+            return [
+                _build_file(name.partition("/")[2], file.read()) for name, file in read if file is not None
+            ]
 
     def cancel(self, attempt_id: str) -> None:
         """End an attempt; one that has ended or never came is left alone."""
@@ -88,5 +90,5 @@ class DaemonLink:
             return
 
 
-def _file(name: str, content: bytes) -> File:
+def _build_file(name: str, content: bytes) -> File:
     return File(name=name, content=content, sha256=hashlib.sha256(content).hexdigest())

@@ -1,6 +1,6 @@
-"""Sends events of runs that are under way, a few times a second for all of them together.
+"""Sends events of running runs, a few times a second for all of them together.
 
-What cannot be sent is dropped: the verdict brings all events that last.
+Events that can't be sent are dropped: the verdict contains all durable events.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import structlog
 
 from assayd.errors import AssaydError
 from assayd_client.answers import StreamEvent
-from assayd_cluster.node.gateway_link import GatewayLink, Run
+from assayd_cluster.node.gateway_link import GatewayClient, Run
 
 log = structlog.get_logger()
 
@@ -24,20 +24,20 @@ MOST_WAITING = 500
 Event = dict[str, object]
 
 
-class Forwarder:
-    """Collects events from all threads; `send` is called by one."""
+class EventForwarder:
+    """A collector of events from all threads; a single thread calls `send`."""
 
-    def __init__(self, gateway: GatewayLink) -> None:
+    def __init__(self, gateway: GatewayClient) -> None:
         self._gateway = gateway
         self._lock = threading.Lock()
         self._waiting: dict[Run, list[Event]] = {}
 
     @contextmanager
     def forwarding(self, run: Run) -> Iterator[Callable[[StreamEvent], None]]:
-        """Forward the events of a run while the body runs."""
+        """Provide a callback that forwards the events of a run while the body runs."""
 
         def forward(event: StreamEvent) -> None:
-            told = live_event(event)
+            told = to_live_event(event)
             with self._lock:
                 waiting = self._waiting.setdefault(run, [])
                 if told is not None and len(waiting) < MOST_WAITING:
@@ -61,8 +61,8 @@ class Forwarder:
                 log.debug("events.dropped", code=trouble.code, count=len(events))
 
 
-def live_event(event: StreamEvent) -> Event | None:
-    """Return an event as the gateway takes it; None for the first and the last, which the gateway tells."""
+def to_live_event(event: StreamEvent) -> Event | None:
+    """Return an event in the gateway's form; None for the first and the last, which the gateway makes."""
     run, seq = (int(number) for number in event.id.split("."))
     state = event.body.get("state") if event.kind == "state" else None
     if event.kind == "finished" or state in {"queued", "finished"}:

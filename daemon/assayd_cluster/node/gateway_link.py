@@ -26,7 +26,7 @@ ANSWERS_S = 20.0
 
 
 class GatewayAway(AssaydError):
-    """The gateway does not answer, or says that it cannot now: the same may be asked again."""
+    """The gateway doesn't answer, or temporarily can't; the request can be repeated."""
 
 
 class RunHeld(AssaydError):
@@ -34,7 +34,7 @@ class RunHeld(AssaydError):
 
 
 class RunOver(AssaydError):
-    """The attempt needs nothing of this node any more."""
+    """The attempt needs nothing more from this node."""
 
 
 class NodeRefused(AssaydError):
@@ -49,7 +49,7 @@ class Run:
     number: int
 
 
-class GatewayLink:
+class GatewayClient:
     """Asks the gateway, from any thread. Raises: GatewayAway, and what each question names."""
 
     def __init__(self, name: str, address: str, *, token: str, ca_file: Path | None = None) -> None:
@@ -74,42 +74,44 @@ class GatewayLink:
 
     def beat(self, beat: NodeBeat) -> BeatAnswer:
         """Say how this node is; return whether it is to take messages."""
-        return self._read(BeatAnswer, self._ask("PUT", self._node, json=beat.model_dump(mode="json")))
+        return self._parse_answer(
+            BeatAnswer, self._send_request("PUT", self._node, json=beat.model_dump(mode="json"))
+        )
 
     def claim(self, attempt: str, ticket: str) -> Claimed:
         """Claim a run of an attempt. Raises: RunHeld, RunOver, NodeRefused."""
         asked = {"attempt": attempt, "ticket": ticket}
-        return self._read(Claimed, self._ask("POST", f"{self._node}/runs", json=asked))
+        return self._parse_answer(Claimed, self._send_request("POST", f"{self._node}/runs", json=asked))
 
     def cancelled(self, wait_s: float) -> Sequence[str]:
         """Return the attempts here that must be cancelled; waits at most this long for one."""
         path, query = f"{self._node}/cancelled", {"wait_s": f"{wait_s:g}"}
-        answer = self._ask("GET", path, params=query, timeout=wait_s + ANSWERS_S)
-        return self._read(CancelledRuns, answer).attempts
+        answer = self._send_request("GET", path, params=query, timeout=wait_s + ANSWERS_S)
+        return self._parse_answer(CancelledRuns, answer).attempts
 
     def send_events(self, run: Run, events: Sequence[Mapping[str, object]]) -> None:
-        """Bring events of a run that is under way. Raises: RunOver, NodeRefused."""
-        self._ask("POST", f"{self._run(run)}/events", json={"events": list(events)})
+        """Send events of a running run. Raises: RunOver, NodeRefused."""
+        self._send_request("POST", f"{self._run_path(run)}/events", json={"events": list(events)})
 
     def send_file(self, run: Run, sha256: str, content: bytes) -> None:
-        """Bring a large file of the bundle, ahead of the verdict. Raises: RunOver, NodeRefused."""
-        self._ask("PUT", f"{self._run(run)}/files/{sha256}", content=content)
+        """Send a large file of the bundle, before the verdict. Raises: RunOver, NodeRefused."""
+        self._send_request("PUT", f"{self._run_path(run)}/files/{sha256}", content=content)
 
     def send_verdict(self, run: Run, verdict: Mapping[str, object]) -> None:
-        """Hand in the verdict, or that the run is lost. Raises: RunOver, NodeRefused."""
-        self._ask("PUT", f"{self._run(run)}/verdict", json=verdict)
+        """Send the verdict, or the fact that the run is lost. Raises: RunOver, NodeRefused."""
+        self._send_request("PUT", f"{self._run_path(run)}/verdict", json=verdict)
 
-    def _run(self, run: Run) -> str:
+    def _run_path(self, run: Run) -> str:
         return f"{self._node}/runs/{quote(run.attempt)}/{run.number}"
 
-    def _read(self, document: type[D], answer: httpx.Response) -> D:
+    def _parse_answer(self, document: type[D], answer: httpx.Response) -> D:
         try:
             return document.model_validate_json(answer.content, extra="ignore")  # a newer gateway says more
         except ValidationError as problem:
             message = f"the gateway's answer doesn't match the contract: {problem}"
             raise GatewayAway("gateway.unreadable", message, retryable=True) from problem
 
-    def _ask(self, method: str, path: str, **content: Any) -> httpx.Response:
+    def _send_request(self, method: str, path: str, **content: Any) -> httpx.Response:
         try:
             response = self._http.request(method, path, **content)
         except httpx.TransportError as problem:
@@ -117,11 +119,11 @@ class GatewayLink:
             message = f"the gateway doesn't answer: {what}; check its log and the network"
             raise GatewayAway("gateway.unreachable", message, retryable=True) from problem
         if response.is_error:
-            raise _refusal(response)
+            raise _read_error(response)
         return response
 
 
-def _refusal(response: httpx.Response) -> AssaydError:
+def _read_error(response: httpx.Response) -> AssaydError:
     code, message = "http", f"HTTP status {response.status_code}"
     try:
         error = response.json()["error"]

@@ -1,4 +1,4 @@
-"""What a node does with one message: claim the attempt, have the daemon run it, bring the verdict.
+"""Processes one message on a node: claim the attempt, have the daemon run it, send the verdict.
 
 Decides what each failure means for the message. It is acknowledged by a return, once the gateway has the
 verdict or needs none; put back for another node by `PutBack`; laid aside by `Untrue`. Every step may be taken
@@ -28,15 +28,15 @@ from tenacity import (
 from tenacity.retry import RetryBaseT
 
 from assayd.errors import AssaydError
-from assayd.log import trace_ids
+from assayd.log import trace_log_fields
 from assayd.model.trace_context import TraceContext
 from assayd_client.errors import ClientError
 from assayd_cluster.documents import INLINE_BYTES, Claimed
-from assayd_cluster.node.daemon_link import DaemonLink, Document, File
-from assayd_cluster.node.forwarding import Forwarder, live_event
+from assayd_cluster.node.daemon_link import DaemonClient, Document, File
+from assayd_cluster.node.forwarding import EventForwarder, to_live_event
 from assayd_cluster.node.gateway_link import (
     GatewayAway,
-    GatewayLink,
+    GatewayClient,
     NodeRefused,
     Run,
     RunHeld,
@@ -56,7 +56,7 @@ PREFIX = "assayd/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tries:
-    """How long until what did not work is tried again, the last one repeated.
+    """The delays in seconds before failed operations are retried; the last one is repeated.
 
     After `daemon_away_s` without an answer of the daemon, its runs are left to other nodes.
     """
@@ -66,15 +66,15 @@ class Tries:
 
 
 class PutBack(AssaydError):
-    """The message is to go to another node, or to come again."""
+    """The message must be requeued for another node, or for a later delivery to this one."""
 
 
 class Untrue(AssaydError):
-    """The message is none of the gateway's: it is laid aside."""
+    """The message isn't from the gateway and is rejected without requeuing."""
 
 
-class Stopping:
-    """How far this node is on its way to its end, for everything that waits."""
+class StopSignals:
+    """The progress of this node's shutdown, for everything that waits."""
 
     def __init__(self) -> None:
         self.draining = threading.Event()
@@ -86,10 +86,10 @@ class Runner:
 
     def __init__(
         self,
-        gateway: GatewayLink,
-        daemon: DaemonLink,
-        forwarder: Forwarder,
-        stopping: Stopping,
+        gateway: GatewayClient,
+        daemon: DaemonClient,
+        forwarder: EventForwarder,
+        stopping: StopSignals,
         tries: Tries = Tries(),
     ) -> None:
         self._tries = tries
@@ -105,24 +105,24 @@ class Runner:
         """The digests of the images that attempts have run in, by name."""
 
     def in_hand(self) -> list[str]:
-        """Return the attempts that messages are held for."""
+        """Return the attempts for which messages are held."""
         with self._lock:
             return sorted(self._in_hand)
 
     def run(self, attempt_id: str, ticket: str, trace: TraceContext | None = None) -> None:
-        """Bring an attempt to its verdict, in the gateway's trace. Raises: PutBack, Untrue."""
-        ids = {"attempt_id": attempt_id, **trace_ids(trace)}
-        with self._holding(attempt_id), structlog.contextvars.bound_contextvars(**ids):
-            claimed = self._claim(attempt_id, ticket)
+        """Run an attempt to its verdict, in the gateway's trace. Raises: PutBack, Untrue."""
+        ids = {"attempt_id": attempt_id, **trace_log_fields(trace)}
+        with self._hold_attempt(attempt_id), structlog.contextvars.bound_contextvars(**ids):
+            claimed = self._claim_run(attempt_id, ticket)
             if claimed is None:
                 return
             run = Run(attempt=attempt_id, number=claimed.run)
-            self._hand_in(run, self._verdict(run, claimed, trace))
+            self._deliver_verdict(run, self._run_at_daemon(run, claimed, trace))
             log.info("run.handed_in", run_number=run.number)
 
     @contextmanager
-    def _holding(self, attempt_id: str) -> Iterator[None]:
-        """Have one message of an attempt at a time: one that is delivered again waits for the first."""
+    def _hold_attempt(self, attempt_id: str) -> Iterator[None]:
+        """Hold an attempt while the body runs; a redelivered message waits for the first one."""
         with self._lock:
             while attempt_id in self._in_hand:
                 self._lock.wait()
@@ -134,11 +134,11 @@ class Runner:
                 self._in_hand.discard(attempt_id)
                 self._lock.notify_all()
 
-    def _claim(self, attempt_id: str, ticket: str) -> Claimed | None:
-        """Claim a run; None where the attempt needs none. Waits while another node holds it."""
+    def _claim_run(self, attempt_id: str, ticket: str) -> Claimed | None:
+        """Claim a run, waiting while another node holds it; return None if the attempt needs no run."""
         try:
             retry = retry_if_exception_type((RunHeld, GatewayAway))
-            return self._retrying("claim.failed", retry)(self._claim_once, attempt_id, ticket)
+            return self._build_retrying("claim.failed", retry)(self._claim_once, attempt_id, ticket)
         except RunOver as over:
             log.info("claim.over", code=over.code)
             return None
@@ -151,8 +151,8 @@ class Runner:
             raise PutBack("node.draining", "the node takes no new attempts")
         return self._gateway.claim(attempt_id, ticket)
 
-    def _verdict(self, run: Run, claimed: Claimed, trace: TraceContext | None) -> Document:
-        """Return what the daemon says of the attempt, or that the run is lost."""
+    def _run_at_daemon(self, run: Run, claimed: Claimed, trace: TraceContext | None) -> Document:
+        """Return the daemon's verdict of the attempt, or the fact that the run is lost."""
         accepted = False
 
         def judge() -> Document:
@@ -160,20 +160,20 @@ class Runner:
             document = claimed.document
             attempt = self._daemon.submit(run.attempt, document, wait_s=AT_ONCE_S, trace=trace)
             accepted = True
-            return self._finished(run, attempt)
+            return self._wait_for_verdict(run, attempt)
 
         def stays_away(state: RetryCallState) -> bool:
             return state.idle_for >= self._tries.daemon_away_s
 
         try:
-            return self._retrying("daemon.away", retry_if_exception(_will_pass), stays_away)(judge)
+            return self._build_retrying("daemon.away", retry_if_exception(_is_retryable), stays_away)(judge)
         except ClientError as trouble:
             if trouble.retryable:
-                return _lost(f"the daemon is unreachable: {trouble.message}", started=accepted)
-            return _lost(f"{trouble.code}: {trouble.message}", started=True)
+                return _lost_run(f"the daemon is unreachable: {trouble.message}", started=accepted)
+            return _lost_run(f"{trouble.code}: {trouble.message}", started=True)
 
-    def _finished(self, run: Run, attempt: Document) -> Document:
-        """Wait for the verdict, with events on the way, and return it with its files."""
+    def _wait_for_verdict(self, run: Run, attempt: Document) -> Document:
+        """Wait for the verdict while forwarding events; return it with its files."""
         if attempt["verdict"] is None:
             with self._forwarder.forwarding(run) as forward:
                 for event in self._daemon.events(run.attempt):
@@ -184,16 +184,16 @@ class Runner:
             attempt = self._daemon.attempt(run.attempt, wait_s=LOOK_S)
         if attempt["verdict"] == "error" and run.number < LAST_RUN:
             said = attempt["error"] or {}
-            return _lost(f"{said.get('code')}: {said.get('message')}", started=True)
-        return self._documents(attempt)
+            return _lost_run(f"{said.get('code')}: {said.get('message')}", started=True)
+        return self._build_verdict(attempt)
 
-    def _documents(self, attempt: Document) -> Document:
-        """Return a verdict as the gateway takes it."""
+    def _build_verdict(self, attempt: Document) -> Document:
+        """Return a verdict in the form that the gateway expects."""
         if attempt.get("execution") is not None:
             container = attempt["execution"]["container"]
             name = container["image"].removeprefix(PREFIX)
             self.engine, self.images = container["engine"], {**self.images, name: container["image_digest"]}
-        events = [live_event(event) for event in self._daemon.events(attempt["id"])]
+        events = [to_live_event(event) for event in self._daemon.events(attempt["id"])]
         listed = {artifact["name"]: artifact for artifact in attempt["artifacts"]}
         return {
             "attempt": {
@@ -204,31 +204,37 @@ class Runner:
                 "bundle_path": None,
             },
             "events": [event for event in events if event is not None],
-            "files": [_described(file, listed.get(file.name, {})) for file in self._daemon.files(attempt)],
+            "files": [
+                _describe_file(file, listed.get(file.name, {})) for file in self._daemon.files(attempt)
+            ],
         }
 
-    def _hand_in(self, run: Run, verdict: Document) -> None:
-        """Bring a verdict until it is taken or needed no more."""
+    def _deliver_verdict(self, run: Run, verdict: Document) -> None:
+        """Send a verdict until it is accepted or no longer needed."""
         try:
-            self._retrying("verdict.kept", retry_if_exception_type(GatewayAway))(self._send, run, verdict)
+            self._build_retrying("verdict.kept", retry_if_exception_type(GatewayAway))(
+                self._send_verdict, run, verdict
+            )
         except RunOver as over:
             log.info("verdict.needless", code=over.code)
         except NodeRefused as refused:
             log.error("verdict.refused", code=refused.code, message=refused.message)
             if "lost" not in verdict:
-                self._hand_in(run, _lost(f"the gateway refuses the verdict: {refused.code}", started=True))
+                self._deliver_verdict(
+                    run, _lost_run(f"the gateway refuses the verdict: {refused.code}", started=True)
+                )
 
-    def _send(self, run: Run, verdict: Document) -> None:
+    def _send_verdict(self, run: Run, verdict: Document) -> None:
         for file in verdict.get("files", ()):
             if "content" in file:
                 self._gateway.send_file(run, file["sha256"], file["content"])
                 del file["content"]
         self._gateway.send_verdict(run, verdict)
 
-    def _retrying(
+    def _build_retrying(
         self, event: str, retry: RetryBaseT, stop: Callable[[RetryCallState], bool] = stop_never
     ) -> Retrying:
-        """Return what tries again after pauses that end when the node stops; each failure is logged."""
+        """Return a retrying caller whose pauses end when the node stops; failures are logged."""
 
         def tell(state: RetryCallState) -> None:
             problem = state.outcome.exception() if state.outcome is not None else None
@@ -244,27 +250,27 @@ class Runner:
 
     def _pause(self, seconds: float) -> None:
         if self._stopping.hurried.wait(seconds):
-            self._hurry()
+            self._raise_stopping()
 
     def _stop_if_hurried(self) -> None:
         if self._stopping.hurried.is_set():
-            self._hurry()
+            self._raise_stopping()
 
-    def _hurry(self) -> NoReturn:
+    def _raise_stopping(self) -> NoReturn:
         raise PutBack("node.stopping", "the node is stopping")
 
 
-def _will_pass(trouble: BaseException) -> bool:
+def _is_retryable(trouble: BaseException) -> bool:
     return isinstance(trouble, ClientError) and trouble.retryable
 
 
-def _lost(reason: str, *, started: bool) -> Document:
+def _lost_run(reason: str, *, started: bool) -> Document:
     log.warning("run.lost", reason=reason)
     return {"lost": True, "reason": reason[:1000], "started": started}
 
 
-def _described(file: File, artifact: Document) -> Document:
-    """Return a file of a bundle, with its content: within the verdict, or to be sent ahead of it."""
+def _describe_file(file: File, artifact: Document) -> Document:
+    """Return a bundle file's description, with the content inside it or to be sent before it."""
     described: Document = {
         "name": file.name,
         "media_type": artifact.get("media_type", "application/json"),  # the manifest is in no list

@@ -26,12 +26,12 @@ from assayd.errors import AssaydError
 from assayd.model.trace_context import from_text
 from assayd_cluster.broker import TASK, make_celery
 from assayd_cluster.encryption import require_encrypted_broker, require_encrypted_gateway
-from assayd_cluster.node.beating import Heart
-from assayd_cluster.node.consumption import Consumption
-from assayd_cluster.node.daemon_link import DaemonLink
-from assayd_cluster.node.forwarding import EVERY_S, Forwarder
-from assayd_cluster.node.gateway_link import GatewayLink
-from assayd_cluster.node.running import PutBack, Runner, Stopping, Untrue
+from assayd_cluster.node.beating import HeartbeatSender
+from assayd_cluster.node.consumption import MessageConsumption
+from assayd_cluster.node.daemon_link import DaemonClient
+from assayd_cluster.node.forwarding import EVERY_S, EventForwarder
+from assayd_cluster.node.gateway_link import GatewayClient
+from assayd_cluster.node.running import PutBack, Runner, StopSignals, Untrue
 from assayd_cluster.settings import NodeSettings, read_secret
 
 log = structlog.get_logger()
@@ -40,15 +40,15 @@ CANCELS_S = 20.0
 """How long one question after cancels waits for one."""
 AGAIN_S = 1.0
 LEAVE_S = 5.0
-"""How long a node that stops waits to tell the gateway so."""
+"""Timeout of a stopping node for its last report to the gateway."""
 _DELAYED = "celery.worker.consumer.delayed_delivery:DelayedDelivery"
 
 
 class ReadingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
-    """Celery's consumer without the step that declares exchanges for delayed messages: there are none."""
+    """Celery's consumer without the step that declares exchanges for delayed messages, which aren't used."""
 
     class Blueprint(Consumer.Blueprint):  # type: ignore[misc]
-        """The steps of the consumer."""
+        """The blueprint with the steps of the consumer."""
 
         default_steps = tuple(step for step in Consumer.Blueprint.default_steps if step != _DELAYED)
 
@@ -60,7 +60,7 @@ def run(settings: NodeSettings) -> int:
     warnings.filterwarnings("ignore", category=SecurityWarning)
     warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)
     for name in ("celery.app.trace", "celery.worker.strategy"):
-        logging.getLogger(name).setLevel(logging.ERROR)  # they tell of every message
+        logging.getLogger(name).setLevel(logging.ERROR)  # they log every message
     node = Node(settings)
     return node.run()
 
@@ -82,13 +82,13 @@ class Node:
             broker_channel_error_retry=True,
             broker_connection_timeout=4,
         )
-        self._gateway = GatewayLink(settings.name, settings.gateway, token=token, ca_file=settings.ca_file)
-        self._daemon = DaemonLink(settings.socket)
-        self._stopping = Stopping()
-        self._forwarder = Forwarder(self._gateway)
+        self._gateway = GatewayClient(settings.name, settings.gateway, token=token, ca_file=settings.ca_file)
+        self._daemon = DaemonClient(settings.socket)
+        self._stopping = StopSignals()
+        self._forwarder = EventForwarder(self._gateway)
         self._runner = Runner(self._gateway, self._daemon, self._forwarder, self._stopping)
-        self._consumption = Consumption(self._app, settings.queue)
-        self._heart = Heart(
+        self._consumption = MessageConsumption(self._app, settings.queue)
+        self._heart = HeartbeatSender(
             gateway=self._gateway,
             daemon=self._daemon,
             runner=self._runner,
@@ -99,9 +99,9 @@ class Node:
 
     def run(self) -> int:
         """Run until the end; return the exit code."""
-        self._app.task(name=TASK)(self._take)
-        signals.setup_logging.connect(_leave_logging_alone)
-        signals.worker_ready.connect(self._begin)
+        self._app.task(name=TASK)(self._process_message)
+        signals.setup_logging.connect(_skip_logging_setup)
+        signals.worker_ready.connect(self._on_worker_ready)
         worker = self._app.Worker(
             pool_cls="threads",
             concurrency=self._settings.capacity,
@@ -113,15 +113,15 @@ class Node:
         )
         for name, turn in (
             ("beat", self._heart.beat),
-            ("events", self._send_events),
-            ("cancels", self._cancel),
+            ("events", self._send_pending_events),
+            ("cancels", self._cancel_attempts),
         ):
-            threading.Thread(target=_repeat, args=(turn,), name=name, daemon=True).start()
+            threading.Thread(target=_run_forever, args=(turn,), name=name, daemon=True).start()
         worker.start()
         return int(worker.exitcode or 0)
 
-    def _take(self, *, attempt: str, ticket: str, trace: object = None, **_: object) -> None:
-        """Take one message: the task that Celery calls."""
+    def _process_message(self, *, attempt: str, ticket: str, trace: object = None, **_: object) -> None:
+        """Process one message; this is the task that Celery calls."""
         try:
             self._runner.run(attempt, ticket, from_text(trace) if isinstance(trace, str) else None)
         except PutBack as back:
@@ -133,14 +133,14 @@ class Node:
             log.exception("message.broken", attempt_id=attempt)
             raise Reject("internal", requeue=True) from problem
 
-    def _begin(self, sender: Any, **_: object) -> None:
-        """Take over signals and consumption, in Celery's thread, once it is connected."""
+    def _on_worker_ready(self, sender: Any, **_: object) -> None:
+        """Install signal handlers and start consumption, in Celery's thread, once it is connected."""
         self._consumption.begin(sender)
         self._heart.sooner.set()
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._stop)
+            signal.signal(number, self._on_stop_signal)
 
-    def _stop(self, *_: object) -> None:
+    def _on_stop_signal(self, *_: object) -> None:
         if self._stopping.draining.is_set():
             log.warning("node.left", runs=self._runner.in_hand())
             os._exit(1)
@@ -148,10 +148,10 @@ class Node:
         self._stopping.draining.set()
         self._consumption.want(False)
         self._heart.sooner.set()
-        threading.Thread(target=self._end_when_idle, name="drain", daemon=True).start()
+        threading.Thread(target=self._stop_when_idle, name="drain", daemon=True).start()
 
-    def _end_when_idle(self) -> None:
-        """Have Celery end once nothing is in hand or unacknowledged, and the gateway knows."""
+    def _stop_when_idle(self) -> None:
+        """End Celery once all messages are finished and acknowledged, and the gateway knows."""
         while self._consumption.busy():
             self._stopping.hurried.wait(0.1)
         self._heart.leaving = True
@@ -159,11 +159,11 @@ class Node:
         self._heart.left.wait(LEAVE_S)
         state.should_stop = os.EX_OK
 
-    def _send_events(self) -> None:
+    def _send_pending_events(self) -> None:
         self._stopping.hurried.wait(EVERY_S)
         self._forwarder.send()
 
-    def _cancel(self) -> None:
+    def _cancel_attempts(self) -> None:
         try:
             for attempt in self._gateway.cancelled(CANCELS_S):
                 self._daemon.cancel(attempt)
@@ -172,7 +172,7 @@ class Node:
         self._stopping.hurried.wait(AGAIN_S)
 
 
-def _repeat(turn: Callable[[], None]) -> None:
+def _run_forever(turn: Callable[[], None]) -> None:
     """Repeat without end. An internal error stops the node in order, because it needs this thread."""
     try:
         while True:
@@ -183,5 +183,5 @@ def _repeat(turn: Callable[[], None]) -> None:
         raise
 
 
-def _leave_logging_alone(**_: object) -> None:
-    """Keep Celery from setting up logging: that is done."""
+def _skip_logging_setup(**_: object) -> None:
+    """Prevent Celery from configuring logging, which is already done."""

@@ -18,14 +18,14 @@ from assayd_console.forms import read_form
 from assayd_console.live import LivePage, Tell, follow
 from assayd_console.rendering import fragment, page
 from assayd_console.shown import size, took
-from assayd_console.sources import first_error, sources, texts_of
+from assayd_console.sources import find_first_error, sources, texts_of
 
 MIB = 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
-    """One resource of a run. `share` is its share of the limit, at most 1."""
+    """The use of one resource by a run. `share` is the used share of the limit, at most 1."""
 
     name: str
     shown: str
@@ -45,21 +45,21 @@ def used(attempt: Document) -> Iterator[Used]:
         return
     limits, counted = report["effective_limits"], run["resource_usage"]
     time_ms, memory = limits["timeout_s"] * 1000, limits["memory_mb"] * MIB
-    yield _used("time", run["execution_time_ms"], time_ms, took)
-    yield _used("processor", run["cpu_ms"], time_ms, took)
+    yield _build_resource_use("time", run["execution_time_ms"], time_ms, took)
+    yield _build_resource_use("processor", run["cpu_ms"], time_ms, took)
     slowest = max(
         (case["duration_ms"] for case in (report["runtime_results"] or {}).get("cases", ())), default=0
     )
-    yield _used("slowest unit", slowest, limits["unit_timeout_s"] * 1000, took)
+    yield _build_resource_use("slowest unit", slowest, limits["unit_timeout_s"] * 1000, took)
     if run["peak_memory_bytes"] is not None:
-        yield _used("memory", run["peak_memory_bytes"], memory, size)
-    yield _used("standard output", run["stdout_bytes"], limits["output_read_bytes"], size)
-    yield _used("standard error", run["stderr_bytes"], limits["output_read_bytes"], size)
-    yield _used("disk", counted["work_bytes_used"], limits["work_bytes"], size)
-    yield _used("files", counted["work_files_used"], limits["work_files"], "{:,.0f}".format)
+        yield _build_resource_use("memory", run["peak_memory_bytes"], memory, size)
+    yield _build_resource_use("standard output", run["stdout_bytes"], limits["output_read_bytes"], size)
+    yield _build_resource_use("standard error", run["stderr_bytes"], limits["output_read_bytes"], size)
+    yield _build_resource_use("disk", counted["work_bytes_used"], limits["work_bytes"], size)
+    yield _build_resource_use("files", counted["work_files_used"], limits["work_files"], "{:,.0f}".format)
 
 
-def _used(name: str, amount: float, limit: float, write: Callable[[float], str]) -> Used:
+def _build_resource_use(name: str, amount: float, limit: float, write: Callable[[float], str]) -> Used:
     share = min(amount / limit, 1.0) if limit else 0.0
     return Used(name=name, shown=write(amount), limit=write(limit), share=share)
 
@@ -133,20 +133,20 @@ async def download(request: Request) -> Response:
 
 
 async def download_retry_context(request: Request) -> Response:
-    """Send the retry context as a download."""
+    """Return the retry context as a download."""
     attempt = await request.app.state.daemon.ask(requests.attempt(request.path_params["id"]))
     context = (attempt["report"] or {}).get("retry_context") or ""
     return attachment(context.encode(), f"{attempt['id']}-retry.txt")
 
 
 async def download_source(request: Request) -> Response:
-    """Send one text of the submission as a download."""
+    """Return one text of the submission as a download."""
     daemon: ConsoleDaemon = request.app.state.daemon
     attempt = await daemon.ask(requests.attempt(request.path_params["id"]))
     texts = texts_of((await submission_of(daemon, attempt)).get("payload") or {})
     name = request.path_params["name"]
     if name not in texts:
-        raise HTTPException(404, f"the submission of {attempt['id']} has no text of this name")
+        raise HTTPException(404, f"the submission of {attempt['id']} contains no file with this name")
     return attachment(texts[name].encode(), name)
 
 
@@ -206,8 +206,8 @@ async def _details(daemon: ConsoleDaemon, attempt: Document) -> dict[str, Any]:
     texts.sort(key=lambda text: not text.has_findings)
     return {
         "sent": sent_file(attempt),
-        "cases": shown_cases(((attempt["report"] or {}).get("runtime_results") or {}).get("cases") or []),
-        "first": first_error(texts, findings),
+        "cases": select_cases(((attempt["report"] or {}).get("runtime_results") or {}).get("cases") or []),
+        "first": find_first_error(texts, findings),
         "errors": sum(finding["severity"] == "error" for finding in findings),
         "texts": texts[:MOST_TEXTS],
         "texts_left": len(texts[MOST_TEXTS:]),
@@ -217,15 +217,15 @@ async def _details(daemon: ConsoleDaemon, attempt: Document) -> dict[str, Any]:
     }
 
 
-def shown_cases(cases: list[Document]) -> list[Document]:
-    """Return the cases that a page shows: all, or of many those that failed first."""
+def select_cases(cases: list[Document]) -> list[Document]:
+    """Return the cases that a page shows: all, or a limited number with failed ones first."""
     if len(cases) <= MOST_CASES:
         return cases
     return sorted(cases, key=lambda case: bool(case["status"] == "passed"))[:MOST_CASES]
 
 
 def sent_file(attempt: Document) -> Document | None:
-    """Return the bundle's file with the submission; None if the bundle was removed."""
+    """Return the bundle's entry of the submission file; None if the bundle was removed."""
     return next((each for each in attempt["artifacts"] if each["name"].startswith("submission_")), None)
 
 

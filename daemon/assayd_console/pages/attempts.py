@@ -30,7 +30,7 @@ Asked = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filters:
+class AttemptFilters:
     """The filters as entered; an empty string means no filter."""
 
     typed: Mapping[str, str]
@@ -58,10 +58,10 @@ class Filters:
         return urlencode([(name, text) for name, text in wanted.items() if text])
 
 
-def read_filters(query: QueryParams) -> Filters:
-    """Return the filters of a URL; several labels are joined by spaces, as in the input field."""
+def parse_filters(query: QueryParams) -> AttemptFilters:
+    """Parse the filters of a URL; several labels are joined by spaces, as in the input field."""
     typed = {name: " ".join(query.getlist(name)).strip() for name in NAMES}
-    return Filters(typed=typed, cursor=query.get("cursor"))
+    return AttemptFilters(typed=typed, cursor=query.get("cursor"))
 
 
 def since(text: str, now: datetime) -> str | None:
@@ -87,11 +87,11 @@ CHANGES = frozenset({"state", "finished"})
 async def list_attempts(request: Request) -> Response:
     """Show a page of attempts."""
     daemon: ConsoleDaemon = request.app.state.daemon
-    filters = read_filters(request.query_params)
+    filters = parse_filters(request.query_params)
     refusal = None
     found: Document = {"attempts": [], "next_cursor": None}
     try:
-        found = await _page(daemon, filters)
+        found = await _load_page(daemon, filters)
     except (ClientError, RequestError) as error:
         if not error.field:
             raise
@@ -111,9 +111,9 @@ async def list_attempts(request: Request) -> Response:
 
 
 async def follow_attempts(request: Request) -> Response:
-    """Send the rows of the first page again after changes."""
+    """Stream the rows of the first page again after each change."""
     daemon: ConsoleDaemon = request.app.state.daemon
-    filters = read_filters(request.query_params)
+    filters = parse_filters(request.query_params)
 
     async def produce(tell: Tell) -> None:
         stale = [False]
@@ -124,7 +124,7 @@ async def follow_attempts(request: Request) -> Response:
         async def show() -> None:
             if stale[0]:
                 stale[0] = False
-                found = await _page(daemon, filters)
+                found = await _load_page(daemon, filters)
                 await tell("rows", fragment("_rows.html", attempts=found["attempts"]))
 
         await follow(daemon.events(requests.all_events()), note, show, pause_s=1.0)
@@ -132,7 +132,7 @@ async def follow_attempts(request: Request) -> Response:
     return LivePage(produce)
 
 
-async def _page(daemon: ConsoleDaemon, filters: Filters) -> Document:
+async def _load_page(daemon: ConsoleDaemon, filters: AttemptFilters) -> Document:
     return await daemon.ask(requests.attempts(**filters.asked(), limit=PAGE))
 
 

@@ -27,8 +27,8 @@ from assayd_console import charts
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.live import LivePage, Tell, follow
 from assayd_console.pages.attempt import sent_file
-from assayd_console.pages.now import count_bars
-from assayd_console.rendering import fragment, page, picture_file
+from assayd_console.pages.now import build_count_bars
+from assayd_console.rendering import chart_response, fragment, page
 
 PAGE = 20
 ATTEMPTS = 100
@@ -62,11 +62,11 @@ async def show_batch(request: Request) -> Response:
         batch=batch,
         after=after,
         own=own,
-        seconds=_seconds(batch),
+        seconds=_duration_s(batch),
     )
 
 
-def _seconds(batch: Document) -> float | None:
+def _duration_s(batch: Document) -> float | None:
     """Return the seconds that a batch took; None before its end."""
     if batch["finished_at"] is None:
         return None
@@ -75,25 +75,25 @@ def _seconds(batch: Document) -> float | None:
 
 
 async def show_details(request: Request) -> Response:
-    """Show the results of a batch: reasons of failures, the slowest items, a cell per item."""
-    batch, first, summary, items = await _details(request)
+    """Show the results of a batch: reasons of failures, the slowest items, and a cell per item."""
+    batch, first, summary, items = await _load_details(request)
     return page(
         "_batch_details.html",
         batch=batch,
         summary=summary,
-        pictures=_pictures(batch, summary, items["items"]),
+        pictures=_draw_pictures(batch, summary, items["items"]),
         malformed=[item for item in items["items"] if item["error"] is not None][:MOST_BARS],
-        failures=await _explained(request.app.state.daemon, _failures(items["items"])),
+        failures=await _explain_groups(request.app.state.daemon, _group_failures(items["items"])),
         next_after=items["next_after"],
         first=first,
         lines={item["attempt_id"]: item["line"] for item in items["items"]},
-        tasks=(tasks := await _tasks(request.app.state.daemon, batch)),
+        tasks=(tasks := await _load_tasks(request.app.state.daemon, batch)),
         pass_at_1=pass_at(tasks, 1),
     )
 
 
-async def _tasks(daemon: ConsoleDaemon, batch: Document) -> list[Document]:
-    """Return a row per task of an evaluation, the hardest first; empty for other batches."""
+async def _load_tasks(daemon: ConsoleDaemon, batch: Document) -> list[Document]:
+    """Return one row per task of an evaluation, the hardest first; an empty list for other batches."""
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     cursor: str | None = None
     for _ in range(MOST_PAGES):
@@ -117,16 +117,16 @@ async def _tasks(daemon: ConsoleDaemon, batch: Document) -> list[Document]:
 
 
 async def download_picture(request: Request) -> Response:
-    """Send one chart as a file."""
-    batch, _, summary, items = await _details(request)
+    """Return one chart as a file."""
+    batch, _, summary, items = await _load_details(request)
     name = request.path_params["picture"]
-    pictures = _pictures(batch, summary, items["items"])
+    pictures = _draw_pictures(batch, summary, items["items"])
     if not pictures.get(name):
         raise HTTPException(404, "the chart doesn't exist or has no data")
-    return picture_file(pictures[name], f"{batch['name']}-{name}", request.query_params)
+    return chart_response(pictures[name], f"{batch['name']}-{name}", request.query_params)
 
 
-async def _details(request: Request) -> tuple[Document, int, Document, Document]:
+async def _load_details(request: Request) -> tuple[Document, int, Document, Document]:
     """Return a batch, the line after which its items are shown, its summary, and these items."""
     daemon: ConsoleDaemon = request.app.state.daemon
     batch = await daemon.ask(requests.batch(request.path_params["name"]))
@@ -137,18 +137,18 @@ async def _details(request: Request) -> tuple[Document, int, Document, Document]
     return batch, first, summary, items
 
 
-def _pictures(batch: Document, summary: Document, items: list[Document]) -> dict[str, Markup]:
+def _draw_pictures(batch: Document, summary: Document, items: list[Document]) -> dict[str, Markup]:
     address = f"/attempts?batch={batch['id']}"
-    rules = count_bars(summary["rules"], MOST_BARS, f"{address}&rule=")
-    causes = count_bars(summary["causes"], MOST_BARS, f"{address}&cause=")
+    rules = build_count_bars(summary["rules"], MOST_BARS, f"{address}&rule=")
+    causes = build_count_bars(summary["causes"], MOST_BARS, f"{address}&cause=")
     return {
-        "items": charts.grid(map(_cell, items), title="One cell per item"),
+        "items": charts.grid(map(_build_cell, items), title="One cell per item"),
         "rules": charts.bars(rules, title="Attempts by rule", of=summary["verdicts"].get("failed", 0)),
         "causes": charts.bars(causes, title="Attempts by cause"),
     }
 
 
-def _cell(item: Document) -> tuple[str, str, str]:
+def _build_cell(item: Document) -> tuple[str, str, str]:
     verdict = item["verdict"] or "waiting"
     said = f"line {item['line']}: {verdict}" + (f", {item['rules'][0]}" if item["rules"] else "")
     return verdict, said, f"/attempts/{item['attempt_id']}" if item["attempt_id"] and item["verdict"] else ""
@@ -168,7 +168,7 @@ class FailedItems:
     labels: Sequence[str] = ()
 
 
-def _failures(items: list[Document]) -> list[FailedItems]:
+def _group_failures(items: list[Document]) -> list[FailedItems]:
     """Return the failed items by rules and cause, the most frequent first."""
     groups: dict[tuple[tuple[str, ...], str], list[Document]] = {}
     for item in items:
@@ -178,14 +178,15 @@ def _failures(items: list[Document]) -> list[FailedItems]:
     return [FailedItems(rules=rules, cause=cause, items=found) for (rules, cause), found in ordered]
 
 
-async def _explained(daemon: ConsoleDaemon, groups: Sequence[FailedItems]) -> Sequence[FailedItems]:
+async def _explain_groups(daemon: ConsoleDaemon, groups: Sequence[FailedItems]) -> Sequence[FailedItems]:
     """Return groups of failed items, each with the message of one item and the shared labels."""
-    return [await _explain(daemon, group) for group in groups]
+    return [await _explain_group(daemon, group) for group in groups]
 
 
-async def _explain(daemon: ConsoleDaemon, group: FailedItems) -> FailedItems:
+async def _explain_group(daemon: ConsoleDaemon, group: FailedItems) -> FailedItems:
     looked_at = [
-        await daemon.ask(requests.attempt(item["attempt_id"])) for item in _spread(group.items, LOOKED_AT)
+        await daemon.ask(requests.attempt(item["attempt_id"]))
+        for item in _select_spread(group.items, LOOKED_AT)
     ]
     shared = set.intersection(*(set(each["labels"].items()) for each in looked_at))
     findings = (looked_at[0]["report"] or {}).get("findings", [])
@@ -193,7 +194,7 @@ async def _explain(daemon: ConsoleDaemon, group: FailedItems) -> FailedItems:
     return replace(group, message=message, labels=[f"{name}={value}" for name, value in sorted(shared)])
 
 
-def _spread(items: Sequence[Document], most: int) -> Sequence[Document]:
+def _select_spread(items: Sequence[Document], most: int) -> Sequence[Document]:
     """Return at most `most` items, from the beginning, the middle and the end."""
     step = max((len(items) - 1) / max(most - 1, 1), 1)
     return [items[round(place * step)] for place in range(min(most, len(items)))]
@@ -265,7 +266,7 @@ async def _failed_lines(daemon: ConsoleDaemon, batch: Document) -> AsyncIterator
 
 
 class ResultWriter(Protocol):
-    """Writes items in a format, with a beginning and an end."""
+    """A writer of items in a file format with a beginning and an end."""
 
     def __enter__(self) -> Self:
         """Write the beginning."""
@@ -281,7 +282,7 @@ FORMULA_BEGINS = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 
 
 class CsvWriter:
-    """Writes one row per item for spreadsheets; possible formulas get a leading apostrophe."""
+    """A writer of one row per item for spreadsheets; possible formulas get a leading apostrophe."""
 
     HEADS = ("line", "attempt_id", "verdict", "cause", "rules", "took_ms", "labels", "error")
 
@@ -305,13 +306,13 @@ class CsvWriter:
             " ".join(f"{key}={value}" for key, value in sorted(attempt["labels"].items())),
             (result["error"] or {}).get("message"),
         )
-        self._rows.writerow([_cell_text(cell) for cell in cells])
+        self._rows.writerow([_escape_formula(cell) for cell in cells])
 
     def __exit__(self, *_: object) -> None:
         """Do nothing: the format has no end."""
 
 
-def _cell_text(value: object) -> object:
+def _escape_formula(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value[:1] in FORMULA_BEGINS else value
 
 
@@ -331,22 +332,22 @@ async def download(request: Request) -> Response:
     headers = {"Content-Disposition": f'attachment; filename="{batch["name"]}.{form}"'}
     items = daemon.lines(requests.batch_results(name))
     return StreamingResponse(
-        _written(items, makers[form]), media_type="application/octet-stream", headers=headers
+        _write_items(items, makers[form]), media_type="application/octet-stream", headers=headers
     )
 
 
-async def _written(
+async def _write_items(
     items: AsyncIterator[Document], make: Callable[[io.StringIO], AbstractContextManager[ResultWriter]]
 ) -> AsyncIterator[str]:
     file = io.StringIO()
     with make(file) as writer:
         async for item in items:
             writer.add(item)
-            yield _taken(file)
-    yield _taken(file)
+            yield _take_text(file)
+    yield _take_text(file)
 
 
-def _taken(file: io.StringIO) -> str:
+def _take_text(file: io.StringIO) -> str:
     text = file.getvalue()
     file.seek(0)
     file.truncate()

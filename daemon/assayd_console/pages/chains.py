@@ -37,7 +37,7 @@ class DiffLine:
     text: str
 
 
-def diff_lines(diff: str) -> list[DiffLine]:
+def parse_diff(diff: str) -> list[DiffLine]:
     """Return the lines of a unified diff with their types; lines beyond the limit are only counted."""
     signs = {"+": "added", "-": "removed", "@": "place"}
     lines = [line for line in diff.splitlines() if not line.startswith(("--- ", "+++ "))]
@@ -52,17 +52,17 @@ def steps_of(chain: Document, last: str | None = None) -> Iterator[dict[str, obj
     before = None
     answers = chain["attempts"]
     for answer, following in zip_longest(answers, answers[1:]):
-        context = _failure(answer, following, last)
+        context = _find_failure(answer, following, last)
         diff = answer["diff"]
         if diff is None and before is not None and not answer["duplicate"]:
             diff = submission_diff(before, answer["patched_code"])
         before = answer["patched_code"]
         failed = list(failed_lines(context)) if context else ()
-        yield {"answer": answer, "diff": diff_lines(diff) if diff else (), "failed": failed}
+        yield {"answer": answer, "diff": parse_diff(diff) if diff else (), "failed": failed}
 
 
-def _failure(answer: Document, following: Document | None, last: str | None) -> str | None:
-    """Return the failure of an answer, from its record, the next repair, or `last`."""
+def _find_failure(answer: Document, following: Document | None, last: str | None) -> str | None:
+    """Return the failure of an answer, from its record, the next repair, or `last`; None if unknown."""
     if answer["strategy"] == WRITE and answer["original_error"]:  # The answer wasn't a valid submission.
         return str(answer["original_error"])
     if answer["verdict"] != "failed":
@@ -73,8 +73,8 @@ def _failure(answer: Document, following: Document | None, last: str | None) -> 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownChain:
-    """A chain in a URL, with the requests to the daemon about it."""
+class ChainPage:
+    """The chain of a page's URL, with the requests to the daemon about it."""
 
     sort: str
     id: str
@@ -116,18 +116,18 @@ async def list_chains(request: Request) -> Response:
     return page("chains.html", title="Repairs and generations", repairs=repairs, generations=generations)
 
 
-def _chain(request: Request) -> ShownChain:
-    return ShownChain(sort=request.url.path.split("/")[1], id=request.path_params["id"])
+def _parse_chain(request: Request) -> ChainPage:
+    return ChainPage(sort=request.url.path.split("/")[1], id=request.path_params["id"])
 
 
 async def show_chain(request: Request) -> Response:
     """Show one chain, finished or not."""
-    return page("chain.html", **await _values(request.app.state.daemon, _chain(request)))
+    return page("chain.html", **await _load_values(request.app.state.daemon, _parse_chain(request)))
 
 
-async def _values(daemon: ConsoleDaemon, named: ShownChain) -> dict[str, Any]:
+async def _load_values(daemon: ConsoleDaemon, named: ChainPage) -> dict[str, Any]:
     chain = await daemon.ask(named.state())
-    last = await _last_attempt(daemon, chain)
+    last = await _load_last_attempt(daemon, chain)
     texts: list[ShownSource] = []
     if last is not None and last["verdict"] == "validated":
         texts, _ = sources((await submission_of(daemon, last)).get("payload") or {}, ())
@@ -141,7 +141,7 @@ async def _values(daemon: ConsoleDaemon, named: ShownChain) -> dict[str, Any]:
     }
 
 
-async def _last_attempt(daemon: ConsoleDaemon, chain: Document) -> Document | None:
+async def _load_last_attempt(daemon: ConsoleDaemon, chain: Document) -> Document | None:
     """Return the attempt of a finished chain's last answer; None if it was removed."""
     if chain["state"] != "finished" or not chain["attempts"] or not chain["attempts"][-1]["attempt_id"]:
         return None
@@ -152,13 +152,13 @@ async def _last_attempt(daemon: ConsoleDaemon, chain: Document) -> Document | No
 
 
 async def follow_chain(request: Request) -> Response:
-    """Send a chain after each step until its end."""
+    """Stream a chain after each step until it ends."""
     daemon: ConsoleDaemon = request.app.state.daemon
-    named = _chain(request)
+    named = _parse_chain(request)
 
     async def produce(tell: Tell) -> None:
         async def show() -> None:
-            await tell("progress", fragment("_chain.html", **await _values(daemon, named)))
+            await tell("progress", fragment("_parse_chain.html", **await _load_values(daemon, named)))
 
         await follow(daemon.events(named.events()), lambda _: None, show)
         await tell("end", "")
@@ -168,14 +168,14 @@ async def follow_chain(request: Request) -> Response:
 
 async def show_step(request: Request) -> Response:
     """Show the complete prompt and answer of one step."""
-    named, number = _chain(request), request.path_params["number"]
+    named, number = _parse_chain(request), request.path_params["number"]
     step = await request.app.state.daemon.ask(named.step(number))
     return page("step.html", title=f"{named.name}, answer {number}", named=named, step=step)
 
 
 async def cancel(request: Request) -> Response:
     """Cancel a chain."""
-    named = _chain(request)
+    named = _parse_chain(request)
     await request.app.state.daemon.ask(named.cancel())
     return RedirectResponse(f"/{named.sort}/{named.id}", status_code=303)
 
@@ -183,7 +183,7 @@ async def cancel(request: Request) -> Response:
 async def hint(request: Request) -> Response:
     """Try again with a user's hint: a generation continues, a repair starts again."""
     daemon: ConsoleDaemon = request.app.state.daemon
-    named, form = _chain(request), await read_form(request)
+    named, form = _parse_chain(request), await read_form(request)
     said = form.get("hint", "")
     if named.sort == "generations":
         await daemon.ask(requests.hint_generation(named.id, said))
@@ -196,14 +196,14 @@ async def hint(request: Request) -> Response:
 
 async def approve(request: Request) -> Response:
     """Approve the result of a generation."""
-    named, form = _chain(request), await read_form(request)
+    named, form = _parse_chain(request), await read_form(request)
     entry = await request.app.state.daemon.ask(requests.approve_generation(named.id, form.get("name", "")))
     return RedirectResponse(f"/library/{entry['name']}", status_code=303)
 
 
 async def accept_fallback(request: Request) -> Response:
     """Accept the rules that a repair offers."""
-    named = _chain(request)
+    named = _parse_chain(request)
     await request.app.state.daemon.ask(requests.accept_fallback(named.id))
     return RedirectResponse(f"/repairs/{named.id}", status_code=303)
 

@@ -13,7 +13,7 @@ from assayd_client import ClientError, Document, requests
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.fields import FormField, fields_of, value_of
 from assayd_console.forms import read_form
-from assayd_console.pages.submit import kind_named
+from assayd_console.pages.submit import find_kind
 from assayd_console.rendering import page
 
 NO_CONTEXT: Document = {"properties": {}}
@@ -23,23 +23,23 @@ ANSWERS = {"properties": {"max_attempts": {"type": "integer", "description": "An
 async def show_form(request: Request) -> Response:
     """Show an empty form for a kind."""
     daemon: ConsoleDaemon = request.app.state.daemon
-    return await _form_page(daemon, await kind_named(daemon, request.query_params.get("kind", "")), {})
+    return await _render_form(daemon, await find_kind(daemon, request.query_params.get("kind", "")), {})
 
 
 async def generate(request: Request) -> Response:
     """Start a generation and redirect to its page; errors are shown at their field."""
     daemon: ConsoleDaemon = request.app.state.daemon
     typed = await read_form(request)
-    kind = await kind_named(daemon, typed.get("kind", ""))
+    kind = await find_kind(daemon, typed.get("kind", ""))
     try:
-        begun = await daemon.ask(requests.generate(**read_generation(kind, typed)))
+        begun = await daemon.ask(requests.generate(**parse_generation(kind, typed)))
     except (ClientError, RequestError) as refusal:
-        return await _form_page(daemon, kind, typed, refusal)
+        return await _render_form(daemon, kind, typed, refusal)
     return RedirectResponse(f"/generations/{begun['id']}", status_code=303)
 
 
-def read_generation(kind: Document, typed: Mapping[str, str]) -> Document:
-    """Return the generation of a form. Raises: RequestError ``invalid``, with the field."""
+def parse_generation(kind: Document, typed: Mapping[str, str]) -> Document:
+    """Return the generation request of a form. Raises: RequestError ``invalid``, with the field."""
     return {
         "kind": kind["kind"],
         "intent": typed.get("intent", ""),
@@ -49,7 +49,7 @@ def read_generation(kind: Document, typed: Mapping[str, str]) -> Document:
     }
 
 
-async def _form_page(
+async def _render_form(
     daemon: ConsoleDaemon, kind: Document, typed: Mapping[str, str], refusal: AssaydError | None = None
 ) -> Response:
     fields: list[FormField] = fields_of(kind["context_schema"] or NO_CONTEXT, typed, "context")

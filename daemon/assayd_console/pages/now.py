@@ -15,10 +15,10 @@ from starlette.routing import Route
 from assayd_client import ClientError, Document, requests
 from assayd_client.cli.sample import MetricsSample, Span
 from assayd_console import charts
-from assayd_console.charts import Bar
+from assayd_console.charts import ChartBar
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.live import LivePage, Tell
-from assayd_console.pulse import EVERY_S, Look, Pulse
+from assayd_console.pulse import EVERY_S, DaemonSampler, Look
 from assayd_console.rendering import fragment, page
 from assayd_console.shown import took
 
@@ -30,32 +30,32 @@ MOST_BARS = 8
 
 async def show_now(request: Request) -> Response:
     """Show the daemon's state."""
-    return page("now.html", title="Now", **await _shown(request))
+    return page("now.html", title="Now", **await _load_page_values(request))
 
 
 async def follow_now(request: Request) -> Response:
-    """Send the page again every few seconds."""
+    """Stream the page again every few seconds."""
 
     async def produce(tell: Tell) -> None:
         while True:
-            await tell("now", fragment("_now.html", **await _shown(request)))
+            await tell("now", fragment("_now.html", **await _load_page_values(request)))
             await asyncio.sleep(EVERY_S)
 
     return LivePage(produce)
 
 
-async def _shown(request: Request) -> dict[str, Any]:
-    """Return the daemon's figures, or the reason and start of their absence."""
-    pulse: Pulse = request.app.state.pulse
+async def _load_page_values(request: Request) -> dict[str, Any]:
+    """Return the daemon's figures, or the reason why it doesn't answer and since when."""
+    pulse: DaemonSampler = request.app.state.pulse
     try:
-        return await _values(request, await pulse.look())
+        return await _build_values(request, await pulse.look())
     except ClientError as error:
         return {"since": pulse.answered_at, "error": error}
 
 
-async def _values(request: Request, look: Look) -> dict[str, Any]:
+async def _build_values(request: Request, look: Look) -> dict[str, Any]:
     seen, now = look.span, look.span.now
-    rates = seen.per_s_by("assayd_attempts_total", "verdict")
+    rates = seen.rates_by("assayd_attempts_total", "verdict")
     leases = now.by("assayd_leases_total", "start")
     errors = seen.per_s("assayd_engine_errors_total")
     busy = sum(now.by("assayd_attempts_under_way", "state").values())
@@ -70,7 +70,7 @@ async def _values(request: Request, look: Look) -> dict[str, Any]:
         "queue_bytes": now.total("assayd_queue_bytes"),
         "under_way": now.by("assayd_attempts_under_way", "state"),
         "containers": now.by("assayd_containers", "state"),
-        "pools": sorted(_pools(now)),
+        "pools": sorted(_list_pools(now)),
         "refills": now.by("assayd_refill_seconds", "pool_key"),
         "warm": leases.get("warm", 0.0) / sum(leases.values()) if sum(leases.values()) else None,
         "engine": engine,
@@ -80,33 +80,33 @@ async def _values(request: Request, look: Look) -> dict[str, Any]:
         "processor": seen.per_s("assayd_process_cpu_seconds_total"),
         "disk_free": now.total("assayd_disk_free_bytes"),
         "disk_size": now.total("assayd_disk_size_bytes"),
-        "latencies": list(_latencies(seen)),
+        "latencies": list(_step_latencies(seen)),
         "hour": look.hour,
         "hour_picture": charts.stacked(
-            spans_until(look.hour, look.at, 3600), title="Verdicts of the last hour"
+            fill_buckets(look.hour, look.at, 3600), title="Verdicts of the last hour"
         ),
         "causes": charts.bars(
-            count_bars(look.hour["causes"], MOST_BARS, "/attempts?since=1h&cause="),
+            build_count_bars(look.hour["causes"], MOST_BARS, "/attempts?since=1h&cause="),
             title="Causes of the last hour",
         ),
-        "attempts": await _under_way(request.app.state.daemon) if busy else [],
+        "attempts": await _load_running_attempts(request.app.state.daemon) if busy else [],
     }
 
 
-def _pools(now: MetricsSample) -> Iterator[tuple[str, str, float]]:
+def _list_pools(now: MetricsSample) -> Iterator[tuple[str, str, float]]:
     """Yield image, key and number of the idle containers."""
     for labels, number in now.values.get("assayd_idle_containers", {}).items():
         named = dict(labels)
         yield named.get("image", ""), named["pool_key"], number
 
 
-async def _under_way(daemon: ConsoleDaemon) -> list[Document]:
+async def _load_running_attempts(daemon: ConsoleDaemon) -> list[Document]:
     pages = [await daemon.ask(requests.attempts(state=state, limit=MOST_SHOWN)) for state in UNDER_WAY]
     return [attempt for found in pages for attempt in found["attempts"]][:MOST_SHOWN]
 
 
-def _latencies(seen: Span) -> Iterator[tuple[str, str, str]]:
-    """Yield p50 and p95 of each step, since the previous sample or, without new data, since the start."""
+def _step_latencies(seen: Span) -> Iterator[tuple[str, str, str]]:
+    """Yield p50 and p95 of each step since the previous sample; without new data, since the start."""
     start = Span(now=seen.now, before=type(seen.now)(taken_s=0.0), seconds=1.0)
     for step in STEPS:
         of = next(
@@ -125,8 +125,8 @@ def _latencies(seen: Span) -> Iterator[tuple[str, str, str]]:
             yield step, took(half * 1000), took(most * 1000)
 
 
-def spans_until(summary: Document, until: datetime, long_s: int) -> list[tuple[str, dict[str, int]]]:
-    """Return the time buckets up to a moment in order, including those without attempts."""
+def fill_buckets(summary: Document, until: datetime, long_s: int) -> list[tuple[str, dict[str, int]]]:
+    """Return the time buckets up to a moment in order; buckets without attempts are added."""
     step_s = summary["bucket_s"]
     known = {bucket["at"][:19]: bucket["verdicts"] for bucket in summary["buckets"]}
     last = int(until.timestamp()) // step_s * step_s
@@ -135,11 +135,11 @@ def spans_until(summary: Document, until: datetime, long_s: int) -> list[tuple[s
     return [(f"{begin:{form}}", known.get(f"{begin:%Y-%m-%dT%H:%M:%S}", {})) for begin in begins]
 
 
-def count_bars(counts: Document, most: int, address: str = "") -> list[Bar]:
-    """Return the first counts as bars, each linked to `address` plus its name. Skips ``completed``."""
+def build_count_bars(counts: Document, most: int, address: str = "") -> list[ChartBar]:
+    """Return bars for the first counts, each linked to `address` plus its name, without ``completed``."""
     failed = [(name, number) for name, number in counts.items() if name != "completed"]
     return [
-        Bar(name=name, number=number, shown=f"{number:,}", href=address and f"{address}{quote(name)}")
+        ChartBar(name=name, number=number, shown=f"{number:,}", href=address and f"{address}{quote(name)}")
         for name, number in failed[:most]
     ]
 

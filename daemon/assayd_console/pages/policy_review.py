@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from assayd.errors import RequestError
 from assayd_client import Document, requests
-from assayd_client.cli.policy_review import wanted_attempts
+from assayd_client.cli.policy_review import review_query
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.rendering import page
 
@@ -25,8 +25,8 @@ async def review_policy(request: Request) -> Response:
     typed = {name: request.query_params.get(name, "").strip() for name in ("since", "batch", "label")}
     typed["since"] = typed["since"] or USUAL
     labels = [typed["label"]] if typed["label"] else []
-    wanted = wanted_attempts(typed["since"], typed["batch"] or None, labels, None)
-    trial = await _trial(daemon, policy["name"], wanted)
+    wanted = review_query(typed["since"], typed["batch"] or None, labels, None)
+    trial = await _run_trial(daemon, policy["name"], wanted)
     found = await daemon.ask(requests.suggest_policy(policy["name"], **wanted))
     return page(
         "policy_review.html",
@@ -38,7 +38,7 @@ async def review_policy(request: Request) -> Response:
     )
 
 
-async def _trial(daemon: ConsoleDaemon, name: str, wanted: Document) -> Document:
+async def _run_trial(daemon: ConsoleDaemon, name: str, wanted: Document) -> Document:
     """Return the result of a trial. Raises: RequestError, if the stream ends without one."""
     last: Any = None
     async for event in daemon.events(requests.try_policy(name, **wanted)):

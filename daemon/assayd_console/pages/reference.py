@@ -47,12 +47,12 @@ async def show_policy(request: Request) -> Response:
         rows=[(*row, row[0].startswith(TIGHTENED)) for row in policy_values(policy)],
         url=url,
         module=module,
-        said=_explained(policy, url) if url else None,
+        said=_explain_url(policy, url) if url else None,
         said_of_import=explain_import(policy, module) if module else None,
     )
 
 
-def _explained(policy: Document, url: str) -> tuple[bool, str]:
+def _explain_url(policy: Document, url: str) -> tuple[bool, str]:
     try:
         return explain(policy, url, "GET")
     except RequestError as error:
@@ -70,10 +70,10 @@ def explain_import(policy: Document, module: str) -> tuple[bool, str]:
     )
     if not rules.allows(module):
         denied = replace(rules, enforce_forbidden=False).allows(module)
-        why = "imports.denied has it" if denied else "imports.allowed does not have it"
+        why = "it is in imports.denied" if denied else "it isn't in imports.allowed"
         return False, f"{policy['name']} does not allow {module}: {why} (imports.mode is {shown['mode']})."
     names = shown["names"].get(module)
-    only = f", of it only {', '.join(names)}" if names else ""
+    only = f", but only these names: {', '.join(names)}" if names else ""
     return True, f"{policy['name']} allows {module}{only}."
 
 
@@ -106,13 +106,13 @@ async def show_entry(request: Request) -> Response:
         runs_label=label,
         texts=texts,
         pipeline_runs=pipeline_runs,
-        rows=_rows_by_run(pipeline_runs),
+        rows=_draw_rows_by_run(pipeline_runs),
         submission=json.dumps(entry["submission"], indent=1)[:20_000],
     )
 
 
-def _rows_by_run(runs: list[Document]) -> list[tuple[str, Markup]]:
-    """Return a small chart per file and table: its rows by run, oldest first; a refused run has none."""
+def _draw_rows_by_run(runs: list[Document]) -> list[tuple[str, Markup]]:
+    """Return a small chart per file and table with its rows by run, oldest first; None for refused runs."""
     counts = [{**run["inputs"], **run["outputs"], **run["tables"]} for run in runs]
     names = list(dict.fromkeys(name for each in counts for name in each))[:MOST_CHARTS]
     marked = [(run["verdict"] or "waiting", run["created_at"][:16]) for run in runs]
@@ -124,7 +124,7 @@ def _rows_by_run(runs: list[Document]) -> list[tuple[str, Markup]]:
 
 
 async def show_doctor(request: Request) -> Response:
-    """Show the available checks. Running them needs containers, so a button starts them."""
+    """Show the available checks, which a button starts because they need containers."""
     return page("doctor.html", title="Doctor", checks=None)
 
 

@@ -12,13 +12,13 @@ from starlette.routing import Route
 from assayd.documents.submission import Resources
 from assayd.errors import AssaydError, RequestError
 from assayd_client import ClientError, Document, requests
-from assayd_client.cli.submitting import read_settings
+from assayd_client.cli.submitting import parse_settings
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.fields import fields_of, typed_of, value_of
 from assayd_console.forms import read_form
 from assayd_console.pages.attempt import submission_of
 from assayd_console.rendering import page
-from assayd_console.shown import labels_text
+from assayd_console.shown import format_labels
 
 LIMITS = Resources.model_json_schema()
 LIMITS_AT = "overrides.resources"
@@ -26,19 +26,19 @@ LIMITS_AT = "overrides.resources"
 
 def read_submission(kind: Document, typed: Mapping[str, str]) -> Document:
     """Return the submission of a form. Raises: RequestError ``invalid``, with the field."""
-    overrides = read_settings(typed.get("overrides", "").split(), "overrides")
+    overrides = parse_settings(typed.get("overrides", "").split(), "overrides")
     limits = value_of(LIMITS, typed, LIMITS_AT)
     submission: Document = {
         "kind": kind["kind"],
         "payload": value_of(kind["payload_schema"], typed),
-        "labels": _labels(typed.get("labels", "")),
+        "labels": _parse_labels(typed.get("labels", "")),
         "overrides": overrides | ({"resources": limits} if limits else {}),
     }
     optional = {name: typed.get(name, "").strip() for name in ("policy", "intent", "parent_id")}
     return submission | {name: value for name, value in optional.items() if value}
 
 
-def _labels(text: str) -> dict[str, str]:
+def _parse_labels(text: str) -> dict[str, str]:
     pairs = [word.partition("=") for word in text.split()]
     if not all(equals and value for _, equals, value in pairs):
         raise RequestError("invalid", "write labels as key=value, separated by spaces", field="labels")
@@ -50,18 +50,18 @@ async def show_form(request: Request) -> Response:
     daemon: ConsoleDaemon = request.app.state.daemon
     parent = request.query_params.get("parent")
     if parent is None:
-        kind = await kind_named(daemon, request.query_params.get("kind", ""))
+        kind = await find_kind(daemon, request.query_params.get("kind", ""))
         example = typed_of(kind["payload_schema"], kind["example"] or {})
         typed = {name: text.lstrip("\n") for name, text in example.items()}
     else:
         attempt = await daemon.ask(requests.attempt(parent))
-        kind = await kind_named(daemon, attempt["kind"])
-        typed = _typed_again(kind, attempt["id"], await submission_of(daemon, attempt))
-    return await _form_page(daemon, kind, typed)
+        kind = await find_kind(daemon, attempt["kind"])
+        typed = _refill_form(kind, attempt["id"], await submission_of(daemon, attempt))
+    return await _render_form(daemon, kind, typed)
 
 
-def _typed_again(kind: Document, attempt_id: str, submission: Mapping[str, Document]) -> dict[str, str]:
-    """Return the form for a follow-up of an attempt. Raises: RequestError ``too_large``."""
+def _refill_form(kind: Document, attempt_id: str, submission: Mapping[str, Document]) -> dict[str, str]:
+    """Return the form values for a follow-up of an attempt. Raises: RequestError ``too_large``."""
     if not submission:
         raise RequestError(
             "too_large", f"the submission of {attempt_id} was removed, or is too large for a form"
@@ -74,7 +74,7 @@ def _typed_again(kind: Document, attempt_id: str, submission: Mapping[str, Docum
         **typed_of(LIMITS, limits, LIMITS_AT),
         "parent_id": attempt_id,
         "policy": str(submission.get("policy") or ""),
-        "labels": labels_text(submission.get("labels") or {}),
+        "labels": format_labels(submission.get("labels") or {}),
         "intent": str(submission.get("intent") or ""),
         "overrides": " ".join(words),
     }
@@ -84,15 +84,15 @@ async def submit(request: Request) -> Response:
     """Submit a form and redirect to its attempt; errors are shown at their field."""
     daemon: ConsoleDaemon = request.app.state.daemon
     typed = await read_form(request)
-    kind = await kind_named(daemon, typed.get("kind", ""))
+    kind = await find_kind(daemon, typed.get("kind", ""))
     try:
         attempt = await daemon.ask(requests.submit(read_submission(kind, typed)))
     except (ClientError, RequestError) as refusal:
-        return await _form_page(daemon, kind, typed, refusal)
+        return await _render_form(daemon, kind, typed, refusal)
     return RedirectResponse(f"/attempts/{attempt['id']}", status_code=303)
 
 
-async def _form_page(
+async def _render_form(
     daemon: ConsoleDaemon, kind: Document, typed: Mapping[str, str], refusal: AssaydError | None = None
 ) -> Response:
     policies = (await daemon.ask(requests.policies()))["policies"]
@@ -112,7 +112,7 @@ async def _form_page(
     )
 
 
-async def kind_named(daemon: ConsoleDaemon, name: str) -> Document:
+async def find_kind(daemon: ConsoleDaemon, name: str) -> Document:
     """Return a kind by name; the first kind for an unknown name."""
     kinds = await daemon.kinds()
     return next((kind for kind in kinds if kind["kind"] == name), kinds[0])

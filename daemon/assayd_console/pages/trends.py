@@ -14,11 +14,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from assayd_client import Document, requests
-from assayd_client.cli.sample import MetricsSample, read_sample, span
+from assayd_client.cli.sample import MetricsSample, parse_metrics, span
 from assayd_console import charts
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.pages.now import STEPS, count_bars, spans_until
-from assayd_console.rendering import page, picture_file
+from assayd_console.pages.now import STEPS, build_count_bars, fill_buckets
+from assayd_console.rendering import chart_response, page
 from assayd_console.shown import took
 
 SPANS = {"1h": (3600, 120), "24h": (86_400, 3600), "7d": (604_800, 21_600), "30d": (2_592_000, 86_400)}
@@ -32,18 +32,18 @@ LIMITS = ("time", "unit time", "memory", "output", "disk", "files")
 
 async def show_trends(request: Request) -> Response:
     """Show the page; its charts, which query the database, are loaded afterwards."""
-    return page("trends.html", title="Trends", **await _asked(request), spans=list(SPANS))
+    return page("trends.html", title="Trends", **await _parse_query(request), spans=list(SPANS))
 
 
 async def show_pictures(request: Request) -> Response:
     """Show the pictures."""
-    asked = await _asked(request)
-    pictures, summary = await _pictures(request.app.state.daemon, asked)
+    asked = await _parse_query(request)
+    pictures, summary = await _draw_pictures(request.app.state.daemon, asked)
     return page("_trends.html", pictures=pictures, summary=summary, **asked)
 
 
 async def show_answers(request: Request) -> Response:
-    """Show what models get wrong: counts of providers' answers by week, kind and provider."""
+    """Show the mistakes of models: counts of providers' answers by week, kind and provider."""
     daemon: ConsoleDaemon = request.app.state.daemon
     kinds = [kind["kind"] for kind in await daemon.kinds()]
     kind = request.query_params.get("kind", "")
@@ -64,42 +64,42 @@ async def show_answers(request: Request) -> Response:
 
 async def download(request: Request) -> Response:
     """Send one chart as a file."""
-    asked = await _asked(request)
-    pictures, _ = await _pictures(request.app.state.daemon, asked)
+    asked = await _parse_query(request)
+    pictures, _ = await _draw_pictures(request.app.state.daemon, asked)
     name = request.path_params["name"]
     found = next((picture for key, _, picture in pictures if key == name), None)
     if found is None:
         raise HTTPException(404, "the chart doesn't exist or has no data")
-    return picture_file(found, f"assayd-{name}-{asked['back']}", request.query_params)
+    return chart_response(found, f"assayd-{name}-{asked['back']}", request.query_params)
 
 
-async def _asked(request: Request) -> dict[str, Any]:
+async def _parse_query(request: Request) -> dict[str, Any]:
     back = request.query_params.get("back", USUAL)
     kinds = [kind["kind"] for kind in await request.app.state.daemon.kinds()]
     kind = request.query_params.get("kind", "")
     return {"back": back if back in SPANS else USUAL, "kind": kind if kind in kinds else "", "kinds": kinds}
 
 
-async def _pictures(
+async def _draw_pictures(
     daemon: ConsoleDaemon, asked: dict[str, Any]
 ) -> tuple[list[tuple[str, str, Markup]], Document]:
     long_s, bucket_s = SPANS[asked["back"]]
     now = datetime.now(UTC)
     since = (now - timedelta(seconds=long_s)).isoformat(timespec="seconds")
     summary = await daemon.ask(requests.summary(since=since, bucket_s=bucket_s, kind=asked["kind"] or None))
-    sample = read_sample((await daemon.fetch(requests.metrics())).decode(), 0.0)
+    sample = parse_metrics((await daemon.fetch(requests.metrics())).decode(), 0.0)
     address = "/attempts?" + urlencode({"since": asked["back"], "kind": asked["kind"]})
     pictures = [
         (
             "verdicts",
             "Verdicts, and the validated share",
-            charts.stacked(spans_until(summary, now, long_s), title="Verdicts over time"),
+            charts.stacked(fill_buckets(summary, now, long_s), title="Verdicts over time"),
         ),
         (
             "rules",
             "Failures by rule, with their share of failed attempts",
             charts.bars(
-                count_bars(summary["rules"], MOST_BARS, f"{address}&rule="),
+                build_count_bars(summary["rules"], MOST_BARS, f"{address}&rule="),
                 title="Attempts by rule",
                 of=summary["verdicts"].get("failed", 0),
             ),
@@ -108,39 +108,39 @@ async def _pictures(
             "causes",
             "Causes of failed runs",
             charts.bars(
-                count_bars(summary["causes"], MOST_BARS, f"{address}&cause="), title="Attempts by cause"
+                build_count_bars(summary["causes"], MOST_BARS, f"{address}&cause="), title="Attempts by cause"
             ),
         ),
     ]
     pictures += [
         (
             f"limit-{limit}".replace(" ", "-"),
-            f"Limit used: {limit} (since the start)",
+            f"Limit used: {limit} (since startup)",
             charts.histogram(found, title=f"Use of the limit: {limit}"),
         )
         for limit in LIMITS
-        if (found := _histogram(sample, "assayd_limit_use_ratio", "{:.0%}".format, limit=limit))
+        if (found := _read_histogram(sample, "assayd_limit_use_ratio", "{:.0%}".format, limit=limit))
     ]
     pictures += [
         (
             f"latency-{step}",
-            f"Time: {step} (since the start)",
+            f"Time: {step} (since startup)",
             charts.histogram(found, title=f"Time of {step}"),
         )
         for step in STEPS
-        if (found := _histogram(sample, "assayd_attempt_duration_seconds", _took_s, stage=step))
+        if (found := _read_histogram(sample, "assayd_attempt_duration_seconds", _format_seconds, stage=step))
     ]
     return [each for each in pictures if each[2]], summary
 
 
-def _took_s(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
     return took(seconds * 1000)
 
 
-def _histogram(
+def _read_histogram(
     sample: MetricsSample, name: str, write: Callable[[float], str], **labels: str
 ) -> list[tuple[str, float]]:
-    """Return the number of attempts per bucket, from the cumulative counts of a metric."""
+    """Return the number of attempts per bucket, computed from a metric's cumulative counts."""
     counts = span(sample, None, 1.0).buckets(name, **labels)
     found, below = [], 0.0
     for end, number in sorted(counts.items()):

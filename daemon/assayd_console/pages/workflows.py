@@ -30,10 +30,10 @@ async def show_workflow(request: Request) -> Response:
     """Show one workflow with its graph."""
     daemon: ConsoleDaemon = request.app.state.daemon
     workflow = await daemon.ask(workflow_requests.workflow(request.path_params["id"]))
-    return page("workflow.html", **await _values(daemon, workflow))
+    return page("workflow.html", **await _load_values(daemon, workflow))
 
 
-async def _values(daemon: ConsoleDaemon, workflow: Document) -> dict[str, Any]:
+async def _load_values(daemon: ConsoleDaemon, workflow: Document) -> dict[str, Any]:
     outputs = None
     if workflow["verdict"] == "validated":
         try:
@@ -56,7 +56,7 @@ async def follow_workflow(request: Request) -> Response:
 
         async def show() -> None:
             if newest:
-                await tell("progress", fragment("_workflow.html", **await _values(daemon, newest[0])))
+                await tell("progress", fragment("_workflow.html", **await _load_values(daemon, newest[0])))
 
         await follow(daemon.events(workflow_requests.workflow_events(request.path_params["id"])), note, show)
         await tell("end", "")

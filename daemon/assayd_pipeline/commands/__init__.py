@@ -43,11 +43,11 @@ def list_pipelines(
 def show(
     context: typer.Context,
     pipeline_id: Annotated[
-        str, typer.Argument(metavar="ID", help="Pipeline: id, unique beginning of the id, or `last`.")
+        str, typer.Argument(metavar="ID", help="Pipeline: id, unique id prefix, or `last`.")
     ],
     as_json: Json = False,
 ) -> None:
-    """Show a pipeline: its steps, and what each attempt came to, step by step."""
+    """Show a pipeline: its steps, and each attempt's outcome step by step."""
     from assayd_client.cli.ids import record_id
     from assayd_client.cli.terminal import out, plain, print_json
 
@@ -62,13 +62,13 @@ def show(
         console.print(f"  {step['position']}. {plain(step['name'])} ({step['type']})")
     for attempt in pipeline["attempts"]:
         console.print(f"\n{attempt['attempt_id']}  {attempt['verdict'] or 'unfinished'}")
-        for told in _history(attempt):
+        for told in _describe_origin(attempt):
             console.print(f"  {told}")
         print_table_of_steps(attempt["steps"])
 
 
-def _history(attempt: Document) -> Iterator[str]:
-    """Return where an attempt comes from: the one before, and the fix that it tries."""
+def _describe_origin(attempt: Document) -> Iterator[str]:
+    """Yield the origin of an attempt: its predecessor, and the fix that it tries."""
     from assayd_client.cli.terminal import shorten
 
     if attempt["parent_id"] is not None:
@@ -86,7 +86,9 @@ Directory = Annotated[Path | None, typer.Option(metavar="DIR", help="Apply chang
 Name = Annotated[
     str, typer.Argument(metavar="NAME[@VERSION]", help="Approved pipeline. Default version: the newest.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would change, and change nothing.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print what would change, without changing anything.")
+]
 
 
 @pipeline_app.command("commit")
@@ -94,18 +96,18 @@ def commit(
     context: typer.Context,
     attempt_id: Annotated[
         str,
-        typer.Argument(metavar="ID", help="Validated attempt: id, unique beginning of the id, or `last`."),
+        typer.Argument(metavar="ID", help="Validated attempt: id, unique id prefix, or `last`."),
     ],
     database: Database,
     directory: Directory = None,
     dry_run: DryRun = False,
 ) -> None:
     """Apply a validated attempt's database and files, if nothing has changed since they were submitted."""
-    from assayd_pipeline.commands.commit import apply, foretell, read_result
+    from assayd_pipeline.commands.commit import apply, fetch_result, foretell
 
     with PlainClient(context.find_root().obj) as client:
-        meant, name = _meant(client, attempt_id)
-        result = read_result(client, meant)
+        meant, name = _find_attempt(client, attempt_id)
+        result = fetch_result(client, meant)
     done = foretell(result, database, directory) if dry_run else apply(result, database, directory, name=name)
     for line in done:
         print(line)
@@ -118,10 +120,10 @@ def rollback(
     directory: Directory = None,
     dry_run: DryRun = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also discard later changes, and list them.")
+        bool, typer.Option("--force", help="Also discard later changes, and list the discarded changes.")
     ] = False,
 ) -> None:
-    """Take a commit back, if nothing has changed since; needs no daemon."""
+    """Undo a commit if nothing has changed since; needs no daemon."""
     from assayd_pipeline.commands.rollback import foretell, roll_back
 
     for line in (foretell if dry_run else roll_back)(reference, database, directory, force=force):
@@ -141,16 +143,19 @@ def run_pipeline(  # noqa: PLR0913, PLR0917  (one parameter per option)
     ] = None,
     rows: Annotated[
         str | None,
-        typer.Option(metavar="A..B", help="Expect A to B times the rows of the last run. Default: 0.5..2."),
+        typer.Option(
+            metavar="A..B",
+            help="Expect between A and B times as many rows as in the last run. Default: 0.5..2.",
+        ),
     ] = None,
     commit_result: Annotated[
-        bool, typer.Option("--commit", help="Apply the result if no check of the data fails.")
+        bool, typer.Option("--commit", help="Apply the result if no data check fails.")
     ] = False,
     directory: Directory = None,
     webhook: Annotated[str | None, typer.Option(metavar="URL", help="Send the verdict to this URL.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Run an approved pipeline on new data, compared with earlier runs; with --commit, apply the result."""
+    """Run an approved pipeline on new data and compare it with earlier runs; --commit applies the result."""
     from assayd_pipeline.commands.run import Run
 
     run = Run(files=file or (), database=database, rows=rows, commit=commit_result, directory=directory)
@@ -166,7 +171,7 @@ def history(
     limit: Annotated[int, typer.Option(min=1, max=100, help="Show at most this many runs.")] = 30,
     as_json: Json = False,
 ) -> None:
-    """List your runs of an approved pipeline with their numbers of rows, newest first."""
+    """List your runs of an approved pipeline with their row counts, newest first."""
     from assayd_client.cli.library import parted
     from assayd_client.cli.terminal import print_json
     from assayd_pipeline.commands.run import print_history
@@ -178,7 +183,7 @@ def history(
     print_json(page) if as_json else print_history(page["runs"])
 
 
-def _meant(client: PlainClient, said: str) -> tuple[str, str | None]:
+def _find_attempt(client: PlainClient, said: str) -> tuple[str, str | None]:
     """Return the attempt, and its approved name if the caller named it by that.
 
     Raises: NotFound; RequestError.

@@ -26,7 +26,7 @@ from assayd_pipeline.commands.journal import (
     COMMIT,
     DONE,
     Record,
-    Replaced,
+    ReplacedObject,
     last,
     open_journal,
     read_journal,
@@ -63,7 +63,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
+class _FileChange:
     """One file to replace; `base` is None if the file must not exist yet."""
 
     name: str
@@ -73,16 +73,16 @@ class _Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
+class _CommitPlan:
     """The steps to do, and the record of the whole commit, including steps already done."""
 
     connection: sqlite3.Connection | None
     database_due: bool
-    files_due: Sequence[_Change]
+    files_due: Sequence[_FileChange]
     record: Record
 
 
-def read_result(client: PlainClient, attempt_id: str) -> Result:
+def fetch_result(client: PlainClient, attempt_id: str) -> Result:
     """Fetch an attempt's inputs and results.
 
     Raises: RequestError ``commit.refused``; StoreError ``artifact.damaged``.
@@ -93,22 +93,24 @@ def read_result(client: PlainClient, attempt_id: str) -> Result:
     if attempt["verdict"] != "validated":
         raise refused(f"{attempt_id} is {attempt['verdict'] or attempt['state']}, not validated")
     if attempt.get("distrusted_at") is not None:
-        raise refused(f"{attempt_id}: node {attempt['node']}, which judged it, is distrusted; replay it")
+        raise refused(
+            f"{attempt_id}: node {attempt['node']}, which judged it, is distrusted; replay the attempt"
+        )
     if not attempt.get("approvable", True):
         raise refused(f"{attempt_id}: {REPORT_ONLY}")
     [document] = [one for one in attempt["artifacts"] if one["name"].startswith("submission_")]
-    payload = json.loads(_fetch(client, attempt_id, document))["payload"]
+    payload = json.loads(_fetch_artifact(client, attempt_id, document))["payload"]
     given = payload.get("database") or {}
     if given.get("schema_sql") is not None:
         raise refused("the attempt ran on a schema, not on a database; submit the database as base64")
     outputs = {
-        one["name"].removeprefix(FILES): _fetch(client, attempt_id, one)
+        one["name"].removeprefix(FILES): _fetch_artifact(client, attempt_id, one)
         for one in attempt["artifacts"]
         if one["name"].startswith(FILES)
     }
     return Result(
         attempt_id=attempt_id,
-        base_files={path: _content(value) for path, value in (payload.get("files") or {}).items()},
+        base_files={path: _decode_content(value) for path, value in (payload.get("files") or {}).items()},
         new_database=outputs.pop(DATABASE_OUTPUT, None),
         new_files=outputs,
         base_database=b64decode(given["base64"]) if given.get("base64") is not None else None,
@@ -126,7 +128,7 @@ def apply(
     """Apply a result; return a line for each step done.
 
     Args:
-        result: from `read_result`.
+        result: from `fetch_result`.
         database: the real database.
         directory: the real folder of the attempt's files; required if some were changed.
         checkpoint: called at each step, for tests.
@@ -135,11 +137,11 @@ def apply(
     Raises: RequestError ``commit.refused``, before any change; StoreError ``commit.failed``.
     """
     database = database.resolve()
-    with _failing(database), _planned(result, database, directory, name) as plan:
+    with _translate_errors(database), _lock_and_plan(result, database, directory, name) as plan:
         if not (plan.database_due or plan.files_due):
             _close_interrupted(plan, database)
             return []
-        _stage(result, plan.files_due)
+        _write_staged_files(result, plan.files_due)
         checkpoint("staged")
         with open_journal(database) as journal:
             journal.append(plan.record)
@@ -147,7 +149,7 @@ def apply(
             told = []
             if plan.connection is not None and plan.database_due:
                 told.append(_replace_database(result, plan.connection, database, checkpoint))
-            told += _place(result, plan.files_due, checkpoint)
+            told += _rename_into_place(result, plan.files_due, checkpoint)
             journal.append(replace(plan.record, state=DONE))
             return told
 
@@ -158,7 +160,7 @@ def foretell(result: Result, database: Path, directory: Path | None) -> list[str
     Raises: RequestError ``commit.refused``; StoreError ``commit.failed``.
     """
     database = database.resolve()
-    with _failing(database), _planned(result, database, directory, None) as plan:
+    with _translate_errors(database), _lock_and_plan(result, database, directory, None) as plan:
         told = []
         if plan.connection is not None and plan.database_due:
             backup = beside(database, result.attempt_id, "backup").name
@@ -172,7 +174,7 @@ def foretell(result: Result, database: Path, directory: Path | None) -> list[str
 
 
 @contextmanager
-def _failing(database: Path) -> Iterator[None]:
+def _translate_errors(database: Path) -> Iterator[None]:
     """Translate errors of SQLite and the file system."""
     try:
         yield
@@ -184,38 +186,40 @@ def _failing(database: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _planned(result: Result, database: Path, directory: Path | None, name: str | None) -> Iterator[_Plan]:
+def _lock_and_plan(
+    result: Result, database: Path, directory: Path | None, name: str | None
+) -> Iterator[_CommitPlan]:
     """Lock the database, and return the steps for it and the files.
 
     Raises: RequestError ``commit.refused``, if anything differs from the submission.
     """
     if result.base_database is None:
-        changes = _changes(result, directory)
+        changes = _list_changes(result, directory)
         created = []
         if result.new_database is not None:
-            created = [_Change(database.name, database, None, result.new_database)]
+            created = [_FileChange(database.name, database, None, result.new_database)]
         due = [change for change in (*created, *changes) if _is_due(change)]
-        record = _record(result, database, changes, name)
-        yield _Plan(connection=None, database_due=False, files_due=due, record=record)
+        record = _build_record(result, database, changes, name)
+        yield _CommitPlan(connection=None, database_due=False, files_due=due, record=record)
         return
     with locked(database) as connection:
         is_due = _is_database_due(result, connection, database)
-        changes = _changes(result, directory)
-        yield _Plan(
+        changes = _list_changes(result, directory)
+        yield _CommitPlan(
             connection=connection,
             database_due=is_due,
             files_due=[change for change in changes if _is_due(change)],
-            record=_record(result, database, changes, name),
+            record=_build_record(result, database, changes, name),
         )
 
 
-def _record(result: Result, database: Path, changes: Sequence[_Change], name: str | None) -> Record:
+def _build_record(result: Result, database: Path, changes: Sequence[_FileChange], name: str | None) -> Record:
     base, new = result.base_database, result.new_database
     kept = beside(database, result.attempt_id, "backup").name if base is not None else None
     replaced = None
     if new is not None:
         before = content_digest(base) if base is not None else None
-        replaced = Replaced(name=database.name, before=before, after=content_digest(new), backup=kept)
+        replaced = ReplacedObject(name=database.name, before=before, after=content_digest(new), backup=kept)
     return Record(
         action=COMMIT,
         state=BEGUN,
@@ -226,13 +230,13 @@ def _record(result: Result, database: Path, changes: Sequence[_Change], name: st
     )
 
 
-def _replaced(result: Result, change: _Change) -> Replaced:
+def _replaced(result: Result, change: _FileChange) -> ReplacedObject:
     before = digest(change.base) if change.base is not None else None
     backup = beside(change.path, result.attempt_id, "backup").name if change.base is not None else None
-    return Replaced(name=change.name, before=before, after=digest(change.new), backup=backup)
+    return ReplacedObject(name=change.name, before=before, after=digest(change.new), backup=backup)
 
 
-def _close_interrupted(plan: _Plan, database: Path) -> None:
+def _close_interrupted(plan: _CommitPlan, database: Path) -> None:
     """Record the end of a commit that a crash prevented from doing so."""
     known = last(read_journal(database), plan.record.attempt_id)
     if known is not None and (known.action, known.state) == (COMMIT, BEGUN):
@@ -240,7 +244,7 @@ def _close_interrupted(plan: _Plan, database: Path) -> None:
             journal.append(replace(known, state=DONE))
 
 
-def _changes(result: Result, directory: Path | None) -> list[_Change]:
+def _list_changes(result: Result, directory: Path | None) -> list[_FileChange]:
     """Return all submitted or changed files, each with its old and new content.
 
     Raises: RequestError ``commit.refused``.
@@ -255,11 +259,11 @@ def _changes(result: Result, directory: Path | None) -> list[_Change]:
     changes = []
     for name in sorted(result.base_files.keys() | result.new_files.keys()):
         base, new = result.base_files.get(name), result.new_files.get(name)
-        changes.append(_Change(name, inside(root, name), base, new if new is not None else base or b""))
+        changes.append(_FileChange(name, inside(root, name), base, new if new is not None else base or b""))
     return changes
 
 
-def _is_due(change: _Change) -> bool:
+def _is_due(change: _FileChange) -> bool:
     """Return whether a file must still be replaced; False if it already has its new content."""
     current = read(change.path) if change.path.exists() else None
     if current == change.new:
@@ -267,12 +271,12 @@ def _is_due(change: _Change) -> bool:
     if current == change.base:
         return True
     if change.base is None:
-        raise refused(f"{change.path} exists, but the attempt began without it")
+        raise refused(f"{change.path} exists, but didn't exist when the attempt began")
     why = "has been deleted" if current is None else "has changed"
     raise refused(f"{change.path} {why} since it was submitted (digest {digest(change.base)[:12]} expected)")
 
 
-def _stage(result: Result, due: Sequence[_Change]) -> None:
+def _write_staged_files(result: Result, due: Sequence[_FileChange]) -> None:
     """Write new files and backups next to the files to replace."""
     for change in due:
         change.path.parent.mkdir(parents=True, exist_ok=True)
@@ -281,7 +285,7 @@ def _stage(result: Result, due: Sequence[_Change]) -> None:
         write(beside(change.path, result.attempt_id, "new"), change.new, like=change.path)
 
 
-def _place(result: Result, due: Sequence[_Change], checkpoint: Checkpoint) -> list[str]:
+def _rename_into_place(result: Result, due: Sequence[_FileChange], checkpoint: Checkpoint) -> list[str]:
     """Rename each new file into its place; the backup has the old content."""
     told = []
     for change in due:
@@ -324,14 +328,14 @@ def _replace_database(
     return f"{database}: replaced; backup: {backup.name}"
 
 
-def _fetch(client: PlainClient, attempt_id: str, artifact: Document) -> bytes:
+def _fetch_artifact(client: PlainClient, attempt_id: str, artifact: Document) -> bytes:
     if artifact["truncated"]:
-        raise refused(f"{artifact['name']} was only partly kept")
+        raise refused(f"{artifact['name']} was stored only partially")
     content = client.artifact(attempt_id, artifact["name"])
     if digest(content) != artifact["sha256"]:
         raise StoreError("artifact.damaged", f"{artifact['name']} differs from the daemon's record")
     return content
 
 
-def _content(value: object) -> bytes:
+def _decode_content(value: object) -> bytes:
     return b64decode(value["base64"]) if isinstance(value, dict) else str(value).encode()

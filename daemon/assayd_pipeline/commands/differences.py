@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from assayd_client.cli.terminal import plain
-from assayd_pipeline.commands.replacing import opened, plain_mode
+from assayd_pipeline.commands.replacing import opened, to_rollback_mode
 
 COMPARED_S = 5.0
 _STEPS = 10_000
@@ -24,30 +24,30 @@ _TABLES = (
 def differences(old: bytes, new: bytes) -> list[str]:
     """Return a line for each table that differs between two states of a database."""
     try:
-        with _side_by_side(old, new) as connection:
-            return _differing(connection)
+        with _open_both(old, new) as connection:
+            return _list_differences(connection)
     except sqlite3.Error as problem:
         return [f"the tables can't be compared: {plain(str(problem))}"]
 
 
-def _differing(connection: sqlite3.Connection) -> list[str]:
+def _list_differences(connection: sqlite3.Connection) -> list[str]:
     before, after = (
         {name for (name,) in connection.execute(_TABLES.format(schema))} for schema in ("old", "main")
     )
     lines = []
     for table in sorted(before | after):
         if table not in after:
-            lines.append(f"table {plain(table)}: removed, with {_count(connection, 'old', table)} rows")
+            lines.append(f"table {plain(table)}: removed, with {_count_rows(connection, 'old', table)} rows")
         elif table not in before:
-            lines.append(f"table {plain(table)}: new, with {_count(connection, 'main', table)} rows")
+            lines.append(f"table {plain(table)}: new, with {_count_rows(connection, 'main', table)} rows")
         else:
-            lines.extend(_rows(connection, table))
+            lines.extend(_compare_rows(connection, table))
     return lines
 
 
-def _rows(connection: sqlite3.Connection, table: str) -> Iterator[str]:
-    name = _quoted(table)
-    if _columns(connection, "old", table) != _columns(connection, "main", table):
+def _compare_rows(connection: sqlite3.Connection, table: str) -> Iterator[str]:
+    name = _quote_identifier(table)
+    if _column_names(connection, "old", table) != _column_names(connection, "main", table):
         yield f"table {plain(table)}: different columns"
         return
     counts = []
@@ -55,32 +55,32 @@ def _rows(connection: sqlite3.Connection, table: str) -> Iterator[str]:
         beyond = f"SELECT * FROM {one}.{name} EXCEPT SELECT * FROM {other}.{name}"  # noqa: S608 - quoted
         beyond = f"SELECT count(*) FROM ({beyond})"  # noqa: S608 - quoted
         counts.append(connection.execute(beyond).fetchone()[0])
-    lengths = [_count(connection, schema, table) for schema in ("old", "main")]
+    lengths = [_count_rows(connection, schema, table) for schema in ("old", "main")]
     if any(counts) or lengths[0] != lengths[1]:
         rows = f"{lengths[0]} to {lengths[1]} rows"
         yield f"table {plain(table)}: {rows}, {counts[0]} new or changed, {counts[1]} removed or changed"
 
 
-def _columns(connection: sqlite3.Connection, schema: str, table: str) -> list[str]:
+def _column_names(connection: sqlite3.Connection, schema: str, table: str) -> list[str]:
     found = connection.execute("SELECT name FROM pragma_table_xinfo(?, ?)", (table, schema))
     return [name for (name,) in found]
 
 
-def _count(connection: sqlite3.Connection, schema: str, table: str) -> int:
-    counting = f"SELECT count(*) FROM {schema}.{_quoted(table)}"  # noqa: S608 - quoted
+def _count_rows(connection: sqlite3.Connection, schema: str, table: str) -> int:
+    counting = f"SELECT count(*) FROM {schema}.{_quote_identifier(table)}"  # noqa: S608 - quoted
     return int(connection.execute(counting).fetchone()[0])
 
 
-def _quoted(name: str) -> str:
+def _quote_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
 @contextmanager
-def _side_by_side(old: bytes, new: bytes) -> Iterator[sqlite3.Connection]:
-    """Open two databases in memory, the older one as schema ``old``."""
+def _open_both(old: bytes, new: bytes) -> Iterator[sqlite3.Connection]:
+    """Open two databases in memory; the older one is the schema ``old``."""
     with opened(new) as connection:
         connection.execute("ATTACH ':memory:' AS old")
-        connection.deserialize(plain_mode(old), name="old")
+        connection.deserialize(to_rollback_mode(old), name="old")
         due = time.monotonic() + COMPARED_S
         connection.set_progress_handler(lambda: int(time.monotonic() >= due), _STEPS)
         yield connection

@@ -25,8 +25,8 @@ BEGUN, DONE = "begun", "done"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replaced:
-    """One replaced object.
+class ReplacedObject:
+    """An object (a file or the database) that a commit replaced.
 
     A digest is None if the object doesn't exist; a database's excludes its counters.
 
@@ -47,16 +47,16 @@ class Record:
     state: str
     attempt_id: str
     name: str | None
-    database: Replaced | None
-    files: tuple[Replaced, ...]
+    database: ReplacedObject | None
+    files: tuple[ReplacedObject, ...]
 
-    def is_of(self, reference: str) -> bool:
+    def matches_reference(self, reference: str) -> bool:
         """Return whether the record belongs to this attempt or pipeline name."""
         return reference in {self.attempt_id, self.name}
 
 
 class Journal:
-    """The journal of one database, opened exclusively."""
+    """The journal of one database, opened with an exclusive lock."""
 
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
@@ -70,7 +70,7 @@ class Journal:
         size = os.fstat(self._descriptor).st_size
         *whole, _ = os.pread(self._descriptor, size, 0).split(b"\n")
         try:
-            return [_read(json.loads(line)) for line in whole if line]
+            return [_parse_record(json.loads(line)) for line in whole if line]
         except (ValueError, KeyError, TypeError) as problem:
             message = (
                 f"{self._path} is damaged ({problem}); inspect it, and move it elsewhere to start a new one"
@@ -79,7 +79,7 @@ class Journal:
 
     def append(self, record: Record) -> None:
         """Append a line durably, with the user and the time."""
-        line = json.dumps(_written(record), sort_keys=True).encode() + b"\n"
+        line = json.dumps(_to_json_record(record), sort_keys=True).encode() + b"\n"
         size = os.fstat(self._descriptor).st_size
         cut = size and os.pread(self._descriptor, 1, size - 1) != b"\n"
         if cut:  # A crash truncated this line, and no change followed it.
@@ -93,7 +93,7 @@ class Journal:
 
 @contextmanager
 def open_journal(database: Path) -> Iterator[Journal]:
-    """Open the journal of a database exclusively. Raises: RequestError ``commit.refused``."""
+    """Open a database's journal with an exclusive lock. Raises: RequestError ``commit.refused``."""
     path = database.with_name(database.name + SUFFIX)
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o600)
@@ -124,35 +124,35 @@ def read_journal(database: Path) -> Sequence[Record]:
 
 def last(records: Sequence[Record], reference: str) -> Record | None:
     """Return the last record of an attempt or a pipeline's name."""
-    return next((record for record in reversed(records) if record.is_of(reference)), None)
+    return next((record for record in reversed(records) if record.matches_reference(reference)), None)
 
 
-def _user() -> str:
+def _user_name() -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return str(os.getuid())
 
 
-def _written(record: Record) -> Mapping[str, object]:
+def _to_json_record(record: Record) -> Mapping[str, object]:
     return {
         "action": record.action,
         "state": record.state,
         "at": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         "uid": os.getuid(),
-        "user": _user(),
+        "user": _user_name(),
         "attempt_id": record.attempt_id,
         "name": record.name,
-        "database": None if record.database is None else _thing(record.database),
-        "files": [_thing(file) for file in record.files],
+        "database": None if record.database is None else _to_json_object(record.database),
+        "files": [_to_json_object(file) for file in record.files],
     }
 
 
-def _thing(replaced: Replaced) -> Mapping[str, object]:
+def _to_json_object(replaced: ReplacedObject) -> Mapping[str, object]:
     return {key: getattr(replaced, key) for key in ("name", "before", "after", "backup")}
 
 
-def _read(line: Mapping[str, object]) -> Record:
+def _parse_record(line: Mapping[str, object]) -> Record:
     database, files = line["database"], line["files"]
     if not isinstance(files, list):
         raise TypeError("files is not a list")
@@ -160,17 +160,17 @@ def _read(line: Mapping[str, object]) -> Record:
         action=_text(line["action"]),
         state=_text(line["state"]),
         attempt_id=_text(line["attempt_id"]),
-        name=_optional(line["name"]),
-        database=None if database is None else _read_thing(database),
-        files=tuple(map(_read_thing, files)),
+        name=_optional_text(line["name"]),
+        database=None if database is None else _parse_replaced(database),
+        files=tuple(map(_parse_replaced, files)),
     )
 
 
-def _read_thing(thing: object) -> Replaced:
+def _parse_replaced(thing: object) -> ReplacedObject:
     if not isinstance(thing, dict):
         raise TypeError("an entry is not an object")
-    optional = {key: _optional(thing[key]) for key in ("before", "after", "backup")}
-    return Replaced(name=_text(thing["name"]), **optional)
+    optional = {key: _optional_text(thing[key]) for key in ("before", "after", "backup")}
+    return ReplacedObject(name=_text(thing["name"]), **optional)
 
 
 def _text(value: object) -> str:
@@ -179,5 +179,5 @@ def _text(value: object) -> str:
     return value
 
 
-def _optional(value: object) -> str | None:
+def _optional_text(value: object) -> str | None:
     return None if value is None else _text(value)

@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
 
 from assayd.errors import RequestError
-from assayd_client.cli.attempts import safe_name
+from assayd_client.cli.attempts import to_safe_path
 
 BUSY_S = 5.0
 _WAL, _PLAIN = b"\x02\x02", b"\x01\x01"
@@ -48,27 +48,27 @@ def locked(database: Path) -> Iterator[sqlite3.Connection]:
 def opened(content: bytes) -> Iterator[sqlite3.Connection]:
     """Open a database in memory."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        connection.deserialize(plain_mode(content))
+        connection.deserialize(to_rollback_mode(content))
         connection.execute("PRAGMA trusted_schema = OFF")
         yield connection
 
 
-def plain_mode(content: bytes) -> bytes:
-    """Return a database in WAL mode converted to the plain mode, the only one of databases in memory."""
+def to_rollback_mode(content: bytes) -> bytes:
+    """Return a WAL-mode database converted to rollback mode, the only mode of databases in memory."""
     return content[:18] + _PLAIN + content[20:] if content[18:20] == _WAL else content
 
 
 def same(one: bytes, other: bytes) -> bool:
     """Return whether two databases have equal content, ignoring their counters."""
-    return without_counters(one) == without_counters(other)
+    return clear_counters(one) == clear_counters(other)
 
 
 def content_digest(content: bytes) -> str:
     """Return the digest of a database's content, ignoring its counters."""
-    return digest(without_counters(content))
+    return digest(clear_counters(content))
 
 
-def without_counters(content: bytes) -> bytes:
+def clear_counters(content: bytes) -> bytes:
     """Return a database with its counters set to zero."""
     bare = bytearray(content)
     for start, end in _COUNTERS:
@@ -91,7 +91,7 @@ def inside(root: Path, name: str) -> Path:
 
     Raises: RequestError ``commit.refused``, if a link leads out of the folder.
     """
-    path = root / safe_name(name)
+    path = root / to_safe_path(name)
     if path.is_symlink() or not path.parent.resolve().is_relative_to(root):
         raise refused(f"{path} is outside {root}")
     return path

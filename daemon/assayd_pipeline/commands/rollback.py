@@ -21,7 +21,7 @@ from assayd_pipeline.commands.journal import (
     DONE,
     ROLLBACK,
     Record,
-    Replaced,
+    ReplacedObject,
     open_journal,
     read_journal,
 )
@@ -45,7 +45,7 @@ Checkpoint = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Restore:
+class _RestoreStep:
     """One object to restore: its place, its former content (None: missing), and its current content."""
 
     path: Path
@@ -55,13 +55,13 @@ class _Restore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
+class _RollbackPlan:
     """The steps to do; `lost` lists later changes that would be lost."""
 
     record: Record
     connection: sqlite3.Connection | None
-    database: _Restore | None
-    files: Sequence[_Restore]
+    database: _RestoreStep | None
+    files: Sequence[_RestoreStep]
     lost: Sequence[str]
 
 
@@ -85,7 +85,7 @@ def roll_back(
     Raises: RequestError ``commit.refused``, before any change; StoreError ``commit.failed``.
     """
     database = database.resolve()
-    with _failing(database), _planned(reference, database, directory, force=force) as plan:
+    with _translate_errors(database), _lock_and_plan(reference, database, directory, force=force) as plan:
         with open_journal(database) as journal:
             journal.append(plan.record)
             checkpoint("begun")
@@ -97,7 +97,7 @@ def roll_back(
 def foretell(reference: str, database: Path, directory: Path | None, *, force: bool = False) -> list[str]:
     """Return a line for each step that `roll_back` would do. Raises: as `roll_back`."""
     database = database.resolve()
-    with _failing(database), _planned(reference, database, directory, force=force) as plan:
+    with _translate_errors(database), _lock_and_plan(reference, database, directory, force=force) as plan:
         things = [plan.database, *plan.files] if plan.database is not None else plan.files
         told = [
             f"{plain(str(thing.path))}: would be {'removed' if thing.before is None else 'restored'}"
@@ -108,7 +108,7 @@ def foretell(reference: str, database: Path, directory: Path | None, *, force: b
 
 
 @contextmanager
-def _failing(database: Path) -> Iterator[None]:
+def _translate_errors(database: Path) -> Iterator[None]:
     """Translate errors of SQLite and the file system."""
     try:
         yield
@@ -120,23 +120,25 @@ def _failing(database: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _planned(reference: str, database: Path, directory: Path | None, *, force: bool) -> Iterator[_Plan]:
+def _lock_and_plan(
+    reference: str, database: Path, directory: Path | None, *, force: bool
+) -> Iterator[_RollbackPlan]:
     """Lock the database, and return the steps to do.
 
     Raises: RequestError ``commit.refused``, if the commit doesn't exist, or if something changed since.
     """
     records = read_journal(database)
-    commit = _committed(records, reference, database)
+    commit = _find_commit(records, reference, database)
     replaced = commit.database
     was_there = replaced is not None and replaced.before is not None
     with locked(database) if was_there else nullcontext() as connection:
         lost: list[str] = []
         whole = None
         if replaced is not None:
-            later = _later(records, commit)
-            whole = _of_database(commit, replaced, database, connection, later, lost, force=force)
-        files = _of_files(commit, directory, lost, force=force)
-        yield _Plan(
+            later = _find_later_commit(records, commit)
+            whole = _plan_database(commit, replaced, database, connection, later, lost, force=force)
+        files = _plan_files(commit, directory, lost, force=force)
+        yield _RollbackPlan(
             record=replace(commit, action=ROLLBACK, state=BEGUN),
             connection=connection,
             database=whole,
@@ -145,11 +147,11 @@ def _planned(reference: str, database: Path, directory: Path | None, *, force: b
         )
 
 
-def _committed(records: Sequence[Record], reference: str, database: Path) -> Record:
+def _find_commit(records: Sequence[Record], reference: str, database: Path) -> Record:
     """Return the record of the commit to undo."""
-    latest = {record.attempt_id: record for record in records if record.is_of(reference)}
+    latest = {record.attempt_id: record for record in records if record.matches_reference(reference)}
     if not latest:
-        raise refused(f"the journal of {database} has no commit of {plain(reference)}")
+        raise refused(f"the journal of {database} contains no commit of {plain(reference)}")
     standing = [
         record
         for record in records
@@ -160,7 +162,7 @@ def _committed(records: Sequence[Record], reference: str, database: Path) -> Rec
     return standing[-1]
 
 
-def _later(records: Sequence[Record], commit: Record) -> str | None:
+def _find_later_commit(records: Sequence[Record], commit: Record) -> str | None:
     """Return the attempt that was committed after this one and not undone, or None."""
     since = records[max(n for n, each in enumerate(records) if each.attempt_id == commit.attempt_id) + 1 :]
     standing: dict[str, None] = {}
@@ -172,22 +174,22 @@ def _later(records: Sequence[Record], commit: Record) -> str | None:
     return next(reversed(standing), None)
 
 
-def _of_database(  # noqa: PLR0913 - the facts about one database
+def _plan_database(  # noqa: PLR0913 - the facts about one database
     commit: Record,
-    replaced: Replaced,
+    replaced: ReplacedObject,
     database: Path,
     connection: sqlite3.Connection | None,
     later: str | None,
     lost: list[str],
     *,
     force: bool,
-) -> _Restore | None:
-    """Return the step for the database; None if it already has its former content."""
-    current = connection.serialize() if connection is not None else _content(database)
+) -> _RestoreStep | None:
+    """Return the restore step of the database; None if it already has its former content."""
+    current = connection.serialize() if connection is not None else _read_content(database)
     found = content_digest(current) if current is not None else None
     if found == replaced.before:
         return None
-    before = _backup(database, commit, replaced, content_digest)
+    before = _read_backup(database, commit, replaced, content_digest)
     if found != replaced.after:
         why = f"{database} has changed since the commit"
         if later is not None:
@@ -197,11 +199,13 @@ def _of_database(  # noqa: PLR0913 - the facts about one database
             listed = "".join(f"\n  {line}" for line in changed)
             raise refused(f"{why}, or use --force to discard the changes since the commit:{listed}")
         lost.extend(f"{database.name}: {line}" for line in changed)
-    return _Restore(path=database, name=replaced.name, before=before, current=current)
+    return _RestoreStep(path=database, name=replaced.name, before=before, current=current)
 
 
-def _of_files(commit: Record, directory: Path | None, lost: list[str], *, force: bool) -> list[_Restore]:
-    """Return the files that differ from their former content."""
+def _plan_files(
+    commit: Record, directory: Path | None, lost: list[str], *, force: bool
+) -> list[_RestoreStep]:
+    """Return the restore steps of the files that differ from their former content."""
     if not commit.files:
         return []
     if directory is None:
@@ -210,7 +214,7 @@ def _of_files(commit: Record, directory: Path | None, lost: list[str], *, force:
     root, restores = directory.resolve(), []
     for file in commit.files:
         path = inside(root, file.name)
-        current = _content(path)
+        current = _read_content(path)
         found = digest(current) if current is not None else None
         if found == file.before:
             continue
@@ -220,63 +224,63 @@ def _of_files(commit: Record, directory: Path | None, lost: list[str], *, force:
                     f"{plain(str(path))} has changed since the commit; --force discards the changes"
                 )
             lost.append(f"{plain(file.name)}: changes since the commit")
-        before = _backup(path, commit, file, digest)
-        restores.append(_Restore(path=path, name=file.name, before=before, current=current))
+        before = _read_backup(path, commit, file, digest)
+        restores.append(_RestoreStep(path=path, name=file.name, before=before, current=current))
     return restores
 
 
-def _backup(
-    path: Path, commit: Record, replaced: Replaced, digest_of: Callable[[bytes], str]
+def _read_backup(
+    path: Path, commit: Record, replaced: ReplacedObject, digest_of: Callable[[bytes], str]
 ) -> bytes | None:
     """Return the content before a commit. Raises: RequestError, if the backup is missing or modified."""
     if replaced.before is None:
         return None
     backup = beside(path, commit.attempt_id, "backup")
-    content = _content(backup)
+    content = _read_content(backup)
     if content is None or digest_of(content) != replaced.before:
         why = "no longer exists" if content is None else "differs from the state before the commit"
         raise refused(f"the backup {plain(str(backup))} {why}")
     return content
 
 
-def _content(path: Path) -> bytes | None:
+def _read_content(path: Path) -> bytes | None:
     try:
         return read(path)
     except FileNotFoundError:
         return None
 
 
-def _restore_all(plan: _Plan, checkpoint: Checkpoint) -> list[str]:
+def _restore_all(plan: _RollbackPlan, checkpoint: Checkpoint) -> list[str]:
     attempt_id, told = plan.record.attempt_id, []
     if plan.database is not None and plan.connection is not None:
-        kept = _keep(plan.database, attempt_id)
+        kept = _keep_current_content(plan.database, attempt_id)
         checkpoint("kept")
         with opened(plan.database.before or b"") as source:
             source.backup(plan.connection)
         checkpoint("database")
         told.append(f"{plan.database.path}: restored; the replaced version: {kept}")
     elif plan.database is not None:
-        told.append(_put_back(plan.database, attempt_id))
+        told.append(_restore_file(plan.database, attempt_id))
         checkpoint("database")
     for thing in plan.files:
-        told.append(_put_back(thing, attempt_id))
+        told.append(_restore_file(thing, attempt_id))
         checkpoint("file")
     return told
 
 
-def _put_back(thing: _Restore, attempt_id: str) -> str:
+def _restore_file(thing: _RestoreStep, attempt_id: str) -> str:
     """Restore a file, or remove it if it didn't exist."""
     path = plain(str(thing.path))
     if thing.before is None:
         kept = beside(thing.path, attempt_id, KEPT)
         move(thing.path, kept)
         return f"{path}: removed; the removed version: {plain(kept.name)}{remark(thing.name)}"
-    name = _keep(thing, attempt_id)
+    name = _keep_current_content(thing, attempt_id)
     write(thing.path, thing.before, like=thing.path)
     return f"{path}: restored; the replaced version: {name}{remark(thing.name)}"
 
 
-def _keep(thing: _Restore, attempt_id: str) -> str:
+def _keep_current_content(thing: _RestoreStep, attempt_id: str) -> str:
     """Keep the current content as a backup; return its name."""
     kept = beside(thing.path, attempt_id, KEPT)
     if thing.current is None:

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assayd.errors import RequestError
-from assayd.static.submitted_file import payload_of
+from assayd.static.submitted_file import to_payload
 from assayd_client import Document, PlainClient
 from assayd_client.cli.exits import OF_VERDICT
 from assayd_client.cli.library import parted
 from assayd_client.cli.submitting import WAIT_S, read_files
 from assayd_pipeline.command_line import command_line
-from assayd_pipeline.commands.commit import Result, apply, read_result
+from assayd_pipeline.commands.commit import Result, apply, fetch_result
 from assayd_pipeline.commands.replacing import inside, read
 
 HEADS = ("run", "started", "version", "verdict", "rows", "findings")
@@ -43,17 +43,21 @@ class Run:
         from assayd_client.cli.validate import print_attempt
 
         if self.commit and self.database is None:
-            raise RequestError("usage", "--commit needs --database FILE, which the result is applied to")
+            raise RequestError(
+                "usage", "--commit requires --database FILE, the database to apply the result to"
+            )
         if self.directory is not None and not self.commit:
-            raise RequestError("usage", "--directory needs --commit")
+            raise RequestError("usage", "--directory requires --commit")
         entry, version = parted(name)
-        database = None if self.database is None else {"base64": b64encode(_copy(self.database)).decode()}
+        database = (
+            None if self.database is None else {"base64": b64encode(_copy_database(self.database)).decode()}
+        )
         attempt = client.run_pipeline(
             entry,
             version=version,
-            files=self._files(),
+            files=self._read_data_files(),
             database=database,
-            range=None if self.rows is None else _range(self.rows),
+            range=None if self.rows is None else _parse_range(self.rows),
             strict=self.commit,
             webhook=webhook,
         )
@@ -64,17 +68,17 @@ class Run:
         if self.commit and self.database is not None:
             if code:
                 print(
-                    f"assay: nothing is committed: {attempt['id']} is {attempt['verdict']}", file=sys.stderr
+                    f"assay: nothing was committed: {attempt['id']} is {attempt['verdict']}", file=sys.stderr
                 )
                 return code
-            result = read_result(client, attempt["id"])
-            result = replace(result, base_files=self._replaced(result))
+            result = fetch_result(client, attempt["id"])
+            result = replace(result, base_files=self._read_replaced_files(result))
             done = apply(result, self.database, self.directory, name=entry)
             print("\n".join(done), file=sys.stderr if as_json else sys.stdout)
         return code
 
-    def _replaced(self, result: Result) -> Mapping[str, bytes]:
-        """Return the present content of the files that a result replaces.
+    def _read_replaced_files(self, result: Result) -> Mapping[str, bytes]:
+        """Return the current content of the files that a result replaces.
 
         Other submitted files were read by this command, from any folder. A file that the run created may
         exist from the run before.
@@ -86,7 +90,7 @@ class Run:
         paths = {name: inside(root, name) for name in result.new_files if name not in submitted}
         return submitted | {name: read(path) for name, path in paths.items() if path.exists()}
 
-    def _files(self) -> Mapping[str, object]:
+    def _read_data_files(self) -> Mapping[str, object]:
         """Return the data files by their paths in the sandbox."""
         found: dict[str, object] = {}
         for said in self.files:
@@ -95,20 +99,20 @@ class Run:
             for own, (_, content) in read.items():
                 place = name if equals else command_line.placed(own)
                 if place in found or (equals and len(read) > 1):
-                    raise RequestError("usage", f"--file {said}: more than one file is called {place}")
-                found[place] = payload_of(content)
+                    raise RequestError("usage", f"--file {said}: more than one file is named {place}")
+                found[place] = to_payload(content)
         return found
 
 
-def _range(text: str) -> Mapping[str, float]:
+def _parse_range(text: str) -> Mapping[str, float]:
     found = _RANGE.fullmatch(text)
     if found is None or float(found[1]) > float(found[2]):
-        raise RequestError("usage", f"--rows {text!r}: write the least and the most, such as 0.5..2")
+        raise RequestError("usage", f"--rows {text!r}: write the minimum and the maximum, such as 0.5..2")
     return {"least": float(found[1]), "most": float(found[2])}
 
 
-def _copy(database: Path) -> bytes:
-    """Return a database's content with all that is committed. Raises: RequestError ``file.unreadable``."""
+def _copy_database(database: Path) -> bytes:
+    """Return a database's committed content. Raises: RequestError ``file.unreadable``."""
     try:
         uri = f"{database.resolve(strict=True).as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True)) as connection:

@@ -22,12 +22,12 @@ from assayd_pipeline.shell.parse.script import ParsedScript
 from assayd_pipeline.shell.parse.source import ShellSource
 from assayd_pipeline.shell.parse.words import FunctionScopes, How, Known, Setting, find_settings, literal
 from assayd_pipeline.shell.rules.assignments import check_declaration, check_expansion, check_setting
-from assayd_pipeline.shell.rules.builtins import action_of, at_trap, names_set
+from assayd_pipeline.shell.rules.builtins import find_set_names, get_trap_action, place_at_trap
 from assayd_pipeline.shell.rules.commands import check_background, check_function, check_invocation
 from assayd_pipeline.shell.rules.mistakes import check_mistakes
 from assayd_pipeline.shell.rules.paths import check_redirection
 from assayd_pipeline.shell.rules.texts import COMMAND_RULES
-from assayd_pipeline.shell.slips import unreadable, with_slips
+from assayd_pipeline.shell.slips import add_mistakes, unreadable
 
 RULES = (*source.RULES, *COMMAND_RULES, *slips.RULES)
 _CLOSED = NetworkPolicy()
@@ -37,7 +37,7 @@ MOST_TRAPS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A command that a script may run, and its line."""
+    """A command that a script can run, with its line."""
 
     name: str
     line: int
@@ -45,7 +45,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellCheck:
-    """The findings about a script, and the commands that it names, both in source order."""
+    """The findings about a script and the commands that it names, both in source order."""
 
     findings: tuple[Finding, ...]
     commands: tuple[Command, ...] = ()
@@ -54,11 +54,11 @@ class ShellCheck:
 
 
 def parse_script(text: str) -> tuple[Finding, ...]:
-    """Return the finding about invalid syntax with its correction; empty if the text is valid bash."""
-    return tuple(_best(text, finding) for finding in source.parse(text).findings)
+    """Return the finding about invalid syntax, with its correction; empty if the text is valid bash."""
+    return tuple(_best_explanation(text, finding) for finding in source.parse(text).findings)
 
 
-def _best(text: str, finding: Finding) -> Finding:
+def _best_explanation(text: str, finding: Finding) -> Finding:
     """Return ShellCheck's explanation of a syntax error, unless only the parser's has an edit."""
     if finding.rule != "shell.syntax":
         return finding
@@ -87,27 +87,27 @@ def check_script(
     if parsed.root is None:
         return ShellCheck(findings=parsed.findings)
     try:
-        script = _judge(parsed, commands, network)
+        script = _collect_facts(parsed, commands, network)
         if files is not None:
             check_files(script, files)
     except RecursionError:
         return ShellCheck(findings=(source.too_deep(),))
     named = {(parsed.place(call.word.start)[0], call.name) for call in script.calls if call.name}
     return ShellCheck(
-        findings=with_slips(text, _in_order(script.findings)),
+        findings=add_mistakes(text, _sort_findings(script.findings)),
         commands=tuple(Command(name=name, line=line) for line, name in sorted(named)),
         written=written_by(script),
     )
 
 
-def _judge(parsed: ShellSource, commands: CommandPolicy, network: NetworkPolicy) -> ParsedScript:
+def _collect_facts(parsed: ShellSource, commands: CommandPolicy, network: NetworkPolicy) -> ParsedScript:
     settings = find_settings(parsed.nodes)
     scopes = FunctionScopes(parsed.nodes)
     written = invocations(parsed, Known(), scopes)
     by_builtin = (
         Setting(name=name.partition("[")[0], how=How.BUILTIN, node=call.call)
         for call in written
-        for word in names_set(call)
+        for word in find_set_names(call)
         if (name := literal(word)) is not None
     )
     known = Known([*settings, *by_builtin], script_arguments(parsed, scopes), scopes)
@@ -137,11 +137,13 @@ def _check_all(script: ParsedScript) -> None:
 
 def _check_traps(script: ParsedScript) -> None:
     """Check the text of each trap as a script with the same functions and variables."""
-    actions = [(call.word, literal(word)) for call in script.calls if (word := action_of(call)) is not None]
+    actions = [
+        (call.word, literal(word)) for call in script.calls if (word := get_trap_action(call)) is not None
+    ]
     texts = {text: place for place, text in actions if text is not None and text.strip() and text != "-"}
     for number, (text, place) in enumerate(texts.items()):
         if number == MOST_TRAPS:
-            script.findings.append(at_trap(script, place, source.too_deep()))
+            script.findings.append(place_at_trap(script, place, source.too_deep()))
             return
         parsed = source.parse(text)
         inner = replace(
@@ -153,7 +155,7 @@ def _check_traps(script: ParsedScript) -> None:
             paths=[],
         )
         _check_all(inner)
-        script.findings += [at_trap(script, place, finding) for finding in inner.findings]
+        script.findings += [place_at_trap(script, place, finding) for finding in inner.findings]
 
 
 def _check_node(script: ParsedScript, node: Node) -> None:
@@ -172,6 +174,6 @@ def _check_node(script: ParsedScript, node: Node) -> None:
             check_expansion(script, node)
 
 
-def _in_order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def _sort_findings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     distinct = {(f.line or 0, f.column or 0, f.rule, f.message): f for f in findings}
     return tuple(distinct[key] for key in sorted(distinct))[:FINDINGS]

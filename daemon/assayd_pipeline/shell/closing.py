@@ -13,7 +13,7 @@ from assayd.findings.source_text import snippet
 from assayd.model.finding import Finding
 from assayd.static.python.safe_fixes import edit_between
 from assayd_pipeline.shell.parse import reader
-from assayd_pipeline.shell.parse.mending import with_quote
+from assayd_pipeline.shell.parse.mending import close_quotes
 
 _HEREDOC = re.compile(r"<<-?\s*([\"']?)(\w+)\1")
 _MIDDLE = re.compile(r"(?:else|elif|then|do)\b")
@@ -23,24 +23,24 @@ _ARGUMENT = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|\$\([^()]*\)|[^,"'])+)\s*(?:,|
 def closed(text: str, line: int, closer: str) -> Iterator[str]:
     """Yield the script with a construct closed that is open on a line."""
     if closer == "quote":
-        yield from with_quote(text, '"')
+        yield from close_quotes(text, '"')
     elif closer == "heredoc":
         words = _HEREDOC.findall(text)
         if words:
             yield f"{text.rstrip(chr(10))}\n{words[-1][1]}\n"
     else:
-        yield from _with_closer(text, line, closer)
+        yield from _insert_closer(text, line, closer)
 
 
-def _with_closer(text: str, line: int, closer: str) -> Iterator[str]:
+def _insert_closer(text: str, line: int, closer: str) -> Iterator[str]:
     """Yield the script with a block closed after the more deeply indented lines, or at the end."""
     lines = text.rstrip("\n").split("\n")
-    indent = _indent(lines[line - 1])
+    indent = _indentation(lines[line - 1])
     last = line
     for number, each in enumerate(lines[line:], line + 1):
         if not each.strip():
             continue
-        if len(_indent(each)) <= len(indent) and not _MIDDLE.match(each.strip()):
+        if len(_indentation(each)) <= len(indent) and not _MIDDLE.match(each.strip()):
             break
         last = number
     yield "\n".join((*lines[:last], f"{indent}{closer}", *lines[last:], ""))
@@ -48,7 +48,7 @@ def _with_closer(text: str, line: int, closer: str) -> Iterator[str]:
 
 
 def called(text: str, line: int, seen: re.Match[str], found: Finding) -> Finding | None:
-    """Return the finding for a call or definition in the syntax of other languages, or None."""
+    """Return the finding for a call or definition written in another language's syntax, or None."""
     indent, name, inside, opens = seen.groups()
     lines = text.split("\n")
     if opens:
@@ -77,5 +77,5 @@ def called(text: str, line: int, seen: re.Match[str], found: Finding) -> Finding
     )
 
 
-def _indent(line: str) -> str:
+def _indentation(line: str) -> str:
     return line[: len(line) - len(line.lstrip())]

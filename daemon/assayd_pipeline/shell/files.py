@@ -23,7 +23,7 @@ from assayd.did_you_mean import close_names
 from assayd.model.finding import Edit
 from assayd_pipeline.shell.parse.nodes import Node
 from assayd_pipeline.shell.parse.script import NamedPath, ParsedScript
-from assayd_pipeline.shell.parse.words import is_known, literal, values_of
+from assayd_pipeline.shell.parse.words import evaluate_unsplit, is_known, literal
 from assayd_pipeline.shell.rules.paths import SANDBOX, TEMPORARY, PathUse
 
 _FOLDERS = frozenset({"", "data", "tmp", "logs", "scripts"})
@@ -54,28 +54,30 @@ class WorkFiles:
     written: tuple[str, ...] = ()
 
     def has(self, path: str) -> bool:
-        """Return whether a path is a submitted file, or a folder that contains one."""
+        """Return whether a path is a submitted file, or a folder that contains submitted files."""
         folder = f"{path.rstrip('/')}/"
         return path in self.submitted or any(one.startswith(folder) for one in self.submitted)
 
 
 def written_by(script: ParsedScript) -> tuple[str, ...]:
     """Return the literal prefixes of the paths that a script writes; an empty one means any path."""
-    found = (_normal(_beginning(one.value), "") for one in script.paths if one.use is PathUse.WRITES)
+    found = (
+        _normalize_path(_literal_prefix(one.value), "") for one in script.paths if one.use is PathUse.WRITES
+    )
     return tuple(dict.fromkeys(found))
 
 
 def check_files(script: ParsedScript, files: WorkFiles) -> None:
     """Add a finding for each literal path that won't exist when the script uses it."""
-    folders = _Folders(script)
+    folders = _CurrentFolders(script)
     if not folders.certain or len(script.paths) > _MOST_PATHS:
         return
     before = files
     files = replace(files, written=(*files.written, *written_by(script)))
-    guarded = _Guarded(script)
+    guarded = _GuardedPaths(script)
     seen: set[tuple[int, str]] = set()
     for one in sorted(script.paths, key=lambda each: each.node.start):
-        path = _normal(one.value, folders.at(one.node.start))
+        path = _normalize_path(one.value, folders.at(one.node.start))
         key = (one.node.start, path)
         if key in seen or not is_known(one.value) or guarded.covers(one):
             continue
@@ -86,33 +88,35 @@ def check_files(script: ParsedScript, files: WorkFiles) -> None:
             _check_written(script, one, path, before)
 
 
-def _check_read(script: ParsedScript, one: NamedPath, path: str, files: WorkFiles, folders: _Folders) -> None:
+def _check_read(
+    script: ParsedScript, one: NamedPath, path: str, files: WorkFiles, folders: _CurrentFolders
+) -> None:
     raw = script.source.written(one.node)
     slashes = _BACKSLASHES.fullmatch(raw)
     if slashes is not None and files.has(meant := re.sub(r"\\+", "/", slashes[1])):
-        _leave(script, one, f"`{slashes[1]}` has backslashes, but paths use slashes.", meant)
+        _report_path(script, one, f"`{slashes[1]}` has backslashes, but paths use slashes.", meant)
         return
     if files.has(path) or any(path.startswith(each) for each in files.written):
         return
     below = posixpath.join("data", one.value)
     if _PATTERN.search(one.value):
         if "/" not in one.value and any(fnmatchcase(each, below) for each in files.submitted):
-            _leave(script, one, f"`{one.value}` matches no file here.", below)
+            _report_path(script, one, f"`{one.value}` matches no file here.", below)
         return
-    if (folder := folders.at(one.node.start)) and files.has(_normal(one.value, "")):
-        shorter = posixpath.relpath(_normal(one.value, ""), folder)
-        _leave(script, one, f"After `cd`, `{one.value}` is `{path}`, which doesn't exist.", shorter)
+    if (folder := folders.at(one.node.start)) and files.has(_normalize_path(one.value, "")):
+        shorter = posixpath.relpath(_normalize_path(one.value, ""), folder)
+        _report_path(script, one, f"After `cd`, `{one.value}` is `{path}`, which doesn't exist.", shorter)
     elif not folder and "/" not in one.value and files.has(below):
-        _leave(script, one, f"`{one.value}` doesn't exist.", below)
+        _report_path(script, one, f"`{one.value}` doesn't exist.", below)
     elif path.startswith("data/"):
-        _leave_missing(script, one, path, files)
+        _report_missing(script, one, path, files)
 
 
-def _leave_missing(script: ParsedScript, one: NamedPath, path: str, files: WorkFiles) -> None:
+def _report_missing(script: ParsedScript, one: NamedPath, path: str, files: WorkFiles) -> None:
     message = f"`{path}` doesn't exist: it isn't submitted, and nothing before creates it."
     near = close_names(path, sorted(files.submitted))
     if near:
-        _leave(script, one, message, near[0])
+        _report_path(script, one, message, near[0])
         return
     given = [each for each in sorted(files.submitted) if each.startswith("data/")]
     shown = f" ({', '.join(given[:_TOLD])})" if given else ""
@@ -120,7 +124,7 @@ def _leave_missing(script: ParsedScript, one: NamedPath, path: str, files: WorkF
     script.error(one.node, "path.missing", message, suggestion)
 
 
-def _leave(script: ParsedScript, one: NamedPath, message: str, meant: str) -> None:
+def _report_path(script: ParsedScript, one: NamedPath, message: str, meant: str) -> None:
     """Add the finding for a path, with its obvious replacement."""
     raw = script.source.written(one.node)
     quote = raw[0] if raw[:1] in {"'", '"'} and raw[-1:] == raw[:1] else ""
@@ -134,7 +138,7 @@ def _check_written(script: ParsedScript, one: NamedPath, path: str, files: WorkF
     if folder in _FOLDERS or files.has(folder) or _PATTERN.search(path) or path.startswith(("..", "/")):
         return
     made = (
-        _normal(_beginning(each.value), "")
+        _normalize_path(_literal_prefix(each.value), "")
         for each in script.paths
         if each.use is PathUse.WRITES and each.what in _MAKERS and each is not one
     )
@@ -154,13 +158,13 @@ def _check_written(script: ParsedScript, one: NamedPath, path: str, files: WorkF
     )
 
 
-def _beginning(value: str) -> str:
+def _literal_prefix(value: str) -> str:
     """Return the literal prefix of a value."""
     found = re.match(r"[^\x00-\x03*?\[\]{}]*", value)
     return found[0] if found is not None else ""
 
 
-def _normal(path: str, folder: str) -> str:
+def _normalize_path(path: str, folder: str) -> str:
     """Return a path relative to the sandbox directory."""
     if path == "":
         return ""
@@ -170,7 +174,7 @@ def _normal(path: str, folder: str) -> str:
     return whole.removeprefix(SANDBOX).removeprefix("/") if whole.startswith(SANDBOX) else whole
 
 
-class _Folders:
+class _CurrentFolders:
     """The current folder at each place of a script, if its calls of cd are literal and at the top level."""
 
     def __init__(self, script: ParsedScript) -> None:
@@ -185,7 +189,7 @@ class _Folders:
             if call.name != "cd" or target is None or target.startswith("-") or inner:
                 self.certain = False
                 return
-            folder = _normal(target, folder)
+            folder = _normalize_path(target, folder)
             self._changes.append((call.word.start, folder))
 
     def at(self, offset: int) -> str:
@@ -194,36 +198,38 @@ class _Folders:
         return before[-1] if before else ""
 
 
-class _Guarded:
-    """The paths and places for which a script deals with a missing file."""
+class _GuardedPaths:
+    """The paths and places for which a script handles a missing file."""
 
     def __init__(self, script: ParsedScript) -> None:
-        self._places = [(each.start, each.end) for node in script.source.nodes for each in _tolerant(node)]
+        self._places = [
+            (each.start, each.end) for node in script.source.nodes for each in _guarded_parts(node)
+        ]
         words = [word for call in script.calls if call.name in {"[", "test"} for word in call.arguments]
         words += [
             word
             for node in script.source.nodes
             if node.kind == "UnaryTest" and (word := node.node("X")) is not None
         ]
-        self._tested = {value for word in words for value in values_of(word, script.known)}
+        self._tested = {value for word in words for value in evaluate_unsplit(word, script.known)}
 
     def covers(self, one: NamedPath) -> bool:
         """Return whether the script tests a path, or expects a failure at its place."""
         return one.value in self._tested or any(start <= one.node.start < end for start, end in self._places)
 
 
-def _tolerant(node: Node) -> Iterator[Node]:
+def _guarded_parts(node: Node) -> Iterator[Node]:
     """Yield the parts of a node whose failure is expected: conditions, and commands before `||`."""
     match node.kind:
         case "BinaryCmd" if node.text("Op") == "||" and (left := node.node("X")) is not None:
             yield left
         case "IfClause" | "WhileClause":
             yield from node.nodes("Cond")
-        case "" if node.flag("Negated") or _is_silenced(node.nodes("Redirs")):
+        case "" if node.flag("Negated") or _redirects_errors(node.nodes("Redirs")):
             yield node
 
 
-def _is_silenced(redirections: Sequence[Node]) -> bool:
+def _redirects_errors(redirections: Sequence[Node]) -> bool:
     """Return whether errors go to the null device or to a file."""
     return any(
         each.text("Op") in {"&>", "&>>"} or (number is not None and number.text("Value") == "2")

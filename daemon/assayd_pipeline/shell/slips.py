@@ -23,7 +23,7 @@ from assayd.model.text_limits import shorten
 from assayd.static.python.safe_fixes import edit_between
 from assayd_pipeline.shell.closing import called, closed
 from assayd_pipeline.shell.parse import linter, reader
-from assayd_pipeline.shell.parse.linter import Comment
+from assayd_pipeline.shell.parse.linter import LinterComment
 
 RULES = (
     Rule(id="shell.mistake", title="A command that can't work", help="Bad: local total=0. Good: total=0."),
@@ -63,8 +63,8 @@ _PASSING_FORMS = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slip:
-    """What a code of ShellCheck means here; the table's head says what the fields do."""
+class ScriptMistake:
+    """The meaning of a ShellCheck code here; the head of the table describes the fields."""
 
     code: int
     level: str
@@ -86,58 +86,58 @@ class Slip:
 
 
 @cache
-def slips() -> tuple[Slip, ...]:
+def slips() -> tuple[ScriptMistake, ...]:
     """Return the table, the most helpful first; a code may have several entries."""
-    return tuple(Slip(**told) for told in tomllib.loads(_TABLE.read_text(encoding="utf-8"))["code"])
+    return tuple(ScriptMistake(**told) for told in tomllib.loads(_TABLE.read_text(encoding="utf-8"))["code"])
 
 
 @cache
-def _by_code() -> dict[int, list[Slip]]:
-    found: dict[int, list[Slip]] = {}
+def _mistakes_by_code() -> dict[int, list[ScriptMistake]]:
+    found: dict[int, list[ScriptMistake]] = {}
     for slip in slips():
         found.setdefault(slip.code, []).append(slip)
     return found
 
 
 def unreadable(text: str, found: Finding) -> Finding | None:
-    """Return the explanation of a script that bash can't read; None without one."""
+    """Return the explanation of a script that bash can't read; None if there isn't one."""
     told = linter.comments(text)
     for slip in slips():
-        at = (one for one in told if one.code == slip.code) if slip.code else _matching(text, slip)
+        at = (one for one in told if one.code == slip.code) if slip.code else _find_matches(text, slip)
         for comment in at:
-            explained = _explained(text, slip, _placed(slip, comment, told), found)
+            explained = _explain_mistake(text, slip, _place_comment(slip, comment, told), found)
             if explained is not None:
                 return explained
     return None
 
 
-def _matching(text: str, slip: Slip) -> Iterator[Comment]:
-    """Return the places that an entry without a code is about: lines with its pattern."""
+def _find_matches(text: str, slip: ScriptMistake) -> Iterator[LinterComment]:
+    """Yield the places of an entry without a code: the lines that match its pattern."""
     pattern = re.compile(slip.find)
     for number, line in enumerate(text.split("\n")[:_MOST_LINES], 1):
         found = pattern.search(line[:_LINE_CHARS])
         if found is not None:
-            yield Comment(
+            yield LinterComment(
                 code=0, line=number, column=found.start() + 1, end_line=number, end_column=found.end() + 1
             )
 
 
-def with_slips(text: str, findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return the findings of a script that bash can read, with the slips that ShellCheck sees in it."""
-    suspicious = _PASSING_FORMS.search(text) is not None or _overwrites(text)
+def add_mistakes(text: str, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Return the findings about a script that bash can read, with the mistakes that ShellCheck found."""
+    suspicious = _PASSING_FORMS.search(text) is not None or _overwrites_input(text)
     if not suspicious and not any(one.is_error for one in findings):
         return tuple(findings)
     kept = list(findings)
     added: list[Finding] = []
     lines: set[int] = set()
     for comment, slip in (
-        (one, slip) for one in linter.comments(text) for slip in _by_code().get(one.code, ())
+        (one, slip) for one in linter.comments(text) for slip in _mistakes_by_code().get(one.code, ())
     ):
-        following = _following(slip, comment, kept)
+        following = _find_consequences(slip, comment, kept)
         if comment.line in lines or (not following and slip.level == "never"):
             continue
-        base = following[0] if following else _found(certain=slip.level == "error")
-        made = _explained(text, slip, comment, base)
+        base = following[0] if following else _build_finding(certain=slip.level == "error")
+        made = _explain_mistake(text, slip, comment, base)
         if made is not None:
             kept = [one for one in kept if one not in following]
             added.append(made)
@@ -145,14 +145,16 @@ def with_slips(text: str, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted((*kept, *added), key=lambda one: (one.line or 0, one.column or 0)))
 
 
-def _following(slip: Slip, comment: Comment, found: Sequence[Finding]) -> list[Finding]:
-    """Return the findings that follow from a slip: what bash takes for a command or a test there."""
+def _find_consequences(
+    slip: ScriptMistake, comment: LinterComment, found: Sequence[Finding]
+) -> list[Finding]:
+    """Return the findings that result from a mistake because bash misreads a command or test there."""
     covered = range(comment.line, comment.line + slip.covers + 1)
     return [one for one in found if slip.cause and one.rule in _FOLLOWING and one.line in covered]
 
 
-def _overwrites(text: str) -> bool:
-    """Return whether a line names the file that it redirects to once more."""
+def _overwrites_input(text: str) -> bool:
+    """Return whether a line redirects to a file that it also names elsewhere."""
     return any(
         len(line) <= _LINE_CHARS and line.find(found[1]) < found.start(1)
         for line in text.split("\n")
@@ -164,13 +166,15 @@ def _overwrites(text: str) -> bool:
 _TARGET = re.compile(r">\s?([\w./-]{3,200})")
 
 
-def _found(*, certain: bool) -> Finding:
+def _build_finding(*, certain: bool) -> Finding:
     rule, severity = ("shell.mistake", Severity.ERROR) if certain else ("shell.suspicious", Severity.WARNING)
     return Finding(rule=rule, category="command", message="", severity=severity)
 
 
-def _placed(slip: Slip, comment: Comment, told: Sequence[Comment]) -> Comment:
-    """Return the comment at the place that the table asks for."""
+def _place_comment(
+    slip: ScriptMistake, comment: LinterComment, told: Sequence[LinterComment]
+) -> LinterComment:
+    """Return the comment at the place that the table specifies."""
     other = next((one for one in told if one.code == slip.at), None)
     place = comment if other is None else other
     if slip.above and place.line > 1:
@@ -178,7 +182,9 @@ def _placed(slip: Slip, comment: Comment, told: Sequence[Comment]) -> Comment:
     return place
 
 
-def _explained(text: str, slip: Slip, comment: Comment, found: Finding) -> Finding | None:
+def _explain_mistake(
+    text: str, slip: ScriptMistake, comment: LinterComment, found: Finding
+) -> Finding | None:
     """Word a slip, with its edit; None if the table's pattern isn't on the line."""
     line = line_at(text, comment.line)
     if line is None or len(line) > _LINE_CHARS:
@@ -198,7 +204,7 @@ def _explained(text: str, slip: Slip, comment: Comment, found: Finding) -> Findi
         "line": comment.line,
         "op": _OPERATORS.get(groups[-1].strip("\\"), "gt"),
     }
-    edit = _edit(text, line, slip, comment, seen)
+    edit = _find_edit(text, line, slip, comment, seen)
     hint = slip.hint.format(*groups, **values)
     return replace(
         found,
@@ -206,7 +212,7 @@ def _explained(text: str, slip: Slip, comment: Comment, found: Finding) -> Findi
         line=comment.line,
         column=comment.column,
         snippet=snippet(text, comment.line),
-        suggestion=hint if edit is None else f"{hint}{_shown(edit)}",
+        suggestion=hint if edit is None else f"{hint}{_show_correction(edit)}",
         edit=edit,
         context=f"ShellCheck SC{slip.code}" if slip.code else found.context,
     )
@@ -220,27 +226,29 @@ def _assigns(text: str, name: str) -> bool:
     )
 
 
-def _shown(edit: Edit) -> str:
-    """Return a sentence with the corrected line, if it's short and one line."""
+def _show_correction(edit: Edit) -> str:
+    """Return a sentence with the corrected line; empty if it is long or has several lines."""
     new = edit.replacement.strip()
     short = new and "\n" not in new and len(new) <= _SHOWN_CHARS and edit.start_line == edit.end_line
     return f" Write `{new}`." if short else ""
 
 
-def _edit(text: str, line: str, slip: Slip, comment: Comment, seen: re.Match[str] | None) -> Edit | None:
-    """Return the edit of a slip if bash can read the script with it."""
-    for candidate in _candidates(text, line, slip, comment, seen):
+def _find_edit(
+    text: str, line: str, slip: ScriptMistake, comment: LinterComment, seen: re.Match[str] | None
+) -> Edit | None:
+    """Return the edit of a mistake if bash can read the script with it; otherwise None."""
+    for candidate in _candidate_texts(text, line, slip, comment, seen):
         if candidate != text and reader.read(candidate).tree is not None:
             return edit_between(text, candidate)
     return None
 
 
-def _candidates(
-    text: str, line: str, slip: Slip, comment: Comment, seen: re.Match[str] | None
+def _candidate_texts(
+    text: str, line: str, slip: ScriptMistake, comment: LinterComment, seen: re.Match[str] | None
 ) -> Iterator[str]:
     if slip.close:
         yield from closed(text, comment.line, slip.close)
-    elif seen is not None and (put := _put(slip, seen)) is not None:
+    elif seen is not None and (put := _replacement(slip, seen)) is not None:
         if slip.every:
             changed = re.sub(slip.find, put, line)
         else:
@@ -249,7 +257,7 @@ def _candidates(
         yield "\n".join((*lines[: comment.line - 1], changed, *lines[comment.line :]))
 
 
-def _put(slip: Slip, seen: re.Match[str]) -> str | None:
+def _replacement(slip: ScriptMistake, seen: re.Match[str]) -> str | None:
     if slip.compare:
         return f" -{_OPERATORS[seen[1].strip(chr(92))]} "
     return slip.put

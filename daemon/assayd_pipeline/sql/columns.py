@@ -18,17 +18,17 @@ _CONSTRAINTS = (
 )  # fmt: skip
 
 
-def plain_create(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
+def simplify_create(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
     """Yield the tokens of a CREATE without table options and with simplified columns."""
     end = len(tokens)
     while tokens[end - 1].says("WITHOUT", "ROWID", "STRICT", ","):
         end -= 1
-    opening = _columns_from(tokens[:end])
+    opening = _find_columns_start(tokens[:end])
     yield from tokens[:opening]
-    yield from _plain_columns(tokens[opening:end])
+    yield from _simplify_columns(tokens[opening:end])
 
 
-def _columns_from(tokens: Sequence[SqlToken]) -> int:
+def _find_columns_start(tokens: Sequence[SqlToken]) -> int:
     """Return the index of the parenthesis after a table's name, or the end if it has no columns."""
     if not any(token.says("TABLE") for token in tokens[1:3]):
         return len(tokens)
@@ -40,13 +40,13 @@ def _columns_from(tokens: Sequence[SqlToken]) -> int:
     return len(tokens)
 
 
-def _plain_columns(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
+def _simplify_columns(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
     depth = place = 0
     begins = False
     while place < len(tokens):
         token = tokens[place]
         if begins and depth == 1 and not token.says(*_CONSTRAINTS):
-            after = _type_end(tokens, place + 1)
+            after = _find_type_end(tokens, place + 1)
             yield token
             yield SqlToken(SqlTokenKind.WORD, "TEXT", tokens[min(place + 1, len(tokens) - 1)].start, "TEXT")
             place, begins = after, False
@@ -61,7 +61,7 @@ def _plain_columns(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
         place += 1
 
 
-def _type_end(tokens: Sequence[SqlToken], place: int) -> int:
+def _find_type_end(tokens: Sequence[SqlToken], place: int) -> int:
     """Return the index after the words of a type and its lengths: ``DECIMAL (10, 2)``."""
     while place < len(tokens) and tokens[place].kind in {
         SqlTokenKind.WORD,

@@ -78,7 +78,7 @@ def slips() -> tuple[SqlSlip, ...]:
     return tuple(SqlSlip(**{**told, "call": tuple(told.get("call", ()))}) for told in read)
 
 
-def masked_text(statement: str) -> str:
+def mask_literals(statement: str) -> str:
     """Return a statement with masked strings and comments; offsets don't change."""
     return _HIDDEN.sub(lambda one: ("·" if one[0][0] == "'" else " ") * len(one[0]), statement)
 
@@ -87,9 +87,9 @@ def explain(statement: str, tables: Prepared | None) -> Explained | None:
     """Explain a statement that SQLite rejects, with a rewrite if one can be prepared; otherwise None."""
     if len(statement) > MOST_CHARS:
         return None
-    first, text = _by_table(statement)
+    first, text = _apply_table(statement)
     if first is not None:
-        text, good = _prepared(statement, text, tables)
+        text, good = _try_rewrite(statement, text, tables)
         return Explained(
             start=first.start,
             written=first.written,
@@ -105,42 +105,45 @@ def explain(statement: str, tables: Prepared | None) -> Explained | None:
         return Explained(
             start=change.start, written=change.message, of="", hint=change.hint, new=change.new, said=True
         )
-    for name, new in _read(statement):
+    for name, new in _translate_dialects(statement):
         if tables.complaint(new) is None:
             return Explained(start=0, written="", of=name, hint=f"In SQLite: `{new}`.", new=new)
     return None
 
 
-def is_certain(statement: str) -> bool:
+def has_different_meaning(statement: str) -> bool:
     """Return whether SQLite accepts a form but with a different meaning."""
-    return any(slip.certain and _match(slip, statement) is not None for slip in slips())
+    return any(slip.certain and _match_entry(slip, statement) is not None for slip in slips())
 
 
-def _prepared(statement: str, text: str, tables: Prepared | None) -> tuple[str, bool]:
-    """Return a rewrite, perhaps by sqlglot, and whether it can be prepared."""
+def _try_rewrite(statement: str, text: str, tables: Prepared | None) -> tuple[str, bool]:
+    """Return the rewritten statement, if necessary rewritten by sqlglot, and whether it can be prepared."""
     if text == statement or not text.strip() or tables is None:
         return text, text != statement and not text.strip()
     if tables.complaint(text) is None:
         return text, True
-    return next(((each, True) for _, each in _read(text) if tables.complaint(each) is None), (text, False))
+    return next(
+        ((each, True) for _, each in _translate_dialects(text) if tables.complaint(each) is None),
+        (text, False),
+    )
 
 
-def _by_table(statement: str) -> tuple[Explained | None, str]:
-    """Apply all entries that match; return what the statement has and the text that they make.
+def _apply_table(statement: str) -> tuple[Explained | None, str]:
+    """Apply all matching entries; return the explanation of the statement and the resulting text.
 
     The first form in the statement is named, and what to write for each form.
     """
     found: list[Explained] = []
     text = statement
     for slip in slips():
-        as_written = _match(slip, statement)
+        as_written = _match_entry(slip, statement)
         for number in range(20):
-            match = _match(slip, text)
+            match = _match_entry(slip, text)
             if match is None:
                 break
             if not number and (as_written or not found):
                 start, _, written, _, values = as_written or match
-                hint, of = _formatted(slip.hint, values), _formatted(slip.of, values)
+                hint, of = _format_hint(slip.hint, values), _format_hint(slip.of, values)
                 found.append(Explained(start=start, written=written, of=of, hint=hint, certain=slip.certain))
             start, end, _, new, _ = match
             if new is None:
@@ -156,8 +159,8 @@ def _by_table(statement: str) -> tuple[Explained | None, str]:
 Match = tuple[int, int, str, str | None, list[str]]
 
 
-def _match(slip: SqlSlip, text: str) -> Match | None:
-    masked = text if slip.quoted else masked_text(text)
+def _match_entry(slip: SqlSlip, text: str) -> Match | None:
+    masked = text if slip.quoted else mask_literals(text)
     if slip.call:
         return _match_call(slip, text, masked)
     found = re.compile(slip.find, re.IGNORECASE).search(masked)
@@ -167,7 +170,7 @@ def _match(slip: SqlSlip, text: str) -> Match | None:
     values = [each or "" for each in (seen or found).groups()]
     if slip.upper and len(values) >= slip.upper:
         values[slip.upper - 1] = values[slip.upper - 1].upper()
-    new = _new(slip, found if seen is None else seen, values)
+    new = _replacement(slip, found if seen is None else seen, values)
     start = found.start(slip.at)
     written = found[0] if not slip.at else found[slip.at]
     if slip.at and new is not None:
@@ -176,7 +179,7 @@ def _match(slip: SqlSlip, text: str) -> Match | None:
     return start, found.end(), written, new, values
 
 
-def _new(slip: SqlSlip, seen: re.Match[str], values: list[str]) -> str | None:
+def _replacement(slip: SqlSlip, seen: re.Match[str], values: list[str]) -> str | None:
     if slip.unit:
         return slip.unit.format(*values, unit=_UNITS[values[0].lower()])
     if slip.put is None:
@@ -187,23 +190,33 @@ def _new(slip: SqlSlip, seen: re.Match[str], values: list[str]) -> str | None:
 
 
 def _match_call(slip: SqlSlip, text: str, masked: str) -> Match | None:
-    """Return a call of a function outside strings, with its arguments."""
+    """Return the match of a function call outside strings, with its arguments, or None."""
     for found in re.finditer(rf"\b({'|'.join(slip.call)})\s*\(", masked, re.IGNORECASE):
-        end = _closing(masked, found.end())
+        end = _find_closing(masked, found.end())
         if end is None:
             continue
         inside = text[found.end() : end]
-        arguments = _split(inside, masked[found.end() : end])
+        arguments = _split_arguments(inside, masked[found.end() : end])
         if slip.count is not None and len(arguments) != slip.count:
             continue
-        new = None if slip.put is None and not slip.interval else _called(slip, arguments, inside, found[1])
+        new = (
+            None
+            if slip.put is None and not slip.interval
+            else _rewrite_call(slip, arguments, inside, found[1])
+        )
         if new is None and (slip.interval or slip.pattern_of_date):
             continue
-        return found.start(), end + 1, text[found.start() : end + 1], new, _values(slip, arguments, found[1])
+        return (
+            found.start(),
+            end + 1,
+            text[found.start() : end + 1],
+            new,
+            _pad_values(slip, arguments, found[1]),
+        )
     return None
 
 
-def _called(slip: SqlSlip, arguments: list[str], inside: str, name: str) -> str | None:
+def _rewrite_call(slip: SqlSlip, arguments: list[str], inside: str, name: str) -> str | None:
     if slip.interval:
         found = _INTERVAL.fullmatch(arguments[1].strip()) if len(arguments) == 2 else None
         if found is None:
@@ -225,11 +238,11 @@ def _called(slip: SqlSlip, arguments: list[str], inside: str, name: str) -> str 
         return None
 
 
-def _values(slip: SqlSlip, arguments: list[str], name: str) -> list[str]:
+def _pad_values(slip: SqlSlip, arguments: list[str], name: str) -> list[str]:
     return [*arguments, *("…",) * 3]
 
 
-def _formatted(hint: str, values: list[str]) -> str:
+def _format_hint(hint: str, values: list[str]) -> str:
     """Fill a hint's placeholders; a hint whose placeholders don't match is shown unchanged."""
     try:
         unit = _UNITS.get(values[0].lower(), "%Y") if values else ""
@@ -238,7 +251,7 @@ def _formatted(hint: str, values: list[str]) -> str:
         return hint
 
 
-def _closing(masked: str, start: int) -> int | None:
+def _find_closing(masked: str, start: int) -> int | None:
     depth = 1
     for place in range(start, len(masked)):
         depth += (masked[place] == "(") - (masked[place] == ")")
@@ -247,7 +260,7 @@ def _closing(masked: str, start: int) -> int | None:
     return None
 
 
-def _split(inside: str, masked: str) -> list[str]:
+def _split_arguments(inside: str, masked: str) -> list[str]:
     """Split arguments at the commas outside parentheses and strings."""
     if not inside.strip():
         return []
@@ -260,7 +273,7 @@ def _split(inside: str, masked: str) -> list[str]:
     return [*parts, inside[last:].strip()]
 
 
-def _read(statement: str) -> Iterator[tuple[str, str]]:
+def _translate_dialects(statement: str) -> Iterator[tuple[str, str]]:
     """Yield a statement as parsed in each dialect and written for SQLite."""
     import sqlglot
 

@@ -26,10 +26,10 @@ from assayd.model.text_limits import FINDINGS
 from assayd_pipeline.sql import rules, tree
 from assayd_pipeline.sql.judge import judge_tree
 from assayd_pipeline.sql.levels import leveled
-from assayd_pipeline.sql.mending import is_slip, mended, respelled_word, stray, written_for
-from assayd_pipeline.sql.open_ends import closed, doubled, quoted, spanning, unclosed
-from assayd_pipeline.sql.read import SqlText, read_sql
-from assayd_pipeline.sql.shell import shell_commands, shell_functions
+from assayd_pipeline.sql.mending import find_respelled_word, is_misspelling, mended, replace_token_edit, stray
+from assayd_pipeline.sql.open_ends import closed, doubled, find_open_string_lines, quoted, unclosed
+from assayd_pipeline.sql.read import SqlText, split_sql
+from assayd_pipeline.sql.shell import find_shell_commands, find_shell_functions
 from assayd_pipeline.sql.statements import SqlStatement
 from assayd_pipeline.sql.tokens import SqlToken, SqlTokenKind
 
@@ -49,50 +49,50 @@ class Examined:
 @lru_cache(maxsize=256)
 def examine(content: str, policy: SqlPolicy) -> Examined:
     """Check a step's SQL; cached, because two stages check the same texts."""
-    text = read_sql(content)
-    examined = _examined(text, policy)
+    text = split_sql(content)
+    examined = _examine_text(text, policy)
     if len(examined.syntax) != 1 or examined.syntax[0].rule != "sql.syntax" or examined.syntax[0].edit:
         return examined
     [found] = examined.syntax
-    return replace(examined, syntax=(_mended(text, found, policy),))
+    return replace(examined, syntax=(_add_repair(text, found, policy),))
 
 
-def _mended(text: SqlText, found: Finding, policy: SqlPolicy) -> Finding:
+def _add_repair(text: SqlText, found: Finding, policy: SqlPolicy) -> Finding:
     """Add the edit to a syntax error, and the intended word if it is certain."""
 
     def reads(other: str) -> bool:
-        return not _examined(read_sql(other), policy).syntax
+        return not _examine_text(split_sql(other), policy).syntax
 
-    statement = next((s for s in text.statements if _holds(s, text, found)), None)
+    statement = next((s for s in text.statements if _contains_finding(s, text, found)), None)
     opened = unclosed(statement) if statement is not None else None
     if text.broken is not None and (quote := text.content[text.broken.place]) in "'\"":
         if quote == "'" and (inner := doubled(text.content, reads)) is not None:
             said = "The quote inside the string ends it. Double it: `''`."
-            return _at_the_edit(text, replace(found, suggestion=said), inner)
+            return _place_at_edit(text, replace(found, suggestion=said), inner)
         edit = quoted(text.content, quote, reads) or mended(text.content, statement, reads)
-        return _at_the_edit(text, found, edit) if edit else _at_first_text(text, found, quote)
+        return _place_at_edit(text, found, edit) if edit else _place_at_string(text, found, quote)
     if statement is not None and opened is not None:
         edit = closed(text.content, statement, reads)
         line, column = text.place(opened.start)
         said = f"Close the '(' opened on line {line}, column {column}."
         if edit is not None:
-            return _at_the_edit(text, replace(found, suggestion=said), edit)
+            return _place_at_edit(text, replace(found, suggestion=said), edit)
         found = replace(found, suggestion=said, line=line, column=column, snippet=snippet(text.content, line))
     edit = mended(text.content, statement, reads)
-    word = respelled_word(text.content, edit) if edit is not None else None
+    word = find_respelled_word(text.content, edit) if edit is not None else None
     return replace(found, edit=edit, suggestion=f"Did you mean {word}?" if word else found.suggestion)
 
 
-def _at_the_edit(text: SqlText, found: Finding, edit: Edit) -> Finding:
-    """Move a finding to the line of the missing sign, which may be long before SQLite's position."""
+def _place_at_edit(text: SqlText, found: Finding, edit: Edit) -> Finding:
+    """Move a finding to the line of the missing sign, which can be long before SQLite's position."""
     shown = snippet(text.content, edit.start_line)
     column = len(text.content.split("\n")[edit.start_line - 1]) + 1
     return replace(found, line=edit.start_line, column=column, snippet=shown, edit=edit)
 
 
-def _at_first_text(text: SqlText, found: Finding, quote: str) -> Finding:
-    """Move a finding to the first string that continues on the next line, where a quote may be missing."""
-    ends = spanning(text.content, quote)
+def _place_at_string(text: SqlText, found: Finding, quote: str) -> Finding:
+    """Move a finding to the first string that continues on the next line, as a quote may be missing there."""
+    ends = find_open_string_lines(text.content, quote)
     line, column = text.place(ends[0]) if ends else (found.line, found.column)
     if line is None or line == found.line:
         return found
@@ -100,7 +100,7 @@ def _at_first_text(text: SqlText, found: Finding, quote: str) -> Finding:
     return replace(found, line=line, column=column, snippet=snippet(text.content, line), suggestion=said)
 
 
-def _holds(statement: SqlStatement, text: SqlText, finding: Finding) -> bool:
+def _contains_finding(statement: SqlStatement, text: SqlText, finding: Finding) -> bool:
     """Return whether a finding is in a statement."""
     if finding.line is None or finding.column is None:
         return False
@@ -109,23 +109,23 @@ def _holds(statement: SqlStatement, text: SqlText, finding: Finding) -> bool:
     return any(token.start == at for token in statement.tokens)
 
 
-def _examined(text: SqlText, policy: SqlPolicy) -> Examined:
-    if unfit := _unfit(text, policy):
+def _examine_text(text: SqlText, policy: SqlPolicy) -> Examined:
+    if unfit := _find_unreadable(text, policy):
         return Examined(syntax=leveled([unfit], policy))
-    if commands := tuple(islice(shell_commands(text), FINDINGS)):
+    if commands := tuple(islice(find_shell_commands(text), FINDINGS)):
         return Examined(syntax=commands)
     syntax: list[Finding] = []
     found: list[Finding] = []
     for statement in text.statements:
         try:
-            said = chain(shell_functions(text, statement), _judge(text, statement, policy))
+            said = chain(find_shell_functions(text, statement), _judge_statement(text, statement, policy))
             found.extend(islice(said, max(FINDINGS - len(found), 1)))
         except tree.NotUnderstood as problem:
-            (syntax if problem.syntax else found).append(_not_understood(text, statement, problem))
+            (syntax if problem.syntax else found).append(_parse_failure_finding(text, statement, problem))
     return Examined(syntax=tuple(syntax[:FINDINGS]), rules=leveled(found[:FINDINGS], policy))
 
 
-def _unfit(text: SqlText, policy: SqlPolicy) -> Finding | None:
+def _find_unreadable(text: SqlText, policy: SqlPolicy) -> Finding | None:
     """Return the finding for a fault that prevents parsing of the text, or None."""
     size = len(text.content.encode())
     if size > policy.max_bytes:
@@ -147,7 +147,7 @@ def _unfit(text: SqlText, policy: SqlPolicy) -> Finding | None:
     return None
 
 
-def _not_understood(text: SqlText, statement: SqlStatement, problem: tree.NotUnderstood) -> Finding:
+def _parse_failure_finding(text: SqlText, statement: SqlStatement, problem: tree.NotUnderstood) -> Finding:
     rule = "sql.syntax" if problem.syntax else "sql.not_understood"
     message = f"Statement {statement.number}: {problem}."
     word = problem.at.text[:40]
@@ -156,28 +156,28 @@ def _not_understood(text: SqlText, statement: SqlStatement, problem: tree.NotUnd
     if problem.instead is None:
         return finding
     token, new = problem.instead
-    return replace(finding, edit=written_for(text.content, token, new))
+    return replace(finding, edit=replace_token_edit(text.content, token, new))
 
 
-def _judge(text: SqlText, statement: SqlStatement, policy: SqlPolicy) -> Iterator[Finding]:
-    """Check one statement by its words, then by its tree. Raises: NotUnderstood."""
+def _judge_statement(text: SqlText, statement: SqlStatement, policy: SqlPolicy) -> Iterator[Finding]:
+    """Check one statement by its words, then by its tree. Raises: SqlParseError."""
     if explained := statement.after("EXPLAIN", "QUERY", "PLAN") or statement.after("EXPLAIN"):
         place = statement.tokens.index(explained)
         statement = replace(statement, tokens=statement.tokens[place:])
     if statement.verb not in _KNOWN:
-        raise _unknown(statement)
-    if (found := stray(statement)) is not None or (found := _misspelt_object(statement)) is not None:
+        raise _unknown_verb_fault(statement)
+    if (found := stray(statement)) is not None or (found := _find_misspelt_object(statement)) is not None:
         raise found
     if statement.verb in tree.VERBS:
         said = _judge_words(text, statement, policy)
         yield from said or (
-            () if _has_no_tree(statement) else judge_tree(text, statement, tree.parse(statement))
+            () if _is_checked_by_words(statement) else judge_tree(text, statement, tree.parse(statement))
         )
     else:
         yield from _judge_words(text, statement, policy)
 
 
-def _has_no_tree(statement: SqlStatement) -> bool:
+def _is_checked_by_words(statement: SqlStatement) -> bool:
     """Return whether a statement is checked by its words only: it doesn't create plain tables."""
     return statement.is_trigger or statement.after("CREATE", "VIRTUAL") is not None
 
@@ -185,7 +185,7 @@ def _has_no_tree(statement: SqlStatement) -> bool:
 def _judge_words(text: SqlText, statement: SqlStatement, policy: SqlPolicy) -> Sequence[Finding]:
     """Return the first fault of a statement that its words show."""
     complaints = (
-        each for each in _complaints(statement, policy) if policy.level(each[0]) is not RuleLevel.OFF
+        each for each in _find_faults(statement, policy) if policy.level(each[0]) is not RuleLevel.OFF
     )
     return [
         text.finding(rule, message, at=at, suggestion=suggestion)
@@ -193,10 +193,10 @@ def _judge_words(text: SqlText, statement: SqlStatement, policy: SqlPolicy) -> S
     ]
 
 
-def _complaints(statement: SqlStatement, policy: SqlPolicy) -> Iterator[tuple[str, str, int, str]]:
-    """Return rule, message, place, suggestion."""
+def _find_faults(statement: SqlStatement, policy: SqlPolicy) -> Iterator[tuple[str, str, int, str]]:
+    """Yield rule, message, offset and suggestion of each fault."""
     start, verb = statement.tokens[0].start, statement.verb
-    yield from _complaints_of_calls(statement)
+    yield from _find_call_faults(statement)
     if verb in rules.REFUSED:
         rule, message, suggestion = rules.REFUSED[verb]
         yield rule, f"{message}.", start, suggestion
@@ -206,8 +206,8 @@ def _complaints(statement: SqlStatement, policy: SqlPolicy) -> Iterator[tuple[st
     elif statement.is_trigger:
         yield "sql.trigger", "CREATE TRIGGER isn't allowed.", start, "Do the same in a step."
     elif statement.after("CREATE", "VIRTUAL") is not None:
-        yield from _complaints_of_virtual(statement, start, policy)
-    elif verb == "CREATE" and (replacing := _replaced(statement)) is not None:
+        yield from _find_virtual_table_faults(statement, start, policy)
+    elif verb == "CREATE" and (replacing := _find_replace_conflict(statement)) is not None:
         rule, message, _ = rules.REFUSED["REPLACE"]
         yield (
             rule,
@@ -216,12 +216,12 @@ def _complaints(statement: SqlStatement, policy: SqlPolicy) -> Iterator[tuple[st
             "Write ON CONFLICT IGNORE, or remove the clause.",
         )
     elif verb == "ALTER":
-        yield from _complaints_of_alter(statement)
+        yield from _find_alter_faults(statement)
     else:
-        yield from _complaints_of_values(statement, policy)
+        yield from _find_value_faults(statement, policy)
 
 
-def _complaints_of_values(statement: SqlStatement, policy: SqlPolicy) -> Iterator[tuple[str, str, int, str]]:
+def _find_value_faults(statement: SqlStatement, policy: SqlPolicy) -> Iterator[tuple[str, str, int, str]]:
     """Yield faults of PRAGMAs and placeholders."""
     start = statement.tokens[0].start
     if statement.verb == "PRAGMA" and (name := _refused_pragma(statement, policy)) is not None:
@@ -242,13 +242,13 @@ _MADE_OR_CHANGED = {
 }
 
 
-def _misspelt_object(statement: SqlStatement) -> tree.NotUnderstood | None:
+def _find_misspelt_object(statement: SqlStatement) -> tree.NotUnderstood | None:
     """Return the fault of ``ALTER TALBE``: an invalid second word."""
     words = _MADE_OR_CHANGED.get(statement.verb)
     if words is None or len(statement.tokens) < 2 or statement.tokens[1].says(*words, "OR"):
         return None
     second = statement.tokens[1]
-    near = [word for word in words if is_slip(second.text.upper(), word)]
+    near = [word for word in words if is_misspelling(second.text.upper(), word)]
     if not near or not second.text.isascii():
         return None
     message = f'near "{second.text[:40]}": syntax error'
@@ -257,7 +257,7 @@ def _misspelt_object(statement: SqlStatement) -> tree.NotUnderstood | None:
     return tree.NotUnderstood(message, at=second, syntax=True, suggestion=suggestion, instead=(second, new))
 
 
-def _unknown(statement: SqlStatement) -> tree.NotUnderstood:
+def _unknown_verb_fault(statement: SqlStatement) -> tree.NotUnderstood:
     """Return the fault of a first word that SQLite doesn't know."""
     first = statement.tokens[0]
     near = close_names(statement.verb, _ALLOWED)
@@ -267,22 +267,26 @@ def _unknown(statement: SqlStatement) -> tree.NotUnderstood:
     )
 
 
-def _complaints_of_alter(statement: SqlStatement) -> Iterator[tuple[str, str, int, str]]:
+def _find_alter_faults(statement: SqlStatement) -> Iterator[tuple[str, str, int, str]]:
     """Check a statement without a tree by its words."""
-    if not _adds(statement):
+    if not _adds_column(statement):
         start = statement.tokens[0].start
         yield "sql.alter", "ALTER TABLE can only add columns.", start, "Write ALTER TABLE … ADD COLUMN …"
 
 
-def _complaints_of_calls(statement: SqlStatement) -> Iterator[tuple[str, str, int, str]]:
+def _find_call_faults(statement: SqlStatement) -> Iterator[tuple[str, str, int, str]]:
     """Check the functions in a statement without a tree."""
-    called = _calls(statement) if statement.verb == "ALTER" or _has_no_tree(statement) else None
+    called = (
+        _find_outside_call(statement)
+        if statement.verb == "ALTER" or _is_checked_by_words(statement)
+        else None
+    )
     if called is not None:
         message = f"{called.text[:40]}() accesses data outside the database."
         yield "sql.function", message, called.start, "Remove it."
 
 
-def _complaints_of_virtual(
+def _find_virtual_table_faults(
     statement: SqlStatement, start: int, policy: SqlPolicy
 ) -> Iterator[tuple[str, str, int, str]]:
     """Check a virtual table by its module."""
@@ -303,13 +307,13 @@ def _complaints_of_virtual(
         yield "sql.virtual_table", "CREATE VIRTUAL TABLE isn't allowed.", start, suggestion
 
 
-def _calls(statement: SqlStatement) -> SqlToken | None:
+def _find_outside_call(statement: SqlStatement) -> SqlToken | None:
     """Return the token of a function that reaches outside the database, or None."""
     names = (token for token in statement.tokens if token.kind in {SqlTokenKind.WORD, SqlTokenKind.NAME})
     return next((token for token in names if token.text.strip('"`[]').lower() in rules.REACHING_OUT), None)
 
 
-def _replaced(statement: SqlStatement) -> SqlToken | None:
+def _find_replace_conflict(statement: SqlStatement) -> SqlToken | None:
     """Return the REPLACE of ``ON CONFLICT REPLACE`` in a table's definition."""
     tokens = statement.tokens
     found = (
@@ -320,8 +324,8 @@ def _replaced(statement: SqlStatement) -> SqlToken | None:
     return next(found, None)
 
 
-def _adds(statement: SqlStatement) -> bool:
-    """Return whether it is ``ALTER TABLE [schema.]name ADD …``."""
+def _adds_column(statement: SqlStatement) -> bool:
+    """Return whether a statement is ``ALTER TABLE [schema.]name ADD …``."""
     tokens = statement.tokens
     place = 5 if len(tokens) > 3 and tokens[3].says(".") else 3
     return len(tokens) > place and tokens[place].says("ADD")
@@ -333,14 +337,14 @@ def _refused_pragma(statement: SqlStatement, policy: SqlPolicy) -> str | None:
     place = 3 if len(tokens) > 2 and tokens[2].says(".") else 1
     name = tokens[place].text.strip("\"'`[]").lower() if len(tokens) > place else ""
     sets = any(token.says("=") for token in tokens)
-    if name == "foreign_keys" and (len(tokens) == place + 1 or _says_on(tokens[place + 1 :])):
+    if name == "foreign_keys" and (len(tokens) == place + 1 or _sets_on(tokens[place + 1 :])):
         return None
     if policy.admits("sql.pragma") and name in rules.SESSION_PRAGMAS:
         return None
     return name if sets or name not in rules.READ_PRAGMAS else None
 
 
-def _says_on(tokens: Sequence[SqlToken]) -> bool:
+def _sets_on(tokens: Sequence[SqlToken]) -> bool:
     """Return whether the value is ``= ON`` or ``(1)``, the permanent value of foreign_keys."""
     words = [token.text.strip("\"'").upper() for token in tokens if not token.says("=", "(", ")")]
     return len(words) == 1 and words[0] in {"1", "ON", "TRUE", "YES"}

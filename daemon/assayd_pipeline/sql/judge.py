@@ -27,24 +27,24 @@ if TYPE_CHECKING:
 
 
 def judge_tree(text: SqlText, statement: SqlStatement, root: exp.Expr) -> Iterator[Finding]:
-    """Yield the violations of the statement."""
+    """Yield the findings about violations in the statement's tree."""
     from sqlglot import exp
 
     start = statement.tokens[0].start
     for node in root.walk():
         if isinstance(node, exp.Update | exp.Delete):
             yield from _judge_condition(text, start, node)
-        elif isinstance(node, exp.Anonymous) and _reaches_out(node):
+        elif isinstance(node, exp.Anonymous) and _leaves_database(node):
             message = f"{node.name}() accesses data outside the database."
             yield text.finding("sql.function", message, at=start, suggestion=instead_of(node.name))
     if isinstance(root, exp.Create):
         yield from _judge_create(text, statement, root)
-    if _replaces(statement, root):
+    if _deletes_on_conflict(statement, root):
         rule, message, suggestion = REFUSED["REPLACE"]
         yield text.finding(rule, f"OR {message}.", at=start, suggestion=suggestion)
 
 
-def _reaches_out(call: exp.Anonymous) -> bool:
+def _leaves_database(call: exp.Anonymous) -> bool:
     """Return whether a function loads code or touches files; readfile may read files below data/."""
     from sqlglot import exp
 
@@ -102,17 +102,17 @@ def _judge_create(text: SqlText, statement: SqlStatement, root: exp.Create) -> I
             f"CREATE {kind} needs IF NOT EXISTS.",
             at=statement.tokens[0].start,
             suggestion=f"Write CREATE {kind} IF NOT EXISTS …",
-            edit=_insertion(text, place.end, " IF NOT EXISTS"),
+            edit=_insertion_edit(text, place.end, " IF NOT EXISTS"),
         )
 
 
-def _insertion(text: SqlText, offset: int, added: str) -> Edit:
+def _insertion_edit(text: SqlText, offset: int, added: str) -> Edit:
     line, column = text.place(offset)
     old = line_at(text.content, line) or ""
     return Edit(start_line=line, end_line=line, replacement=old[: column - 1] + added + old[column - 1 :])
 
 
-def _replaces(statement: SqlStatement, root: exp.Expr) -> bool:
+def _deletes_on_conflict(statement: SqlStatement, root: exp.Expr) -> bool:
     """Return whether a conflict deletes rows: ``INSERT OR REPLACE``, ``UPDATE OR REPLACE``."""
     update = statement.after("UPDATE", "OR")
     alternative = str(root.args.get("alternative") or "")

@@ -16,11 +16,11 @@ from assayd_pipeline.sql.rules import ADMITTED
 
 def leveled(findings: Iterable[Finding], policy: SqlPolicy) -> tuple[Finding, ...]:
     """Return the findings with the profile's severities."""
-    found = (_leveled(finding, policy) for finding in findings)
+    found = (_apply_level(finding, policy) for finding in findings)
     return tuple(finding for finding in found if finding is not None)
 
 
-def _leveled(finding: Finding, policy: SqlPolicy) -> Finding | None:
+def _apply_level(finding: Finding, policy: SqlPolicy) -> Finding | None:
     level = policy.level(finding.rule) if finding.rule in SQL_RULES else None
     match level:
         case RuleLevel.OFF:

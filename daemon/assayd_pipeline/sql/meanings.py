@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from assayd.guest.near import nearest
-from assayd_pipeline.sql.dialects import MOST_CHARS, Explained, explain, masked_text
+from assayd_pipeline.sql.dialects import MOST_CHARS, Explained, explain, mask_literals
 from assayd_pipeline.sql.preparer import Prepared
 
 _NULL = re.compile(r"\s*(=|==|<>|!=)\s*NULL\b", re.IGNORECASE)
@@ -42,24 +42,24 @@ def refused(statement: str, complaint: str, tables: Prepared) -> Explained | Non
     if len(statement) > MOST_CHARS:
         return None
     return (
-        _name(statement, complaint, tables)
-        or _number(statement, complaint, tables)
+        _explain_name(statement, complaint, tables)
+        or _explain_value_count(statement, complaint, tables)
         or explain(statement, tables)
-        or _unknown(statement, complaint, tables)
+        or _explain_unknown(statement, complaint, tables)
     )
 
 
-def misread(statement: str, tables: Callable[[], Prepared | None]) -> Iterator[Explained]:
+def explain_misreadings(statement: str, tables: Callable[[], Prepared | None]) -> Iterator[Explained]:
     """Yield explanations of constructs that SQLite accepts but interprets differently."""
     if len(statement) > MOST_CHARS:
         return
-    masked = masked_text(statement)
+    masked = mask_literals(statement)
     for found in _NULL.finditer(masked):
         clauses = _CLAUSE.findall(masked[: found.start()])
         if clauses and clauses[-1].upper() in {"WHERE", "ON", "HAVING", "WHEN"}:
             word = "IS NULL" if "!" not in found[1] and "<" not in found[1] else "IS NOT NULL"
             hint = f"Write `{word}`."
-            yield _changed(statement, found.start(), found.end(), f" {word}", hint, "is never true")
+            yield _build_explanation(statement, found.start(), found.end(), f" {word}", hint, "is never true")
     if (joined := _PLUS.search(statement)) is not None and "+" in masked:
         place = joined.start(1) if joined[1] else joined.start(2)
         new = "".join("||" if sign == "+" and masked[n] == "+" else sign for n, sign in enumerate(statement))
@@ -68,12 +68,12 @@ def misread(statement: str, tables: Callable[[], Prepared | None]) -> Iterator[E
         yield Explained(start=place, written="+", of=of, hint=hint, new=new)
     if (both := _SET_AND.search(masked)) is not None:
         hint = "Separate assignments with a comma: `AND` makes one condition of them."
-        yield _changed(
+        yield _build_explanation(
             statement, both.start(1), both.end(1), ",", hint, "makes one condition of two assignments"
         )
     if (comment := _COMMENT.search(masked)) is not None:
         hint = "SQLite has no comments on columns. Remove it, or write `-- …` at the end of the line."
-        yield _changed(
+        yield _build_explanation(
             statement, comment.start(1), comment.end(1), "", hint, "becomes part of the column's type"
         )
     if (join := _JOIN.search(masked)) is not None:
@@ -84,17 +84,17 @@ def misread(statement: str, tables: Callable[[], Prepared | None]) -> Iterator[E
     selected = masked[: masked.upper().find("FROM") + 4]
     needed = _DOUBLE.search(masked) is not None or _ALIAS.search(selected) is not None
     if needed and (known := tables()) is not None:
-        yield from _by_tables(statement, masked, known)
+        yield from _explain_by_tables(statement, masked, known)
 
 
-def _by_tables(statement: str, masked: str, tables: Prepared) -> Iterator[Explained]:
+def _explain_by_tables(statement: str, masked: str, tables: Prepared) -> Iterator[Explained]:
     for found in _DOUBLE.finditer(masked):
         word = found[1][1:-1]
         bracketed = f"{statement[: found.start(1)]}[{word}]{statement[found.end(1) :]}"
         if "no such column" in (tables.complaint(bracketed) or ""):
             text = "'" + word.replace("'", "''") + "'"
             hint = f"Put text in single quotes: `{text}`. Double quotes are for names."
-            yield _changed(
+            yield _build_explanation(
                 statement, *found.span(1), text, hint, "is text only because no column has that name"
             )
     columns = {each.lower() for each in tables.names("column")}
@@ -102,7 +102,7 @@ def _by_tables(statement: str, masked: str, tables: Prepared) -> Iterator[Explai
     for found in _ALIAS.finditer(selected):
         if found[1].lower() in columns and found[2].lower() in columns:
             hint = f"Put a comma between them: `{found[1]}, {found[2]}`. For another name, write `AS`."
-            yield _changed(
+            yield _build_explanation(
                 statement,
                 found.end(1),
                 found.end(1),
@@ -112,7 +112,7 @@ def _by_tables(statement: str, masked: str, tables: Prepared) -> Iterator[Explai
             )
 
 
-def _changed(statement: str, start: int, end: int, new: str, hint: str, of: str) -> Explained:
+def _build_explanation(statement: str, start: int, end: int, new: str, hint: str, of: str) -> Explained:
     return Explained(
         start=start,
         written=statement[start:end].strip() or statement[start : start + 20].strip(),
@@ -122,10 +122,10 @@ def _changed(statement: str, start: int, end: int, new: str, hint: str, of: str)
     )
 
 
-def _name(statement: str, complaint: str, tables: Prepared) -> Explained | None:
+def _explain_name(statement: str, complaint: str, tables: Prepared) -> Explained | None:
     """Explain a name that is unknown to SQLite, or ambiguous."""
     if (twice := _AMBIGUOUS.search(complaint)) is not None:
-        return _qualified(statement, twice[1], tables)
+        return _qualify_column(statement, twice[1], tables)
     missing = _MISSING.search(complaint)
     if missing is None:
         return None
@@ -133,10 +133,10 @@ def _name(statement: str, complaint: str, tables: Prepared) -> Explained | None:
     qualifier = re.search(r"no such column: (\w+)\.(\w+)$", complaint)
     if (
         qualifier is not None
-        and (one := _prefixed(statement, qualifier[1], qualifier[2], tables)) is not None
+        and (one := _correct_prefix(statement, qualifier[1], qualifier[2], tables)) is not None
     ):
         return one
-    masked = masked_text(statement)
+    masked = mask_literals(statement)
     place = re.search(rf"(?<![\w\"`\[]){re.escape(name)}(?![\w\"`\]])", masked, re.IGNORECASE)
     known = tables.names(kind)
     near = nearest(name, [each.lower() if each.islower() else each for each in known])
@@ -160,7 +160,7 @@ def _name(statement: str, complaint: str, tables: Prepared) -> Explained | None:
     return None
 
 
-def _prefixed(statement: str, table: str, name: str, tables: Prepared) -> Explained | None:
+def _correct_prefix(statement: str, table: str, name: str, tables: Prepared) -> Explained | None:
     """Correct ``customers.id`` for a table with another name in the statement."""
     for found in _SOURCE.finditer(statement):
         alias = found[2] or found[1]
@@ -180,7 +180,7 @@ def _prefixed(statement: str, table: str, name: str, tables: Prepared) -> Explai
     return None
 
 
-def _number(statement: str, complaint: str, tables: Prepared) -> Explained | None:
+def _explain_value_count(statement: str, complaint: str, tables: Prepared) -> Explained | None:
     """Explain an INSERT with more or fewer values than columns."""
     found = _COUNTS.search(complaint)
     into = _INTO.search(statement)
@@ -212,7 +212,7 @@ _INTO = re.compile(
 )
 
 
-def _unknown(statement: str, complaint: str, tables: Prepared) -> Explained | None:
+def _explain_unknown(statement: str, complaint: str, tables: Prepared) -> Explained | None:
     """Explain a name without similar names, or a function with other arguments."""
     missing = _MISSING.search(complaint) or _NO_COLUMN.search(complaint)
     arguments = _ARGUMENTS.search(complaint)
@@ -222,11 +222,13 @@ def _unknown(statement: str, complaint: str, tables: Prepared) -> Explained | No
         hint = f"Write `{usage}`." if usage else f"Check the arguments of `{arguments[1]}`."
         return Explained(start=place.start() if place else 0, written="", of="", hint=hint)
     if (window := _WINDOW.search(complaint)) is not None:
-        return _outside(statement, window[1], tables)
+        return _explain_window_filter(statement, window[1], tables)
     if missing is None:
         return None
     kind, name = missing.groups()
-    place = re.search(rf"(?<![\w\"`\[]){re.escape(name)}(?![\w\"`\]])", masked_text(statement), re.IGNORECASE)
+    place = re.search(
+        rf"(?<![\w\"`\[]){re.escape(name)}(?![\w\"`\]])", mask_literals(statement), re.IGNORECASE
+    )
     start = place.start() if place is not None else 0
     if kind == "function":
         hint = f"SQLite has no `{name}`. Use `CASE`, `substr`, `instr`, `replace`, `strftime` or `printf`."
@@ -281,7 +283,7 @@ _USAGE = {
 }
 
 
-def _outside(statement: str, alias: str, tables: Prepared) -> Explained | None:
+def _explain_window_filter(statement: str, alias: str, tables: Prepared) -> Explained | None:
     """Explain a filter by a window function outside the SELECT that computes it."""
     found = _FILTERED.match(statement)
     if found is None:
@@ -302,7 +304,7 @@ def _outside(statement: str, alias: str, tables: Prepared) -> Explained | None:
 _FILTERED = re.compile(r"(?is)^(SELECT\b.*?\bFROM\b.*?)\s+WHERE\s+(.*?)(\s+ORDER\s+BY\b.*)?$")
 
 
-def _qualified(statement: str, name: str, tables: Prepared) -> Explained | None:
+def _qualify_column(statement: str, name: str, tables: Prepared) -> Explained | None:
     """Add the first table's name to a column that several tables have."""
     sources = [found[2] or found[1] for found in _SOURCE.finditer(statement)]
     place = re.search(rf"(?<![\w.]){re.escape(name)}\b", statement)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from assayd.model.finding import Edit
-from assayd.static.python.safe_fixes import edit_between, inside_fences
+from assayd.static.python.safe_fixes import edit_between, text_inside_fences
 from assayd_pipeline.sql.statements import SqlStatement
 from assayd_pipeline.sql.tokens import SqlToken, SqlTokenKind
 from assayd_pipeline.sql.tree import NotUnderstood
@@ -36,17 +36,17 @@ Reads = Callable[[str], bool]
 
 def mended(content: str, statement: SqlStatement | None, reads: Reads) -> Edit | None:
     """Return the edit for SQL with an unreadable statement; None if several edits would work."""
-    inside = inside_fences(content)
+    inside = text_inside_fences(content)
     if inside is not None:
         return edit_between(content, inside) if reads(inside) else None
     if statement is None:
         return None
-    tried = list(islice(_respelled(content, statement), _MOST_TRIED + 1))
+    tried = list(islice(_respell_keywords(content, statement), _MOST_TRIED + 1))
     good = [text for text in tried[:_MOST_TRIED] if reads(text)]
     return edit_between(content, good[0]) if len(good) == 1 and len(tried) <= _MOST_TRIED else None
 
 
-def respelled_word(content: str, edit: Edit) -> str | None:
+def find_respelled_word(content: str, edit: Edit) -> str | None:
     """Return the keyword that an edit of one line corrects; None if the edit does something else."""
     if edit.start_line != edit.end_line:
         return None
@@ -65,34 +65,34 @@ def stray(statement: SqlStatement) -> NotUnderstood | None:
         statement.tokens, statement.tokens[1:], (*statement.tokens[2:], None), strict=False
     ):
         if token.says(",") and after is not None and after.says(")", "FROM"):
-            return _near(after, "Remove the comma before it.", (token, ""))
+            return _syntax_error_near(after, "Remove the comma before it.", (token, ""))
         if before.says("KEY") and token.says("AUTO_INCREMENT"):
-            return _near(token, "Write AUTOINCREMENT.", (token, "AUTOINCREMENT"))
+            return _syntax_error_near(token, "Write AUTOINCREMENT.", (token, "AUTOINCREMENT"))
     return None
 
 
-def _near(token: SqlToken, suggestion: str, instead: tuple[SqlToken, str]) -> NotUnderstood:
+def _syntax_error_near(token: SqlToken, suggestion: str, instead: tuple[SqlToken, str]) -> NotUnderstood:
     message = f'near "{token.text}": syntax error'
     return NotUnderstood(message, at=token, syntax=True, suggestion=suggestion, instead=instead)
 
 
-def written_for(content: str, token: SqlToken, new: str) -> Edit | None:
-    """Return the edit that writes something else for a token."""
+def replace_token_edit(content: str, token: SqlToken, new: str) -> Edit | None:
+    """Return the edit that replaces a token by another text."""
     return edit_between(content, content[: token.start] + new + content[token.end :])
 
 
-def _respelled(content: str, statement: SqlStatement) -> Iterator[str]:
+def _respell_keywords(content: str, statement: SqlStatement) -> Iterator[str]:
     for token in statement.tokens:
         word = token.text.upper()
         if token.kind is SqlTokenKind.WORD and word not in _KEYWORDS and word.isascii():
             for keyword in sorted(_KEYWORDS):
-                if is_slip(word, keyword):
+                if is_misspelling(word, keyword):
                     new = keyword if token.text.isupper() else keyword.lower()
                     yield content[: token.start] + new + content[token.end :]
 
 
-def is_slip(word: str, keyword: str) -> bool:
-    """Return whether a word is a keyword with one letter more, less or other, or two that changed places."""
+def is_misspelling(word: str, keyword: str) -> bool:
+    """Return whether a word differs from a keyword by one letter, or by two swapped letters."""
     if abs(len(word) - len(keyword)) > 1 or word[0] != keyword[0]:
         return False
     head = next((n for n, (a, b) in enumerate(zip(word, keyword, strict=False)) if a != b), len(word))

@@ -18,7 +18,7 @@ _MISSING = re.compile(r"no such (column|table|function): (?:[^\s.]+\.)*([^\s.]+)
 _SHOWN = 20
 
 
-def advice_on_names(message: str, names: Mapping[str, Sequence[str]]) -> str | None:
+def advise_on_names(message: str, names: Mapping[str, Sequence[str]]) -> str | None:
     """Return the advice about an unknown name, or None.
 
     Args:

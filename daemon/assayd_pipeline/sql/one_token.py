@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
-from assayd.guest.near import steps_between
+from assayd.guest.near import edit_distance
 from assayd.model.text_limits import shorten
 from assayd_pipeline.sql.preparer import Prepared
 from assayd_pipeline.sql.tokens import NotSql, SqlToken, SqlTokenKind, tokenize
@@ -89,25 +89,25 @@ def changed(statement: str, tables: Prepared) -> Change | None:
     if complaint is None or not tokens or len(tokens) > _MOST_TOKENS:
         return None
     if named is None:
-        return _first(_for_other_complaints(statement, tokens, complaint), tables)
-    places = _places(tokens, named[1])
-    return _first(
+        return _find_first_valid(_correct_semantic_errors(statement, tokens, complaint), tables)
+    places = _find_places(tokens, named[1])
+    return _find_first_valid(
         chain(
-            *(_misspelt(statement, tokens, place) for place in places),
-            _apart(statement, tokens, places),
-            _completed(statement, tokens),
-            _reordered(statement, tokens),
-            *(_without_comma(statement, tokens, place) for place in places),
-            *(_removed(statement, tokens, place) for place in places),
-            *(_inserted(statement, tokens, place, _SIGNS) for place in places),
-            *(_wrapped(statement, tokens, place) for place in places),
-            *(_inserted(statement, tokens, place, _WORDS) for place in places),
+            *(_respell_keywords(statement, tokens, place) for place in places),
+            _separate_statements(statement, tokens, places),
+            _complete_pairs(statement, tokens),
+            _reorder_clauses(statement, tokens),
+            *(_remove_comma(statement, tokens, place) for place in places),
+            *(_remove_token(statement, tokens, place) for place in places),
+            *(_insert_token(statement, tokens, place, _SIGNS) for place in places),
+            *(_add_parentheses(statement, tokens, place) for place in places),
+            *(_insert_token(statement, tokens, place, _WORDS) for place in places),
         ),
         tables,
     )
 
 
-def _first(tried: Iterator[Change], tables: Prepared) -> Change | None:
+def _find_first_valid(tried: Iterator[Change], tables: Prepared) -> Change | None:
     for number, change in enumerate(tried):
         if number == MOST_TRIED:
             return None
@@ -121,24 +121,24 @@ def _first(tried: Iterator[Change], tables: Prepared) -> Change | None:
     return None
 
 
-def _places(tokens: Sequence[SqlToken], named: str | None) -> list[int]:
-    """Return where the token is that SQLite names; the end of the statement without a name."""
+def _find_places(tokens: Sequence[SqlToken], named: str | None) -> list[int]:
+    """Return the positions of the token that SQLite names; without a name, the end of the statement."""
     if named is None:
         return [len(tokens)]
     return [number for number, token in enumerate(tokens) if token.text == named][:_MOST_PLACES]
 
 
-def _put(statement: str, token: SqlToken, new: str) -> str:
+def _replace_token(statement: str, token: SqlToken, new: str) -> str:
     return f"{statement[: token.start]}{new}{statement[token.end :]}"
 
 
-def _around(tokens: Sequence[SqlToken], place: int, *steps: int) -> Iterator[int]:
+def _nearby_places(tokens: Sequence[SqlToken], place: int, *steps: int) -> Iterator[int]:
     return (place + step for step in steps if 0 <= place + step < len(tokens))
 
 
-def _misspelt(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[Change]:
-    """Write a keyword for a word that is nearly one, or for two that are written as one."""
-    for at in _around(tokens, place, 0, -1, 1, -2):
+def _respell_keywords(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[Change]:
+    """Replace a misspelt keyword, or split a word into the two keywords that it combines."""
+    for at in _nearby_places(tokens, place, 0, -1, 1, -2):
         token = tokens[at]
         word = token.text.upper()
         written = [_INSTEAD[word]] if word in _INSTEAD else []
@@ -155,27 +155,31 @@ def _misspelt(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterato
                 start=token.start,
                 message="The statement has a second `WHERE`.",
                 hint="Join the conditions with `AND`.",
-                new=_put(statement, token, "AND"),
+                new=_replace_token(statement, token, "AND"),
             )
         if token.kind is SqlTokenKind.WORD and len(word) > 1 and word not in _KEYWORDS:
             written += [_PAIRS[word]] if word in _PAIRS else []
-            written += [key for key in _KEYWORDS if key != word and len(key) > 2 and _is_near(word, key)]
+            written += [
+                key for key in _KEYWORDS if key != word and len(key) > 2 and _is_misspelling(word, key)
+            ]
         for key in written:
             yield Change(
                 start=token.start,
                 message=f"`{shorten(token.text, 40)}` isn't a word of SQL here.",
                 hint=f"Did you mean `{key}`?",
-                new=_put(statement, token, key),
+                new=_replace_token(statement, token, key),
             )
 
 
-def _is_near(word: str, key: str) -> bool:
-    return abs(len(word) - len(key)) <= 1 and steps_between(word, key) == 1
+def _is_misspelling(word: str, key: str) -> bool:
+    return abs(len(word) - len(key)) <= 1 and edit_distance(word, key) == 1
 
 
-def _apart(statement: str, tokens: Sequence[SqlToken], places: Sequence[int]) -> Iterator[Change]:
-    """Put a semicolon between two statements. Callers prepare the parts, which a NUL character separates."""
-    for at in sorted({each for place in places for each in _around(tokens, place, 0, -1)}):
+def _separate_statements(
+    statement: str, tokens: Sequence[SqlToken], places: Sequence[int]
+) -> Iterator[Change]:
+    """Yield two statements separated by a NUL character, at which callers split them to prepare both."""
+    for at in sorted({each for place in places for each in _nearby_places(tokens, place, 0, -1)}):
         token = tokens[at]
         if at and token.says(*_VERBS):
             before = tokens[at - 1]
@@ -187,9 +191,9 @@ def _apart(statement: str, tokens: Sequence[SqlToken], places: Sequence[int]) ->
             )
 
 
-def _without_comma(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[Change]:
+def _remove_comma(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[Change]:
     """Remove a comma."""
-    for at in _around(tokens, place, 0, -1, 1):
+    for at in _nearby_places(tokens, place, 0, -1, 1):
         token = tokens[at]
         if token.text == "," and not tokens[0].says("ALTER"):
             yield Change(
@@ -200,9 +204,9 @@ def _without_comma(statement: str, tokens: Sequence[SqlToken], place: int) -> It
             )
 
 
-def _removed(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[Change]:
-    """Remove a sign, a keyword, or the table before a column."""
-    for at in _around(tokens, place, 0, -1, 1):
+def _remove_token(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[Change]:
+    """Remove a sign, a keyword, or a table's name before a column."""
+    for at in _nearby_places(tokens, place, 0, -1, 1):
         token = tokens[at]
         removable = token.text.upper() in _REMOVABLE or token.text in "()*"
         if removable and not tokens[0].says("ALTER"):
@@ -227,9 +231,9 @@ def _removed(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator
         )
 
 
-def _wrapped(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[Change]:
-    """Put parentheses around a list that has none: after IN, VALUES, OVER, AS, KEY or a table's name."""
-    for at in _around(tokens, place, 0, -1, -2):
+def _add_parentheses(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[Change]:
+    """Enclose a list in parentheses: after IN, VALUES, OVER, AS, KEY or a table's name."""
+    for at in _nearby_places(tokens, place, 0, -1, -2):
         before = tokens[at - 1] if at else tokens[0]
         if not at or not (before.says(*_LISTS) or tokens[0].says("INSERT", "CREATE")):
             continue
@@ -243,8 +247,8 @@ def _wrapped(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator
             )
 
 
-def _completed(statement: str, tokens: Sequence[SqlToken]) -> Iterator[Change]:
-    """Write the second word of a pair: GROUP BY, ORDER BY, PARTITION BY, PRIMARY KEY."""
+def _complete_pairs(statement: str, tokens: Sequence[SqlToken]) -> Iterator[Change]:
+    """Insert the second word of a pair: GROUP BY, ORDER BY, PARTITION BY, PRIMARY KEY."""
     for token, after in pairwise(tokens):
         second = _SECOND.get(token.text.upper())
         if second is not None and not after.says(second):
@@ -252,7 +256,7 @@ def _completed(statement: str, tokens: Sequence[SqlToken]) -> Iterator[Change]:
                 start=token.start,
                 message=f"`{second}` is missing after `{token.text}`.",
                 hint=f"Write `{token.text} {second}`.",
-                new=_put(statement, token, f"{token.text} {second}"),
+                new=_replace_token(statement, token, f"{token.text} {second}"),
             )
 
 
@@ -266,10 +270,10 @@ _SECOND = {
 }
 
 
-def _inserted(
+def _insert_token(
     statement: str, tokens: Sequence[SqlToken], place: int, signs: Sequence[str]
 ) -> Iterator[Change]:
-    """Insert a sign or a keyword before a token near the place, or at the end."""
+    """Insert a sign or a keyword before a token close to the place, or at the end."""
     whole = list(tokens)
     for new in signs:
         for at in (place, place - 1, place + 1, place - 2):
@@ -306,8 +310,8 @@ def _is_name(token: SqlToken) -> bool:
     return token.kind is SqlTokenKind.WORD and token.text.upper() not in _KEYWORDS
 
 
-def _reordered(statement: str, tokens: Sequence[SqlToken]) -> Iterator[Change]:
-    """Put the clauses of a statement into their order."""
+def _reorder_clauses(statement: str, tokens: Sequence[SqlToken]) -> Iterator[Change]:
+    """Move the clauses of a statement into their correct order."""
     depth, starts = 0, list[tuple[int, int]]()
     for number, token in enumerate(tokens):
         depth += token.says("(") - token.says(")")
@@ -336,16 +340,18 @@ def _reordered(statement: str, tokens: Sequence[SqlToken]) -> Iterator[Change]:
     )
 
 
-def _for_other_complaints(statement: str, tokens: Sequence[SqlToken], complaint: str) -> Iterator[Change]:
-    """Correct what SQLite reads and refuses: HAVING without groups, a missing FROM, an aggregate in WHERE."""
+def _correct_semantic_errors(statement: str, tokens: Sequence[SqlToken], complaint: str) -> Iterator[Change]:
+    """Correct parsed but rejected SQL: HAVING without groups, a missing FROM, an aggregate in WHERE."""
     for said, word, new, hint in _REPLACED:
         for token in tokens if said in complaint else ():
             if token.says(word):
-                yield Change(start=token.start, message="", hint=hint, new=_put(statement, token, new))
+                yield Change(
+                    start=token.start, message="", hint=hint, new=_replace_token(statement, token, new)
+                )
     if "no such column" in complaint and not any(token.says("FROM") for token in tokens):
-        yield from _without_from(statement, tokens)
+        yield from _insert_from(statement, tokens)
     if "misuse of aggregate" in complaint:
-        yield from _aggregate(statement)
+        yield from _move_aggregate(statement)
 
 
 _REPLACED = (
@@ -354,7 +360,7 @@ _REPLACED = (
 )
 
 
-def _without_from(statement: str, tokens: Sequence[SqlToken]) -> Iterator[Change]:
+def _insert_from(statement: str, tokens: Sequence[SqlToken]) -> Iterator[Change]:
     for before, token in pairwise(tokens):
         if token.kind is SqlTokenKind.WORD and not before.says(",", "SELECT", "."):
             yield Change(
@@ -365,7 +371,7 @@ def _without_from(statement: str, tokens: Sequence[SqlToken]) -> Iterator[Change
             )
 
 
-def _aggregate(statement: str) -> Iterator[Change]:
+def _move_aggregate(statement: str) -> Iterator[Change]:
     table = re.search(r"\bFROM\s+(\w+)", statement, re.IGNORECASE)
     called = _COMPARED.search(statement)
     if table is not None and called is not None:

@@ -34,7 +34,7 @@ def closed(content: str, statement: SqlStatement, reads: Reads) -> Edit | None:
     ends = [place for place, sign in enumerate(content) if sign == "\n"]
     last = {bisect_left(ends, token.start): token for token in tokens if not token.says(",", ";")}
     places = list(last.values())[:_MOST_TRIED]
-    return _only([(content, token.end, ")") for token in places], reads)
+    return _find_only_insertion([(content, token.end, ")") for token in places], reads)
 
 
 def unclosed(statement: SqlStatement) -> SqlToken | None:
@@ -52,25 +52,25 @@ def unclosed(statement: SqlStatement) -> SqlToken | None:
 
 def quoted(content: str, quote: str, reads: Reads) -> Edit | None:
     """Return the edit that closes a string at the end of its line."""
-    places = [(content, place, quote) for place in spanning(content, quote)[:_MOST_TRIED]]
-    return _only(places, reads) if "\n" in content.rstrip() else None
+    places = [(content, place, quote) for place in find_open_string_lines(content, quote)[:_MOST_TRIED]]
+    return _find_only_insertion(places, reads) if "\n" in content.rstrip() else None
 
 
 def doubled(content: str, reads: Reads) -> Edit | None:
     """Return the edit that doubles a quote between two letters of a string: ``'O''Neil'``."""
     places = [found.start() for found in _BETWEEN_LETTERS.finditer(content)]
-    return _only([(content, place, "'") for place in places[:_MOST_TRIED]], reads)
+    return _find_only_insertion([(content, place, "'") for place in places[:_MOST_TRIED]], reads)
 
 
 _BETWEEN_LETTERS = re.compile(r"(?<=[^\W\d_])'(?=[^\W\d_])")
 
 
-def spanning(content: str, quote: str) -> Sequence[int]:
-    """Return the ends of the lines on which a string begins that continues on the next line."""
-    return tuple(_spanning(content, quote))
+def find_open_string_lines(content: str, quote: str) -> Sequence[int]:
+    """Return the end offsets of the lines on which a string begins that continues on the next line."""
+    return tuple(_find_open_string_lines(content, quote))
 
 
-def _spanning(content: str, quote: str) -> Iterator[int]:
+def _find_open_string_lines(content: str, quote: str) -> Iterator[int]:
     inside, start = False, 0
     for line in content.split("\n"):
         code = line if inside else line.partition("--")[0]
@@ -81,8 +81,8 @@ def _spanning(content: str, quote: str) -> Iterator[int]:
         start += len(line) + 1
 
 
-def _only(places: Sequence[tuple[str, int, str]], reads: Reads) -> Edit | None:
-    """Return the edit at the only place where a sign makes the text valid."""
+def _find_only_insertion(places: Sequence[tuple[str, int, str]], reads: Reads) -> Edit | None:
+    """Return the insertion that makes the text valid, if only one does; otherwise None."""
     good = []
     for content, place, sign in places:
         changed = content[:place] + sign + content[place:]

@@ -22,7 +22,7 @@ class Tables:
 
 
 class Prepared(Protocol):
-    """Tables against which statements can be prepared."""
+    """The tables of a step, against which statements can be prepared."""
 
     def complaint(self, statement: str) -> str | None:
         """Return SQLite's error for one statement, or None if it can be prepared."""
@@ -48,5 +48,5 @@ def install(opener: Opener) -> None:
 
 
 def prepared(tables: Tables) -> Prepared | None:
-    """Return tables to prepare statements against, or None if no function is installed."""
+    """Return a preparer of statements against these tables, or None if no function is installed."""
     return _installed[0](tables) if _installed else None

@@ -53,7 +53,7 @@ class SqlText:
         )
 
 
-def read_sql(content: str) -> SqlText:
+def split_sql(content: str) -> SqlText:
     """Split SQL into statements."""
     try:
         return SqlText(content=content, statements=tuple(split(tokenize(content))))

@@ -21,8 +21,8 @@ _COMMAND = re.compile(r"\.([a-z]+)\b")
 _LEAVE = "Remove it: rows are already printed with column names and tabs."
 
 
-def shell_commands(text: SqlText) -> Iterator[Finding]:
-    """Return the lines that only the sqlite3 shell reads: a dot where a statement may begin.
+def find_shell_commands(text: SqlText) -> Iterator[Finding]:
+    """Yield findings about lines for the sqlite3 shell: a dot at the beginning of a statement.
 
     That is where nothing but comments and commands of the shell stands since the last semicolon.
     """
@@ -40,11 +40,11 @@ def shell_commands(text: SqlText) -> Iterator[Finding]:
             begins = told.endswith((";", "*/"))
 
 
-def shell_functions(text: SqlText, statement: SqlStatement) -> Iterator[Finding]:
-    """Return the calls of functions that only the sqlite3 shell has."""
+def find_shell_functions(text: SqlText, statement: SqlStatement) -> Iterator[Finding]:
+    """Yield findings about calls of functions that only the sqlite3 shell has."""
     for place, (token, following) in enumerate(pairwise(statement.tokens)):
         name = token.text.lower()
-        if name == "decimal" and _is_type(statement.tokens[place + 1 : place + 5]):
+        if name == "decimal" and _is_column_type(statement.tokens[place + 1 : place + 5]):
             continue
         if (
             token.kind is SqlTokenKind.WORD
@@ -56,8 +56,8 @@ def shell_functions(text: SqlText, statement: SqlStatement) -> Iterator[Finding]
             yield text.finding("sql.shell", message, at=token.start, suggestion=suggestion)
 
 
-def _is_type(following: Sequence[SqlToken]) -> bool:
-    """Return whether plain numbers follow, as in ``price DECIMAL(15, 2)``: then it is a column's type."""
+def _is_column_type(following: Sequence[SqlToken]) -> bool:
+    """Return whether a column type's numbers follow, as in ``price DECIMAL(15, 2)``."""
     inside = following[1:2] if len(following) > 2 and following[2].says(")") else following[1:4:2]
     return bool(inside) and all(token.kind is SqlTokenKind.NUMBER for token in inside)
 

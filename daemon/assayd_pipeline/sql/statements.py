@@ -21,12 +21,12 @@ class SqlStatement:
 
     @property
     def verb(self) -> str:
-        """Return the first word, in upper case."""
+        """Return the first word in upper case."""
         return self.tokens[0].text.upper()
 
     @property
     def is_trigger(self) -> bool:
-        """Return whether it creates a trigger."""
+        """Return whether the statement creates a trigger."""
         return _begins_trigger(self.tokens)
 
     def after(self, *words: str) -> SqlToken | None:
@@ -42,7 +42,7 @@ def split(tokens: Iterable[SqlToken]) -> Iterator[SqlStatement]:
     held: list[SqlToken] = []
     number = 0
     for token in tokens:
-        if not token.says(";") or _inside_trigger(held):
+        if not token.says(";") or _is_inside_trigger(held):
             held.append(token)
             continue
         if held:
@@ -53,8 +53,8 @@ def split(tokens: Iterable[SqlToken]) -> Iterator[SqlStatement]:
         yield SqlStatement(number=number + 1, tokens=tuple(held))
 
 
-def _inside_trigger(held: list[SqlToken]) -> bool:
-    """Return whether a semicolon after these tokens belongs to a trigger's body: it ends with ``; END``."""
+def _is_inside_trigger(held: list[SqlToken]) -> bool:
+    """Return whether a semicolon after these tokens belongs to a trigger's body, which ends by ``; END``."""
     return _begins_trigger(held) and not (held[-1].says("END") and held[-2].says(";"))
 
 

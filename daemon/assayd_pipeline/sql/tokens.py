@@ -35,7 +35,7 @@ class SqlTokenKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SqlToken:
-    """One token; `start` is its place in the text.
+    """One token; `start` is its offset in the text.
 
     `keyword` is the upper-case text of a possible keyword or a sign, otherwise empty. It is stored because it
     is read many times per token.
@@ -52,7 +52,7 @@ class SqlToken:
         return self.start + len(self.text)
 
     def says(self, *words: str) -> bool:
-        """Return whether it is one of these keywords or signs."""
+        """Return whether the token is one of these keywords or signs."""
         return self.keyword in words and self.keyword != ""
 
 
@@ -92,7 +92,7 @@ def tokenize(text: str) -> Iterator[SqlToken]:
     while place < len(text):
         found = _TOKEN.match(text, place)
         if found is None:
-            raise NotSql(place, _complaint(text, place))
+            raise NotSql(place, _describe_problem(text, place))
         kind = _KINDS.get(found.lastgroup or "")
         if kind is not None:
             word = found[0]
@@ -101,7 +101,7 @@ def tokenize(text: str) -> Iterator[SqlToken]:
         place = found.end()
 
 
-def _complaint(text: str, place: int) -> str:
+def _describe_problem(text: str, place: int) -> str:
     quote = text[place]
     if quote in "'\"`[":
         return f"the string that begins with {quote} here never ends"

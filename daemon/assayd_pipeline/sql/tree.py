@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from assayd_pipeline.sql.columns import plain_create
+from assayd_pipeline.sql.columns import simplify_create
 from assayd_pipeline.sql.rules import OF_OTHERS
 from assayd_pipeline.sql.statements import SqlStatement
 from assayd_pipeline.sql.tokens import SqlToken, SqlTokenKind
@@ -67,7 +67,7 @@ _ONLY_NAMES = frozenset(
 
 
 class NotUnderstood(Exception):
-    """A statement without a tree. `syntax` tells that it is broken; otherwise it is only unknown here.
+    """A statement without a tree. `syntax` means that it is invalid SQL, not just unsupported here.
 
     `instead` is what must stand for a token, where that is certain.
     """
@@ -89,14 +89,14 @@ class NotUnderstood(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Written:
-    """A statement as sqlglot gets it, and where each token went."""
+class _RewrittenStatement:
+    """A statement as rewritten for sqlglot, with the new place of each token."""
 
     text: str
     tokens: tuple[tuple[int, SqlToken], ...]
 
     def token_at(self, place: int) -> SqlToken:
-        """Return the token that is written at a place, or the last one before it."""
+        """Return the token written at a place, or the last token before the place."""
         found = self.tokens[0][1]
         for start, token in self.tokens:
             if start > place:
@@ -106,10 +106,12 @@ class _Written:
 
 
 def count_tokens(statements: Sequence[SqlStatement]) -> int:
-    """Return how many tokens there are to read; rows that hold literals alone are not."""
+    """Return the number of tokens to parse, excluding rows that contain only literals."""
     if sum(len(statement.tokens) for statement in statements) <= MAX_TOKENS:
         return 0
-    return sum(1 for statement in statements if statement.verb in VERBS for _ in _plain(statement))
+    return sum(
+        1 for statement in statements if statement.verb in VERBS for _ in _drop_irrelevant_tokens(statement)
+    )
 
 
 def parse(statement: SqlStatement) -> exp.Expr:
@@ -117,15 +119,15 @@ def parse(statement: SqlStatement) -> exp.Expr:
 
     Raises: NotUnderstood.
     """
-    _limit_depth(statement)
+    _check_depth(statement)
     root = _parse_either(statement)
     names = _ROOTS[statement.verb]
     if type(root).__name__ not in names:
         _parse_query(statement)
         raise NotUnderstood(f"this {statement.verb} isn't supported", at=statement.tokens[0])
     for node in root.walk():
-        if not _known(node):
-            message = f"{_words(type(node).__name__)} isn't supported here"
+        if not _is_known_node(node):
+            message = f"{_describe_node(type(node).__name__)} isn't supported here"
             others = [one for one in statement.tokens if one.text.upper() in OF_OTHERS]
             said = dict.fromkeys(OF_OTHERS[one.text.upper()] for one in others)
             suggestion = f"This is SQLite: {'; '.join(said)}." if said else ""
@@ -134,15 +136,15 @@ def parse(statement: SqlStatement) -> exp.Expr:
 
 
 def _parse_either(statement: SqlStatement) -> exp.Expr:
-    """Parse a statement; where that fails, with JOIN for the commas of FROM: ``FROM a, b ON …``."""
+    """Parse a statement; if that fails, replace the commas of FROM by JOIN: ``FROM a, b ON …``."""
     try:
-        return _parse(_write(statement))
+        return _parse(_rewrite_statement(statement))
     except NotUnderstood as problem:
-        joined = joined_tables(statement.tokens)
+        joined = replace_commas_by_join(statement.tokens)
         if joined == statement.tokens or not problem.syntax:
             raise
         try:
-            return _parse(_write(replace(statement, tokens=joined)))
+            return _parse(_rewrite_statement(replace(statement, tokens=joined)))
         except NotUnderstood:
             raise problem from None
 
@@ -150,8 +152,8 @@ def _parse_either(statement: SqlStatement) -> exp.Expr:
 _AFTER_TABLES = ("EXCEPT", "GROUP", "HAVING", "INTERSECT", "LIMIT", "ORDER", "UNION", "WHERE", "WINDOW")
 
 
-def joined_tables(tokens: tuple[SqlToken, ...]) -> tuple[SqlToken, ...]:
-    """Return tokens with JOIN in the place of each comma between the tables of a FROM."""
+def replace_commas_by_join(tokens: tuple[SqlToken, ...]) -> tuple[SqlToken, ...]:
+    """Return the tokens with each comma between the tables of a FROM replaced by JOIN."""
     depth, tables = 0, set[int]()
     found: list[SqlToken] = []
     for token in tokens:
@@ -172,7 +174,7 @@ def joined_tables(tokens: tuple[SqlToken, ...]) -> tuple[SqlToken, ...]:
 
 
 def _parse_query(statement: SqlStatement) -> None:
-    """Parse the query of a CREATE … AS by itself, so that a fault has its place. Raises: NotUnderstood."""
+    """Parse the query of a CREATE … AS separately, so that a fault has its place. Raises: SqlParseError."""
     tokens = statement.tokens
     for place, (token, following) in enumerate(pairwise(tokens)):
         if token.says("AS") and following.says("SELECT", "WITH", "VALUES"):
@@ -180,7 +182,7 @@ def _parse_query(statement: SqlStatement) -> None:
             return
 
 
-def _parse(written: _Written) -> exp.Expr:
+def _parse(written: _RewrittenStatement) -> exp.Expr:
     import sqlglot  # takes a fifth of a second, and only workers need it
 
     logging.getLogger("sqlglot").disabled = True  # it would log submitted text
@@ -200,7 +202,7 @@ def _parse(written: _Written) -> exp.Expr:
     return roots[0]
 
 
-def _limit_depth(statement: SqlStatement) -> None:
+def _check_depth(statement: SqlStatement) -> None:
     depth = 0
     for token in statement.tokens:
         if token.says("("):
@@ -211,32 +213,32 @@ def _limit_depth(statement: SqlStatement) -> None:
             depth -= 1
 
 
-def _known(node: exp.Expr) -> bool:
+def _is_known_node(node: exp.Expr) -> bool:
     from sqlglot import exp
 
     return isinstance(node, exp.Func | exp.Binary | exp.Unary) or type(node).__name__ in _NODES
 
 
-def _words(name: str) -> str:
-    """Return the name of a node's kind in words: ``LockProperty`` becomes ``lock property``."""
+def _describe_node(name: str) -> str:
+    """Return the name of a node's type in words: ``LockProperty`` becomes ``lock property``."""
     return "".join(f" {c.lower()}" if c.isupper() else c for c in name).strip()
 
 
-def _write(statement: SqlStatement) -> _Written:
+def _rewrite_statement(statement: SqlStatement) -> _RewrittenStatement:
     """Write the tokens, separated by a space, without parts that sqlglot can't read and no rule needs."""
     pieces: list[str] = []
     places: list[tuple[int, SqlToken]] = []
     place = 0
-    for token in _plain(statement):
+    for token in _drop_irrelevant_tokens(statement):
         # to sqlglot f(x -> y) is a function of x
-        text = "||" if token.says("->", "->>") else _neutral(token)
+        text = "||" if token.says("->", "->>") else _neutralize_token(token)
         places.append((place, token))
         pieces.append(text)
         place += len(text) + 1
-    return _Written(text=" ".join(pieces), tokens=tuple(places))
+    return _RewrittenStatement(text=" ".join(pieces), tokens=tuple(places))
 
 
-def _neutral(token: SqlToken) -> str:
+def _neutralize_token(token: SqlToken) -> str:
     """Write a token so that sqlglot reads it as SQLite does.
 
     This matters for names: sqlglot doesn't support doubled quotes in them, and would cut one at a space that
@@ -249,19 +251,19 @@ def _neutral(token: SqlToken) -> str:
     return token.text
 
 
-def _plain(statement: SqlStatement) -> Iterator[SqlToken]:
-    """Leave out what no rule needs: ``OR IGNORE`` of an UPDATE, and much of a CREATE TABLE."""
+def _drop_irrelevant_tokens(statement: SqlStatement) -> Iterator[SqlToken]:
+    """Drop tokens that no rule needs: ``OR IGNORE`` of an UPDATE, and much of a CREATE TABLE."""
     tokens = statement.tokens
     if statement.verb == "UPDATE" and len(tokens) > 3 and tokens[1].says("OR"):
         yield tokens[0]
         yield from tokens[3:]
     elif statement.verb == "CREATE":
-        yield from plain_create(tokens)
+        yield from simplify_create(tokens)
     else:
-        yield from _without_alike_rows(tokens)
+        yield from _drop_similar_rows(tokens)
 
 
-def _without_alike_rows(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
+def _drop_similar_rows(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
     """Remove rows after VALUES that have only literals, as many as the row before: no rule needs them.
 
     VALUES (1, 'a'), (2, 'b'), (3)    ->    VALUES (1, 'a'), (3)
@@ -272,20 +274,20 @@ def _without_alike_rows(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
         if depth == 0 and token.says("VALUES"):
             values, width = True, -1
         elif depth == 0 and values and token.says(","):
-            end, found = _literal_row(tokens, place + 1)
+            end, found = _measure_literal_row(tokens, place + 1)
             if end and found == width:
                 place = end
                 continue
             width = found
         elif depth == 0 and values and token.says("(") and width < 0:
-            _, width = _literal_row(tokens, place)
+            _, width = _measure_literal_row(tokens, place)
         depth += token.says("(") - token.says(")")
         yield token
         place += 1
 
 
-def _literal_row(tokens: Sequence[SqlToken], start: int) -> tuple[int, int]:
-    """Return where a row of literals that begins there ends, and how many it holds; zeros if it is none."""
+def _measure_literal_row(tokens: Sequence[SqlToken], start: int) -> tuple[int, int]:
+    """Return the end of a row of literals and the number of literals; zeros if it isn't such a row."""
     if start >= len(tokens) or not tokens[start].says("("):
         return 0, 0
     held, expects = 0, True

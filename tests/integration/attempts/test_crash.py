@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.ids import Ulids
+from assayd.ids import UlidGenerator
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_GENERATION
 from assayd_client import DaemonUnreachable, Document
 from support.daemons.daemon_process import DaemonProcess, new_home
@@ -50,7 +50,7 @@ class Mortal(DaemonProcess):
 
     def die_at(self, step: Step, submission: Document) -> str:
         """Submit what this daemon will not survive; give the attempt's id."""
-        attempt_id = Ulids().new()
+        attempt_id = UlidGenerator().new()
         self.set_trap(step)
         with self.client() as client, pytest.raises(DaemonUnreachable):
             client.submit(submission, wait_s=60, attempt_id=attempt_id)

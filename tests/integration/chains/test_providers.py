@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from assayd.errors import ProviderError
 from assayd.ids import SystemClock
-from assayd.model.prompting import Passage
+from assayd.model.prompting import SourcePart
 from assayd.settings import RepairProvider
 from assayd_chains.asking import MOST_CALLS, ask
 from assayd_chains.provider import FixRequest, Provider, Reply
@@ -28,7 +28,7 @@ from support.hosts.model_api import GEMINI, KEY, MODEL, OPENAI, VENDORS, Canned,
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 REQUEST = FixRequest(
-    system="be exact", user="SECRET SOURCE", passage=Passage(name="code", language="python", text="x")
+    system="be exact", user="SECRET SOURCE", passage=SourcePart(name="code", language="python", text="x")
 )
 FIXED = json.dumps({"patched_code": "x = 1\n", "fix_reason": "was x"})
 

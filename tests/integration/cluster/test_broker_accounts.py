@@ -15,7 +15,7 @@ from kombu import Connection, Consumer, Exchange, Queue
 from assayd.errors import RequestError
 from assayd_cluster.broker import make_celery
 from assayd_cluster.gateway.broker_accounts import ManagedAccounts
-from assayd_cluster.gateway.queue_watch import WaitingMessages
+from assayd_cluster.gateway.queue_watch import QueueLengthReader
 from support.cluster.broker import QUEUE, Broker, needs_broker
 
 pytestmark = needs_broker
@@ -131,7 +131,7 @@ async def test_management_that_refuses_or_is_away_is_told(broker: Broker) -> Non
 
 
 def test_gateways_account_counts_what_waits(broker: Broker) -> None:
-    waiting = WaitingMessages(make_celery(broker.url_file("gateway").read_text().strip(), queue=QUEUE))
+    waiting = QueueLengthReader(make_celery(broker.url_file("gateway").read_text().strip(), queue=QUEUE))
     assert waiting.count() == 0  # and the connection is used again
     broker.publish([f"01JTC8ZK5V777777777777777{n}" for n in range(3)])
     until = time.monotonic() + 10

@@ -72,7 +72,7 @@ def test_attempt_is_followed_from_the_form_to_its_verdict(
     expect(window.locator(".verdict .badge")).to_have_text("validated")
     expect(window.get_by_role("button", name="Cancel")).to_have_count(0)
     expect(window.get_by_text("created 20")).to_have_count(1)
-    expect(window.get_by_role("heading", name="Files of the bundle")).to_be_visible()
+    expect(window.get_by_role("heading", name="Files in the bundle")).to_be_visible()
 
 
 def test_hostile_submission_is_shown_and_does_nothing(window: Page, console: Console) -> None:

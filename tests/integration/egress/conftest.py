@@ -21,7 +21,7 @@ from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import JsonValue
 from assayd.ports.egress import EgressLimits
 from assayd.sandbox.sandbox import Sandbox
-from assayd.sandbox.session.conversation import Observer
+from assayd.sandbox.session.conversation import RunObserver
 from support.engines import sandboxes
 from support.hosts.namespaces import HOST_4, HOST_6, cable, inside
 from support.hosts.upstream import TLS, Upstream, upstream
@@ -132,12 +132,12 @@ class Guests:
             files=AUTHORITY,
         )
         deadline = Deadline(LIMITS.timeout_s)
-        observer = _Killer(deadline) if killed_at_output else Observer()
+        observer = _Killer(deadline) if killed_at_output else RunObserver()
         async with self.sandbox.lease(spec) as lease:
             return await self.sandbox.run(lease, deadline, observer)
 
 
-class _Killer(Observer):
+class _Killer(RunObserver):
     """Ends an attempt at its first output."""
 
     def __init__(self, deadline: Deadline) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from assayd.engines.oci import OciEngine
-from assayd.ids import Ulids
+from assayd.ids import UlidGenerator
 from assayd.package_data import share
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_DAEMON, ContainerRef, ContainerSpec
 from support.engines.oci import IMAGES, PYTHON, derive, needs_oci, oci_engine, traces
@@ -28,7 +28,7 @@ if line == b"grow":
         held.append(bytearray(2**20))
 os.read(0, 100)
 """
-ULIDS = Ulids()
+ULIDS = UlidGenerator()
 
 
 @pytest.fixture(scope="module")

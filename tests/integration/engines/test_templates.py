@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from assayd.engines.oci import OciEngine
-from assayd.ids import Ulids
+from assayd.ids import UlidGenerator
 from assayd.package_data import share
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_DAEMON, ContainerRef, ContainerSpec
 from support.engines.oci import IMAGES, PYTHON, derive, needs_oci, oci_engine, traces
@@ -25,7 +25,7 @@ pytestmark = needs_oci
 
 NAME = "assayd-test/waits"
 PROGRAM = "import os; os.write(1, b'%s'); os.read(0, 1)"
-ULIDS = Ulids()
+ULIDS = UlidGenerator()
 LEFT_BY_A_DAEMON = """
 import asyncio, os, sys
 from assayd.engines.oci import OciEngine
@@ -249,7 +249,7 @@ async def test_template_that_could_not_be_started_is_tried_again_after_a_pause(e
 async def test_given_up_templates_end_with_their_last_child(engine: OciEngine) -> None:
     first, _ = await begun(engine)
     name = template_of(engine, first)
-    await engine.give_up_templates("a wall does not hold")
+    await engine.disable_templates("a wall does not hold")
     second, _ = await begun(engine)
     assert (engine._templates.of(second.engine_id), engine.templates) == (None, "off: a wall does not hold")
     await engine.remove(first)

@@ -19,7 +19,7 @@ from assayd.sandbox import isolation_check as canary
 from assayd.sandbox.probes import RELAYED, RUNNER_MEMORY, probes
 from assayd.sandbox.readiness import IsolationCheck
 from assayd.sandbox.sandbox import Sandbox
-from assayd.wiring.engine import isolation_check_of
+from assayd.wiring.engine import create_isolation_check
 from support.engines.oci import IMAGES, RUN, made_engine, needs_oci, oci_engine
 from support.engines.sandboxes import sandbox_on
 
@@ -84,7 +84,7 @@ async def test_templates_are_given_up_where_a_wall_of_theirs_is_missing_and_the_
     engine._templates.source = whole.replace(b"    _drop_capabilities()\n", b"")
     assert engine._templates.source != whole
     async with sandbox_on(engine) as sandbox:
-        check = isolation_check_of(engine)
+        check = create_isolation_check(engine)
         assert await repeated(check, sandbox) == []
     assert engine.templates.startswith("off: isolation check failed: the container differs from the request")
     await engine.close()
@@ -102,7 +102,7 @@ async def test_templates_stay_where_the_check_could_not_be_made_and_no_leak_was_
     async with sandbox_on(engine) as sandbox:
         monkeypatch.setattr(engine._templates, "clone", fail)
         with pytest.raises(EngineError, match="couldn't start"):
-            await isolation_check_of(engine)(sandbox)
+            await create_isolation_check(engine)(sandbox)
     assert engine.templates == "on"
     await engine.close()
 
@@ -111,7 +111,7 @@ async def test_templates_stay_where_the_check_could_not_be_made_and_no_leak_was_
 async def test_templates_stay_where_every_wall_of_theirs_holds():
     engine = OciEngine(images=IMAGES, run=RUN, templates=True)
     async with sandbox_on(engine) as sandbox:
-        assert await isolation_check_of(engine)(sandbox) == []
+        assert await create_isolation_check(engine)(sandbox) == []
     assert engine.templates == "on"
     await engine.close()
 

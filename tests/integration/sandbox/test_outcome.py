@@ -20,7 +20,7 @@ from assayd.model.policy import ImportMode, ImportPolicy
 from assayd.model.run import Cause, Limits, Program, RunEnd, RunResult, RunSpec, Unit, UnitEnd
 from assayd.ports.engine import Engine
 from assayd.sandbox.sandbox import Lease, Sandbox
-from assayd.sandbox.session.conversation import Observer
+from assayd.sandbox.session.conversation import RunObserver
 from support.engines.cuttable_engine import CuttableEngine
 from support.engines.oci import made_engine, needs_oci
 from support.engines.sandboxes import sandbox_on
@@ -54,7 +54,7 @@ def _call(source: str) -> dict[str, object]:
     return {**call, "args": ["a"], "kwargs": {}}
 
 
-class Begun(Observer):
+class Begun(RunObserver):
     """Tells when a unit has printed something: it is in the middle of its work then."""
 
     def __init__(self) -> None:

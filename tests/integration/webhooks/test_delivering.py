@@ -13,11 +13,11 @@ import pytest
 from assayd.egress.resolver import Resolver
 from assayd.ids import SystemClock
 from assayd.metrics import Metrics
-from assayd.model.webhook import read_webhook_url
+from assayd.model.webhook import parse_webhook_url
 from assayd.store.access import open_access
-from assayd.store.outbox import Outbox, message_of_attempt
+from assayd.store.outbox import Outbox, attempt_message_row
 from assayd.webhooks import Receiver, Sender, WebhookLimits
-from assayd.webhooks.delivering import Courier, NotDeliveredError, Post
+from assayd.webhooks.delivering import NotDeliveredError, OutgoingMessage, WebhookClient
 from assayd.webhooks.receivers import read_secret
 from support.hosts.webhook_receiver import SECRET, TLS, WebhookReceiver, webhook_receiver
 from support.stores.empty_database import lay_database
@@ -32,20 +32,20 @@ def host() -> Iterator[WebhookReceiver]:
         yield host
 
 
-def post(url: str, *, private: bool = True) -> Post:
-    read = read_webhook_url(url)
+def post(url: str, *, private: bool = True) -> OutgoingMessage:
+    read = parse_webhook_url(url)
     receiver = Receiver(name="test", url=read, key=read_secret(SECRET), private=LOOPBACK if private else ())
-    return Post(receiver=receiver, url=read, uid=1000, headers={"webhook-id": "m"}, body=b"{}")
+    return OutgoingMessage(receiver=receiver, url=read, uid=1000, headers={"webhook-id": "m"}, body=b"{}")
 
 
-async def failure(sent: Post, *, timeout_s: float = 20.0, resolver: Resolver | None = None) -> str:
+async def failure(sent: OutgoingMessage, *, timeout_s: float = 20.0, resolver: Resolver | None = None) -> str:
     with pytest.raises(NotDeliveredError) as caught:
-        await Courier(resolver or Resolver(), timeout_s).deliver(sent)
+        await WebhookClient(resolver or Resolver(), timeout_s).deliver(sent)
     return caught.value.reason
 
 
 async def test_message_arrives_with_its_headers(host: WebhookReceiver) -> None:
-    await Courier(Resolver(), 20.0).deliver(post(f"{host.url}/a?b=c"))
+    await WebhookClient(Resolver(), 20.0).deliver(post(f"{host.url}/a?b=c"))
     [came] = host.received
     assert (came.path, came.body, came.headers["webhook-id"]) == ("/a?b=c", b"{}", "m")
     assert came.headers["host"] == f"127.0.0.1:{host.port}"
@@ -91,7 +91,7 @@ async def test_address_that_was_judged_is_the_one_that_is_connected_to(host: Web
         asked.append(name)
         return answers.pop(0)
 
-    await Courier(Resolver(look_up), 20.0).deliver(post(f"http://rebound.example:{host.port}/a"))
+    await WebhookClient(Resolver(look_up), 20.0).deliver(post(f"http://rebound.example:{host.port}/a"))
     assert (asked, len(host.received)) == (["rebound.example"], 1)
 
 
@@ -106,7 +106,7 @@ async def test_address_that_does_not_answer_leaves_time_to_the_next(monkeypatch:
     monkeypatch.setenv("SSL_CERT_FILE", str(TLS / "ca.pem"))
     with webhook_receiver(tls=True) as host, socket.create_server(("127.0.0.2", host.port)):
         resolver = Resolver(lambda *_: ("127.0.0.2", "127.0.0.1"))
-        await Courier(resolver, 4.0).deliver(post(f"https://api.example.com:{host.port}/a"))
+        await WebhookClient(resolver, 4.0).deliver(post(f"https://api.example.com:{host.port}/a"))
         assert [came.path for came in host.received] == ["/a"]
 
 
@@ -114,7 +114,7 @@ async def test_certificate_is_checked_against_the_name(monkeypatch: pytest.Monke
     monkeypatch.setenv("SSL_CERT_FILE", str(TLS / "ca.pem"))
     resolver = Resolver(lambda *_: ("127.0.0.1",))
     with webhook_receiver(tls=True) as host:
-        await Courier(resolver, 20.0).deliver(post(f"https://api.example.com:{host.port}/a"))
+        await WebhookClient(resolver, 20.0).deliver(post(f"https://api.example.com:{host.port}/a"))
         assert await failure(post(f"https://evil.example.com:{host.port}/a"), resolver=resolver) == "tls"
         assert [came.path for came in host.received] == ["/a"]
 
@@ -130,14 +130,14 @@ async def test_receiver_that_errs_twice_gets_the_same_message_a_third_time(
         sender = Sender(
             [listed],
             store=store,
-            courier=Courier(Resolver(), 20.0),
+            courier=WebhookClient(Resolver(), 20.0),
             clock=clock,
             metrics=metrics,
             added=access.messages_added,
             limits=WebhookLimits(first_pause_s=0.01),
         )
         finished = Make().finished(webhook=f"{host.url}/twice", finished_at=clock.now())
-        row = message_of_attempt(finished)
+        row = attempt_message_row(finished)
         await access.write(lambda connection: store.add(connection, row))  # type: ignore[attr-defined]
         async with sender.running():
             came = await asyncio.to_thread(host.wait_for, 3)

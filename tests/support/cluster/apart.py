@@ -33,7 +33,7 @@ APART = {
 }
 
 
-def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+def exclude_time(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Take out of the tests to run those that are apart."""
     out = [item for item in items if _is_apart(item)]
     config.hook.pytest_deselected(items=out)

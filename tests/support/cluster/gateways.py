@@ -17,7 +17,7 @@ from assayd.model.attempt import Attempt
 from assayd.model.submission import Peer
 from assayd.wiring import PartOverrides
 from assayd_cluster.documents import Claim, Claimed, NodeBeat, RunVerdict
-from assayd_cluster.gateway.dispatches import Dispatches, Message
+from assayd_cluster.gateway.dispatches import DispatchOutbox, Message
 from assayd_cluster.gateway.publisher import Count
 from assayd_cluster.gateway.wiring import Gateway, build_gateway
 from assayd_cluster.settings import ClusterSettings, GatewaySettings
@@ -37,7 +37,7 @@ class Messages:
         self._waiting: asyncio.Queue[Message] = asyncio.Queue()
 
     @asynccontextmanager
-    async def running(self, dispatches: Dispatches, count: Count) -> AsyncIterator[None]:
+    async def running(self, dispatches: DispatchOutbox, count: Count) -> AsyncIterator[None]:
         self._dispatches = dispatches
         yield
 
@@ -102,7 +102,7 @@ class OneGateway:
 
     async def inherit(self) -> int:
         """Take over what is nobody's; return how many attempts that are."""
-        estate = await self.cluster.membership.take_over()
+        estate = await self.cluster.membership.adopt_orphaned_work()
         await self.gateway.inherit(estate)
         return len(estate.attempts)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from assayd.ids import Ulids
+from assayd.ids import UlidGenerator
 from assayd_client import Document, PlainClient
 from assayd_client.errors import ClientError
 
@@ -39,7 +39,7 @@ class Load:
 
     def __init__(self, socket: Path) -> None:
         self.client = PlainClient(socket)
-        self._ulids = Ulids()
+        self._ulids = UlidGenerator()
         self._numbers = count()
         self._random = random.Random(7)
         self.expected: dict[str, str] = {}

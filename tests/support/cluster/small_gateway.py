@@ -15,15 +15,15 @@ import structlog
 
 from assayd.api import ApiServer
 from assayd.wiring import Basics, PartOverrides
-from assayd_cluster.gateway.dispatches import Dispatches, Message
+from assayd_cluster.gateway.dispatches import DispatchOutbox, Message
 from assayd_cluster.gateway.program import configure_gateway
 from assayd_cluster.gateway.publisher import Count
 from assayd_cluster.gateway.wiring import Gateway, build_gateway
-from assayd_cluster.node.beating import Heart
-from assayd_cluster.node.daemon_link import DaemonLink
-from assayd_cluster.node.forwarding import Forwarder
-from assayd_cluster.node.gateway_link import GatewayLink
-from assayd_cluster.node.running import PutBack, Runner, Stopping, Untrue
+from assayd_cluster.node.beating import HeartbeatSender
+from assayd_cluster.node.daemon_link import DaemonClient
+from assayd_cluster.node.forwarding import EventForwarder
+from assayd_cluster.node.gateway_link import GatewayClient
+from assayd_cluster.node.running import PutBack, Runner, StopSignals, Untrue
 from assayd_cluster.settings import GatewaySettings
 from assayd_cluster.tokens import NODES_TENANT, DatabaseTokens, Scope, TokenTerms
 from support.daemons.server import Served, serving_small
@@ -43,7 +43,7 @@ class InProcess:
         self.messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
 
     @asynccontextmanager
-    async def running(self, dispatches: Dispatches, count: Count) -> AsyncIterator[None]:
+    async def running(self, dispatches: DispatchOutbox, count: Count) -> AsyncIterator[None]:
         self._dispatches = dispatches
         yield
 
@@ -133,13 +133,13 @@ class SmallNode:
     def __init__(self, gateway: SmallGateway, daemon: Path) -> None:
         self._messages = gateway.publisher.messages
         token = gateway.token(NODES_TENANT, Scope.NODE, node=NODE)
-        self._link = GatewayLink(NODE, f"http+unix://{gateway.path}", token=token)
-        self._daemon = DaemonLink(daemon)
-        self._forwarder = Forwarder(self._link)
-        self._stopping = Stopping()
+        self._link = GatewayClient(NODE, f"http+unix://{gateway.path}", token=token)
+        self._daemon = DaemonClient(daemon)
+        self._forwarder = EventForwarder(self._link)
+        self._stopping = StopSignals()
         self._runner = Runner(self._link, self._daemon, self._forwarder, self._stopping)
         self.consumes = threading.Event()
-        self._heart = Heart(
+        self._heart = HeartbeatSender(
             gateway=self._link,
             daemon=self._daemon,
             runner=self._runner,

@@ -16,7 +16,7 @@ import uvicorn
 from assayd_client import AsyncClient
 from assayd_console.app import build
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.guard import Sessions
+from assayd_console.guard import SessionStore
 
 CHROMIUM = shutil.which("chromium")
 needs_browser = pytest.mark.system if CHROMIUM is None else pytest.mark.filterwarnings("error")
@@ -28,7 +28,7 @@ class Console:
     """A console that runs."""
 
     url: str
-    sessions: Sessions
+    sessions: SessionStore
 
     @property
     def link(self) -> str:
@@ -39,7 +39,7 @@ class Console:
 @contextmanager
 def console_on(path: Path | str) -> Iterator[Console]:
     """Serve a console for the daemon on a socket until the body ends."""
-    sessions = Sessions()
+    sessions = SessionStore()
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         host = "{}:{}".format(*listener.getsockname())
         app = build(ConsoleDaemon(AsyncClient(path)), sessions, frozenset({host}))

@@ -16,7 +16,7 @@ from assayd.errors import RequestError
 from assayd.kind import Kind
 from assayd.model.attempt import Artifact, Attempt, State
 from assayd.model.finding import Rule
-from assayd.model.health import DaemonFacts, Health, HealthRow
+from assayd.model.health import DaemonFacts, HealthRow, HealthStatus
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.records import Accepted, Event, Page, Query, Slowest, Summary, TimeCount
 from assayd.model.report import Judgement, Verdict
@@ -262,7 +262,7 @@ class FakeService:
         self, name: str, content: bytes
     ) -> tuple[Mapping[str, object] | None, Sequence[Problem]]:
         try:
-            return describe(load_profiles(load_settings()).try_file(Path(f"{name}.toml"), content)), ()
+            return describe(load_profiles(load_settings()).resolve_file(Path(f"{name}.toml"), content)), ()
         except FileError as error:
             return None, error.problems
 
@@ -274,8 +274,11 @@ class FakeService:
 
     async def health(self) -> Sequence[HealthRow]:
         return [
-            HealthRow(check="engine", status=Health.OK, detail="docker 20.10"),
+            HealthRow(check="engine", status=HealthStatus.OK, detail="docker 20.10"),
             HealthRow(
-                check="canary", status=Health.WARN, detail="not run yet", remedy="wait, or restart the daemon"
+                check="canary",
+                status=HealthStatus.WARN,
+                detail="not run yet",
+                remedy="wait, or restart the daemon",
             ),
         ]

@@ -32,7 +32,7 @@ from assayd.kind import Kind, Stage
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt
 from assayd.model.finding import Finding, Rule
-from assayd.model.health import Health, HealthRow
+from assayd.model.health import HealthRow, HealthStatus
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Judgement, StageReport, StageStatus
 from assayd.model.run import Cause, ContainerFacts, Limits, Outcome, Program, RunEnd, RunResult, RunSpec, Unit
@@ -218,7 +218,7 @@ class SmallReadiness:
         return ()
 
     async def examine_isolation(self) -> HealthRow:
-        return HealthRow(check="isolation", status=Health.OK, detail="every probe was held")
+        return HealthRow(check="isolation", status=HealthStatus.OK, detail="every probe was held")
 
 
 class Steps:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from assayd.engines.oci import OciEngine
-from assayd.engines.oci.container import differences_running
-from assayd.ids import Ulids
+from assayd.engines.oci.container import find_process_differences
+from assayd.ids import UlidGenerator
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_DAEMON
 from support.engines.bare_container import spec
 from support.engines.oci import PYTHON
@@ -31,7 +31,7 @@ async def run_bare(
         limits: file of a control group, below its controller's folder -> what is written over the limit.
     """
     image = await engine.image("assayd/python")
-    ulid = Ulids().new()
+    ulid = UlidGenerator().new()
     wanted = replace(
         spec(), image_digest=image.digest, labels={LABEL_DAEMON: "test-flags", LABEL_CONTAINER: ulid}
     )
@@ -54,6 +54,6 @@ async def run_bare(
         said = await stream.read()
         if not said:
             return stream.diagnostics.decode(), []
-        return said.decode(), differences_running(container.process, container)
+        return said.decode(), find_process_differences(container.process, container)
     finally:
         await engine.remove(ref)

@@ -87,5 +87,5 @@ def derive(name: str, arguments: Sequence[str], folder: Path, base: str = "assay
     shutil.copytree(image.root, made / "rootfs", symlinks=True, copy_function=os.link)
     made.chmod(0o755)
     (made / "config.json").write_bytes(config)
-    store._name(name, f"sha256:{digest}")
+    store._write_name(name, f"sha256:{digest}")
     return f"sha256:{digest}"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from assayd.engines.docker import DockerEngine, document
-from assayd.engines.docker.engine import _create, _Creation
+from assayd.engines.docker.engine import _create, _CreatedContainer
 from assayd.errors import EngineError
 from assayd.ports.engine import LABEL_CONTAINER, ContainerRef, ContainerSpec
 
@@ -80,10 +80,10 @@ class PodmanEngine(DockerEngine):
 
     async def create(self, spec: ContainerSpec) -> ContainerRef:
         ulid = spec.labels[LABEL_CONTAINER]
-        wanted = cast("dict[str, Any]", document.creation(spec, await self._known_host()))
+        wanted = cast("dict[str, Any]", document.creation(spec, await self._get_host()))
         self._adapt(wanted["HostConfig"], spec)
         create = partial(_create, wanted=wanted, name=f"assayd-{ulid}")
-        made = await self._calls(create, discard=_Creation.undo)
+        made = await self._calls(create, discard=_CreatedContainer.undo)
         return ContainerRef(engine_id=made.engine_id, ulid=ulid)
 
     async def remove(self, ref: ContainerRef) -> None:

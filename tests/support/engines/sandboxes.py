@@ -10,7 +10,7 @@ import assayd.guest
 from assayd.aio import Deadline
 from assayd.egress import Relay
 from assayd.errors import EngineError
-from assayd.ids import SystemClock, Ulids
+from assayd.ids import SystemClock, UlidGenerator
 from assayd.metrics import Metrics
 from assayd.model.run import RunResult, RunSpec
 from assayd.package_data import share
@@ -18,12 +18,12 @@ from assayd.ports.egress import Egress, EgressLimits
 from assayd.ports.engine import Engine
 from assayd.sandbox.container import ContainerOrigin
 from assayd.sandbox.images import Images
-from assayd.sandbox.pool.autoscale import Demand
+from assayd.sandbox.pool.autoscale import PoolDemand
 from assayd.sandbox.pool.decide import PoolLimits
 from assayd.sandbox.pool.pool import Pool
 from assayd.sandbox.pool.reaper import Reaper
 from assayd.sandbox.sandbox import Sandbox
-from assayd.sandbox.session.conversation import Observer
+from assayd.sandbox.session.conversation import RunObserver
 
 
 @asynccontextmanager
@@ -36,14 +36,14 @@ async def sandbox_on(
 
     What the pool could not remove, because its engine had gone, is swept at the end when `sweep` says so.
     """
-    origin = ContainerOrigin(daemon_id=Ulids().new(), generation="test")
+    origin = ContainerOrigin(daemon_id=UlidGenerator().new(), generation="test")
     pool = Pool(
         engine=engine,
         origin=origin,
         clock=SystemClock(),
-        ids=Ulids(),
+        ids=UlidGenerator(),
         limits=PoolLimits(max_containers=8, refill_concurrency=2),
-        demand=Demand(base=ready, unused=ready, most=ready),
+        demand=PoolDemand(base=ready, unused=ready, most=ready),
     )
     images = Images(engine, Path(assayd.guest.__file__).parent)
     seccomp = share("seccomp", "container.json").read_text()
@@ -63,7 +63,7 @@ def no_way_out() -> Egress:
     return Relay(EgressLimits(), SystemClock(), Metrics(), look_up=lambda host, port: ())
 
 
-async def run(sandbox: Sandbox, spec: RunSpec, observer: Observer | None = None) -> RunResult:
+async def run(sandbox: Sandbox, spec: RunSpec, observer: RunObserver | None = None) -> RunResult:
     """Run a spec in a container of its own, within the attempt's time.
 
     Asks for a container twice, as attempts do: an engine fails to start one in some thousands.
@@ -74,6 +74,6 @@ async def run(sandbox: Sandbox, spec: RunSpec, observer: Observer | None = None)
         return await _run_once(sandbox, spec, observer)
 
 
-async def _run_once(sandbox: Sandbox, spec: RunSpec, observer: Observer | None) -> RunResult:
+async def _run_once(sandbox: Sandbox, spec: RunSpec, observer: RunObserver | None) -> RunResult:
     async with sandbox.lease(spec) as lease:
         return await sandbox.run(lease, Deadline(spec.limits.timeout_s), observer)

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from assayd.guest.frames import Decoder, encode
-from assayd.ids import SystemClock, Ulids
+from assayd.ids import SystemClock, UlidGenerator
 from assayd.ports.engine import ImageFacts
 from assayd.sandbox.container import ContainerOrigin
-from assayd.sandbox.pool.autoscale import Demand
+from assayd.sandbox.pool.autoscale import PoolDemand
 from assayd.sandbox.pool.decide import PoolKey, PoolLimits
 from assayd.sandbox.pool.pool import Pool
 from support.engines.pool_values import key
@@ -46,13 +46,13 @@ async def polite_guest(peer: Peer) -> None:
 async def running(
     engine: FakeEngine, *, base: int = 0, keep: Iterable[PoolKey] = (), clock: SystemClock | None = None
 ) -> AsyncIterator[Pool]:
-    demand = Demand(base=base, unused=base, most=base)
+    demand = PoolDemand(base=base, unused=base, most=base)
     demand.keep(frozenset(keep))
     pool = Pool(
         engine=engine,
         origin=ContainerOrigin(daemon_id="d", generation="g"),
         clock=clock or SystemClock(),
-        ids=Ulids(),
+        ids=UlidGenerator(),
         limits=PoolLimits(),
         demand=demand,
     )

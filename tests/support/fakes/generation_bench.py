@@ -12,7 +12,7 @@ from typing import Any, cast
 from assayd.analysis.analyst import Analyst
 from assayd.documents import canonical, plain
 from assayd.errors import RequestError
-from assayd.ids import SystemClock, Ulids
+from assayd.ids import SystemClock, UlidGenerator
 from assayd.kinds import registry as validators
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
@@ -24,7 +24,7 @@ from assayd.policies import load_policies
 from assayd.ports.driving import ALONE
 from assayd.store.access import DatabaseAccess
 from assayd.store.jobs import DatabaseJobStore
-from assayd_chains.attempts import Subject
+from assayd_chains.attempts import FinishedSubmission
 from assayd_chains.chains import ChainLimits, Chains, RepairRequests
 from assayd_chains.documents import generation_document
 from assayd_chains.fitting import Fitter
@@ -45,7 +45,7 @@ class Attempts:
 
     def __init__(self, access: DatabaseAccess) -> None:
         self._jobs = DatabaseJobStore(access)
-        self.known: dict[str, Subject] = {}
+        self.known: dict[str, FinishedSubmission] = {}
         self.cancelled: list[str] = []
         self.gate = asyncio.Event()
         self.gate.set()
@@ -69,12 +69,12 @@ class Attempts:
         await self._jobs.accept(replace(attempt, verdict=None), canonical(dict(submission)))
         finding = {"rule": "sandbox.raised", "severity": "error", "message": code}
         report = {"stage_reached": "sandbox", "findings": [finding], "retry_context": f"{code} failed"}
-        self.known[attempt_id] = Subject(attempt=attempt, submission=submission, report=report)
+        self.known[attempt_id] = FinishedSubmission(attempt=attempt, submission=submission, report=report)
 
     async def policy(self, submission: Document) -> ExecutionPolicy:
         return POLICIES.get("extractor")
 
-    async def finished(self, attempt_id: str) -> Subject:
+    async def finished(self, attempt_id: str) -> FinishedSubmission:
         await self.gate.wait()
         return self.known[attempt_id]
 
@@ -168,7 +168,7 @@ def new_chains(
     limits: ChainLimits = ChainLimits(),  # noqa: B008 - frozen
 ) -> Chains:
     """Return the chains of a daemon that is alone."""
-    clock, ids = SystemClock(), Ulids()
+    clock, ids = SystemClock(), UlidGenerator()
     loop = ChainLoop(
         attempts=attempts,
         store=store,

@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 
 from assayd_client import Document, Refused, StreamEvent
 from assayd_client.cli.generate import Given
-from assayd_client.cli.screens.session import Asked, Chain, Offered, Outcome, Session
+from assayd_client.cli.screens.session import Asked, Chain, GenerationOptions, Outcome, Session
 from assayd_client.cli.screens.wizard import Ended, Wizard
 from support.daemons.fake_service import GOLDEN as ATTEMPTS
 
@@ -56,11 +56,11 @@ class Played(Session):
         self.may_offer.set()
         self.writers: tuple[str, ...] = ("writer",)
 
-    def offered(self, kind: str) -> Offered:
+    def offered(self, kind: str) -> GenerationOptions:
         self.may_offer.wait(timeout=60)
         if kind == "gone":
             raise Refused("kind.unknown", "unknown kind 'gone'", status=404)
-        return Offered(context=CONTEXTS[kind], writers=self.writers)
+        return GenerationOptions(context=CONTEXTS[kind], writers=self.writers)
 
     def known(self, attempt_id: str) -> Chain:
         return Chain(id=attempt_id, form="attempt", generation_id=self.generation_id)

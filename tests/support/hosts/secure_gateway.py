@@ -16,14 +16,14 @@ import httpx
 from fastapi import FastAPI
 
 from assayd.api import SocketAccess, create_app, server_config
-from assayd.ids import SystemClock, Ulids
+from assayd.ids import SystemClock, UlidGenerator
 from assayd.store.access import DatabaseAccess, open_access
 from assayd_cluster import tables
 from assayd_cluster.gate import TokenGate
 from assayd_cluster.gateway import operating
 from assayd_cluster.gateway.broker_accounts import SharedAccount
 from assayd_cluster.nodes import DatabaseNodes
-from assayd_cluster.secure_server import CertificateFiles, SecureServer, listen_tcp
+from assayd_cluster.secure_server import CertificateFiles, TlsServer, listen_tcp
 from assayd_cluster.tokens import DatabaseTokens, Scope, TokenTerms
 from assayd_cluster.verifying import TokenVerifier
 from support.daemons.fake_service import FakeService
@@ -47,7 +47,7 @@ class SecureGateway:
         self.started = threading.Event()
         self._loop_factory = loop_factory
         self.app: FastAPI
-        self.server: SecureServer
+        self.server: TlsServer
         self.database: DatabaseAccess
         self.loop: asyncio.AbstractEventLoop
 
@@ -58,7 +58,7 @@ class SecureGateway:
     async def _serve(self) -> None:
         async with open_access(self.folder) as access:
             await access.make(tables.ALL)
-            tokens = DatabaseTokens(access, SystemClock(), Ulids())
+            tokens = DatabaseTokens(access, SystemClock(), UlidGenerator())
             terms = TokenTerms(name="t", tenant="one", scopes=frozenset({Scope.SUBMIT}))
             self.token = (await tokens.create(terms))[1]
             self.operator = (await tokens.create(replace(terms, scopes=frozenset({Scope.OPERATE}))))[1]
@@ -72,7 +72,7 @@ class SecureGateway:
             gate = TokenGate(app, verifier)
             config = server_config(gate, SocketAccess())
             files = CertificateFiles(self.certificate, self.key)
-            self.server = SecureServer(config, files, connections=CONNECTIONS)
+            self.server = TlsServer(config, files, connections=CONNECTIONS)
             self.started.set()
             await self.server.serve(sockets=[self.listener])
 

@@ -13,7 +13,7 @@ GOLDEN = Path(__file__).with_name("catalogue.txt")
 def rules() -> dict[str, tuple[Rule, list[str]]]:
     """Return every rule by its id, with the kinds that have it."""
     found: dict[str, tuple[Rule, list[str]]] = {}
-    for kind in sorted(registry.own_kinds()):
+    for kind in sorted(registry.list_own_kinds()):
         for rule in registry.own(kind).rules:
             found.setdefault(rule.id, (rule, []))[1].append(kind)
     return dict(sorted(found.items()))

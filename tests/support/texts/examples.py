@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from assayd.analysis.messages import Patching
+from assayd.analysis.messages import PatchRequest
 from assayd.analysis.worker import brief, patch
 from assayd.kind import Kind
 from assayd.package_data import share
@@ -17,6 +17,6 @@ def example_submission(kind: Kind) -> dict[str, object]:
     """Return the submission that a kind's example makes of its own context, under the default profile."""
     example = kind.example
     briefed = brief(kind, json.dumps(example.context).encode(), POLICIES.get(kind.default_policy))
-    patched = patch(kind, Patching(payload=briefed.base, passage="", proposal=example.answer))
+    patched = patch(kind, PatchRequest(payload=briefed.base, passage="", proposal=example.answer))
     assert patched.problem is None
     return {"kind": kind.name, "payload": patched.payload}

@@ -6,7 +6,16 @@ import json
 
 from assayd.model.finding import Finding
 from assayd.model.report import Judgement
-from assayd.model.run import Captured, Cause, Limits, Outcome, RunEnd, RunResult, UnitResult, Usage
+from assayd.model.run import (
+    CapturedOutput,
+    Cause,
+    Limits,
+    Outcome,
+    ResourceUsage,
+    RunEnd,
+    RunResult,
+    UnitResult,
+)
 from assayd.package_data import share
 from assayd.policies import load_policies
 from assayd_pipeline.payload import PipelinePayload
@@ -40,8 +49,8 @@ def failed(
         name=name,
         wait_status=9 if cause is Cause.TIMEOUT else 1 << 8,
         results=() if record is None else (json.dumps(record).encode(),),
-        stderr=Captured(head=stderr.encode(), total_bytes=len(stderr)),
-        usage=Usage(wall_s=10.0),
+        stderr=CapturedOutput(head=stderr.encode(), total_bytes=len(stderr)),
+        usage=ResourceUsage(wall_s=10.0),
         outcome=Outcome(cause=cause),
     )
 

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from assayd.analysis.analyst import AnalysisLimits, Analyst, WorkerDied
-from assayd.analysis.messages import Failed, Patching
+from assayd.analysis.messages import Failed, PatchRequest
 from assayd.kinds import registry as validators
 from assayd.model.prompting import Proposal
 from assayd.package_data import share
@@ -26,8 +26,8 @@ def submitted(code: str = CODE) -> dict[str, object]:
     return {"code": code, "sample_paths": ["/a/b.csv"]}
 
 
-def fix(code: str) -> Patching:
-    return Patching(payload=submitted(), passage="code", proposal=Proposal(code=code))
+def fix(code: str) -> PatchRequest:
+    return PatchRequest(payload=submitted(), passage="code", proposal=Proposal(code=code))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 
 from assayd.api.fairness import Turns
-from assayd.pace import Pace
+from assayd.pace import UserThrottle
 
 
 async def test_work_that_comes_alone_is_done_at_once() -> None:
@@ -57,7 +57,7 @@ async def test_key_that_waits_is_not_queued_twice() -> None:
 
 async def test_user_who_rests_waits_while_another_is_served_at_once() -> None:
     now, done = 0.0, list[int]()
-    pace = Pace(clock=lambda: now)
+    pace = UserThrottle(clock=lambda: now)
     turns = Turns(pace)
     turns.take(2, "a", partial(done.append, 2))
     await asyncio.sleep(0)

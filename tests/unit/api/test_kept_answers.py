@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from assayd.api.kept_answers import SHARE, KeptAnswers
+from assayd.api.kept_answers import SHARE, AnswerCache
 
 
 class Costly:
@@ -22,7 +22,7 @@ class Costly:
 
 def test_answer_is_kept_for_ten_times_as_long_as_it_took() -> None:
     costly = Costly()
-    kept = KeptAnswers(lambda: costly.now)
+    kept = AnswerCache(lambda: costly.now)
     assert [kept.get("a", costly) for _ in range(3)] == [1, 1, 1]
     costly.now += 2 * SHARE - 0.1
     assert kept.get("a", costly) == 1
@@ -32,7 +32,7 @@ def test_answer_is_kept_for_ten_times_as_long_as_it_took() -> None:
 
 def test_answer_that_never_changes_is_made_once() -> None:
     costly = Costly()
-    kept = KeptAnswers(lambda: costly.now)
+    kept = AnswerCache(lambda: costly.now)
     kept.get("a", costly, changes=False)
     costly.now += 1_000_000
     assert kept.get("a", costly, changes=False) == 1
@@ -40,5 +40,5 @@ def test_answer_that_never_changes_is_made_once() -> None:
 
 def test_answers_of_other_names_are_their_own() -> None:
     makes: list[Callable[[], str]] = [lambda: "a", lambda: "b"]
-    kept = KeptAnswers(lambda: 0.0)
+    kept = AnswerCache(lambda: 0.0)
     assert [kept.get(str(number), make) for number, make in enumerate(makes)] == ["a", "b"]

@@ -10,11 +10,11 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from assayd.api.events import EventStream
-from assayd.api.paced import NODES_SHARE, Paced, PacedStream
+from assayd.api.paced import NODES_SHARE, PacedStream, PacingMiddleware
 from assayd.api.peer import NOBODY, Caller
 from assayd.documents.events import EventDocument
 from assayd.model.submission import Peer
-from assayd.pace import Pace
+from assayd.pace import UserThrottle
 
 
 class Work:
@@ -39,14 +39,14 @@ class Work:
         return self.now
 
 
-def paced(work: Work, monkeypatch: pytest.MonkeyPatch) -> tuple[Paced, Pace]:
+def paced(work: Work, monkeypatch: pytest.MonkeyPatch) -> tuple[PacingMiddleware, UserThrottle]:
     monkeypatch.setattr("assayd.api.paced.perf_counter", work.clock)
-    pace = Pace(clock=work.clock)
-    return Paced(work, pace, Pace(NODES_SHARE, clock=work.clock)), pace
+    pace = UserThrottle(clock=work.clock)
+    return PacingMiddleware(work, pace, UserThrottle(NODES_SHARE, clock=work.clock)), pace
 
 
 def ask(
-    app: Paced,
+    app: PacingMiddleware,
     user: int,
     tasks: asyncio.TaskGroup,
     times: int = 1,
@@ -198,10 +198,10 @@ async def test_caller_without_a_token_does_not_end_the_being_alone_of_a_user(mon
     app, pace = paced(work, monkeypatch)
     async with asyncio.TaskGroup() as tasks:
         ask(app, NOBODY, tasks)
-    assert pace.is_alone(1)
+    assert pace.is_only_user(1)
 
 
-async def stream(app: Paced, user: int, sent: list[object]) -> None:
+async def stream(app: PacingMiddleware, user: int, sent: list[object]) -> None:
     """Have an answer sent in pieces, as the server does: the client stays to the end."""
 
     async def receive() -> dict[str, str]:
@@ -237,12 +237,12 @@ async def test_pieces_of_a_stream_count_and_each_waits_while_its_user_rests(monk
     """They were sent by tasks of their own, whose time nobody counted."""
     now, sent = [0.0], list[object]()
     monkeypatch.setattr("assayd.api.paced.perf_counter", lambda: now[0])
-    pace = Pace(clock=lambda: now[0])
+    pace = UserThrottle(clock=lambda: now[0])
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         await pieces_of(now, kind)(scope, receive, send)
 
-    app = Paced(answer, pace)
+    app = PacingMiddleware(answer, pace)
     pace.note(2)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(stream(app, 1, sent))

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from assayd.daemon import Daemon
 from assayd.errors import RequestError
-from assayd.model.health import Health
+from assayd.model.health import HealthStatus
 from assayd.sd_notify import Notifier
 from assayd.wiring import Assembly
 from support.daemons.small_daemon import How, SmallDaemon, small_daemon
@@ -25,7 +25,7 @@ class Told:
 
     readyz: str
     gauge: bool
-    doctor: Mapping[str, Health]
+    doctor: Mapping[str, HealthStatus]
     status: str
     refusal: str
 
@@ -59,7 +59,7 @@ def block(folder: Path) -> None:
 async def test_daemon_that_accepts_attempts_says_so_everywhere(tmp_path: Path) -> None:
     async with small_daemon(tmp_path) as daemon:
         said = await told(daemon)
-    assert (said.readyz, said.refusal, said.gauge, said.doctor["disk"]) == ("", "", True, Health.OK)
+    assert (said.readyz, said.refusal, said.gauge, said.doctor["disk"]) == ("", "", True, HealthStatus.OK)
     assert said.status.startswith("serving")
 
 
@@ -69,7 +69,7 @@ async def test_full_disk_is_told_everywhere(tmp_path: Path) -> None:
         async with small_daemon(tmp_path, How(min_free_bytes=2**60)) as daemon:
             said = await told(daemon)
     assert "min_free_mb" in said.readyz
-    assert (said.refusal, said.gauge, said.doctor["disk"]) == (said.readyz, False, Health.FAIL)
+    assert (said.refusal, said.gauge, said.doctor["disk"]) == (said.readyz, False, HealthStatus.FAIL)
     assert said.readyz in said.status
     assert [line["reason"] for line in logs if line["event"] == "daemon.accepts_nothing"] == [said.readyz]
 
@@ -84,7 +84,7 @@ async def test_folder_of_artifacts_that_cannot_be_used_is_told_everywhere_withou
             said = await told(daemon)
             (row,) = (row for row in await daemon.service.health() if row.check == "disk")
     assert said.readyz == "bundles can't be written (store.unwritable); operators: run `assay doctor`"
-    assert (said.refusal, said.gauge, said.doctor["disk"]) == (said.readyz, False, Health.FAIL)
+    assert (said.refusal, said.gauge, said.doctor["disk"]) == (said.readyz, False, HealthStatus.FAIL)
     assert said.readyz in said.status
     assert "check owner, mode and mount options" in row.detail
     assert [line["reason"] for line in logs if line["event"] == "daemon.accepts_nothing"] == [said.readyz]
@@ -104,7 +104,7 @@ async def test_daemon_that_stops_says_so_everywhere(tmp_path: Path) -> None:
             daemon.acceptance.stop()
             said = await told(daemon)
     assert said.readyz == "the daemon is stopping" == said.refusal
-    assert (said.gauge, said.doctor["stopping"]) == (False, Health.FAIL)
+    assert (said.gauge, said.doctor["stopping"]) == (False, HealthStatus.FAIL)
     assert "stopping" in said.status
     assert [line["reason"] for line in logs if line["event"] == "daemon.accepts_nothing"] == [said.readyz]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.attempts.conclusion import LARGE_BYTES, MANY_PARTS, is_large
+from assayd.attempts.conclusion import LARGE_BYTES, MANY_PARTS, is_large_result
 from assayd.model.run import Cause, Outcome, PolicyEvent, RunEnd, RunResult, UnitResult
 
 COMPLETED = Outcome(cause=Cause.COMPLETED)
@@ -27,4 +27,4 @@ def unit(record: bytes = b"{}", events: int = 0) -> UnitResult:
     ids=["small", "bytes", "units", "events", "results of calls"],
 )
 def test_result_of_many_parts_or_bytes_is_large(units: list[UnitResult], large: bool) -> None:
-    assert is_large(RunResult(units=tuple(units), end=RunEnd.FINISHED, outcome=COMPLETED)) is large
+    assert is_large_result(RunResult(units=tuple(units), end=RunEnd.FINISHED, outcome=COMPLETED)) is large

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from assayd.attempts import events
-from assayd.attempts.events import EventHub, with_gaps
+from assayd.attempts.events import EventHub, insert_gaps
 from assayd.model.records import Event
 
 
@@ -205,7 +205,7 @@ def test_events_of_the_store_show_where_output_was() -> None:
         Event(attempt_id="a", run_number=1, seq=seq, kind="unit", at=StoppedClock().now())
         for seq in (1, 2, 6)
     ]
-    assert shown(list(with_gaps(stored, 0))) == [
+    assert shown(list(insert_gaps(stored, 0))) == [
         (1, 1, "unit"),
         (1, 2, "unit"),
         (1, 5, "gap"),

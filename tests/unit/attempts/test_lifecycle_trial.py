@@ -36,7 +36,7 @@ async def test_a_large_result_is_decoded_in_a_thread(size: int, elsewhere: bool)
 
     parts = {**dict.fromkeys(_PORTS, Mock()), "conclusion": Conclusion(artifacts=Mock(), clock=Mock())}
     execution = LocalExecution(**parts, daemon_id="d", generation="g")
-    await execution._tried(cast("Job", job), Mock(), ran)
+    await execution._add_trial_findings(cast("Job", job), Mock(), ran)
 
     assert [one is not threading.current_thread() for one in threads] == [elsewhere, elsewhere]
 
@@ -53,7 +53,7 @@ async def test_large_results_are_worked_on_one_at_a_time() -> None:
         running -= 1
 
     attempts = map(Make().attempt, range(1, 6))
-    await asyncio.gather(*(conclusion.in_thread(each, work) for each in attempts))
+    await asyncio.gather(*(conclusion.call_in_thread(each, work) for each in attempts))
 
     assert most == 1
 

@@ -10,7 +10,7 @@ from assayd.attempts.retention import AT_ONCE, Keep, Retention, Uploads
 from assayd.model.attempt import Artifact
 from assayd.model.batch import Batch
 from assayd.model.bundle import Bundle
-from assayd.model.records import Swept
+from assayd.model.records import SweepResult
 from assayd.model.submission import Peer
 from assayd.store.artifacts import FileArtifactStore
 from assayd.store.batches import DatabaseBatchStore
@@ -121,7 +121,7 @@ async def test_an_old_attempt_without_a_verdict_stays(
     retention: Retention, jobs: DatabaseJobStore, make: Make
 ) -> None:
     await jobs.accept(make.attempt(1), b"{}")
-    assert await retention.sweep() == Swept()
+    assert await retention.sweep() == SweepResult()
     assert await jobs.get(make.attempt(1).id) is not None
 
 
@@ -141,7 +141,7 @@ async def test_more_than_one_transaction_are_removed(
         await finish(jobs, make, number, None)
     assert (await retention.sweep(dry_run=True)).attempts == AT_ONCE + 2
     assert (await retention.sweep()).attempts == AT_ONCE + 2
-    assert await retention.sweep() == Swept()
+    assert await retention.sweep() == SweepResult()
 
 
 async def test_the_oldest_go_when_there_are_too_many(
@@ -162,7 +162,7 @@ async def test_the_oldest_go_when_their_bundles_take_too_much_room(
         await jobs.accept(make.attempt(number), b"{}")
         await jobs.finish(make.finished(number, bundle=None, artifacts=(large,)))
     retention = keeping(jobs, artifacts, make, Keep(days=1, attempts=10**6, disk_bytes=3 * 4096 * 2))
-    expected = Swept(attempts=2, disk_bytes=2 * 3 * 4096)
+    expected = SweepResult(attempts=2, disk_bytes=2 * 3 * 4096)
     assert await retention.sweep(dry_run=True) == expected == await retention.sweep()
     assert await jobs.get(make.attempt(2002).id) is None
     assert await jobs.get(make.attempt(2003).id) is not None
@@ -238,8 +238,8 @@ async def test_who_holds_the_most_loses_the_oldest_and_others_nothing(
     old = [await large(jobs, artifacts, make, number, MODEST) for number in (2001, 2002)]
     new = [await large(jobs, artifacts, make, number, GREEDY) for number in range(2003, 2011)]
     retention = keeping(jobs, artifacts, make, Keep(days=1, attempts=10**6, disk_bytes=6 * SIZE))
-    assert await retention.sweep(dry_run=True) == Swept(bundles=4, disk_bytes=4 * SIZE)
-    assert await retention.sweep() == Swept(bundles=4, disk_bytes=4 * SIZE)
+    assert await retention.sweep(dry_run=True) == SweepResult(bundles=4, disk_bytes=4 * SIZE)
+    assert await retention.sweep() == SweepResult(bundles=4, disk_bytes=4 * SIZE)
     assert await bundled(jobs, old) == [True, True]
     assert all([await jobs.get(each) is not None for each in new])
     assert await bundled(jobs, new) == [False] * 4 + [True] * 4
@@ -264,10 +264,10 @@ async def test_bundles_of_an_upload_that_broke_off_go_and_the_verdicts_stay(
     new = [await large(jobs, artifacts, make, n, GREEDY, batch_id=OPEN.id) for n in range(2003, 2011)]
     retention = keeping(jobs, artifacts, make, Keep(days=1, attempts=10**6, disk_bytes=6 * SIZE))
     for dry_run in (True, False):
-        assert await retention.sweep(dry_run=dry_run) == Swept(bundles=4, disk_bytes=4 * SIZE)
+        assert await retention.sweep(dry_run=dry_run) == SweepResult(bundles=4, disk_bytes=4 * SIZE)
     assert await bundled(jobs, old + new) == [True, True] + [False] * 4 + [True] * 4
     assert all([(await jobs.get(each)) is not None for each in new])
-    assert await retention.sweep() == Swept()
+    assert await retention.sweep() == SweepResult()
 
 
 async def test_room_that_gets_short_is_taken_from_who_holds_the_most(
@@ -278,7 +278,7 @@ async def test_room_that_gets_short_is_taken_from_who_holds_the_most(
     old = [await large(jobs, disk, make, number, MODEST) for number in (2001, 2002)]
     new = [await large(jobs, disk, make, number, GREEDY) for number in range(2003, 2011)]
     keep = Keep(days=1, attempts=10**6, disk_bytes=10**12, min_free_bytes=2 * SIZE)
-    assert await keeping(jobs, disk, make, keep).sweep() == Swept(bundles=1, disk_bytes=SIZE)
+    assert await keeping(jobs, disk, make, keep).sweep() == SweepResult(bundles=1, disk_bytes=SIZE)
     assert await bundled(jobs, old + new) == [True, True, False] + [True] * 7
 
 
@@ -290,7 +290,7 @@ async def test_what_is_small_stays_however_full_the_disk(
     await disk.sweep()
     ids = [await large(jobs, disk, make, number, MODEST) for number in range(2001, 2005)]
     keep = Keep(days=1, attempts=10**6, disk_bytes=10**12, min_free_bytes=2 * SIZE + 4 * (ROW_BYTES + 2))
-    assert await keeping(jobs, disk, make, keep).sweep() == Swept(bundles=2, disk_bytes=2 * SIZE)
+    assert await keeping(jobs, disk, make, keep).sweep() == SweepResult(bundles=2, disk_bytes=2 * SIZE)
     assert await bundled(jobs, ids) == [False, False, True, True]
 
 
@@ -306,7 +306,7 @@ async def test_verdicts_of_a_batch_stay_when_its_bundles_make_room(
     keep = Keep(days=1, attempts=10**6, disk_bytes=10**12, min_free_bytes=6 * ROW_BYTES)
     for dry_run in (True, False):
         swept = await keeping(jobs, disk, make, keep).sweep(dry_run=dry_run)
-        assert swept == Swept(bundles=2, disk_bytes=2 * SIZE)
+        assert swept == SweepResult(bundles=2, disk_bytes=2 * SIZE)
     attempts = [await jobs.get(each) for each in ids]
     assert all(attempt is not None and attempt.verdict is not None for attempt in attempts)
     assert await batches.find(GREEDY.uid, OPEN.name) is not None
@@ -325,7 +325,7 @@ async def test_rows_go_only_after_all_bundles_and_only_as_many_as_take_too_much(
         await jobs.finish(make.finished(number, peer=GREEDY, bundle=location, artifacts=(LARGE,)))
         ids.append(make.attempt(number).id)
     keep = Keep(days=1, attempts=10**6, disk_bytes=10**12, min_free_bytes=3 * (40_000 + ROW_BYTES))
-    expected = Swept(attempts=2, bundles=5, disk_bytes=5 * SIZE)
+    expected = SweepResult(attempts=2, bundles=5, disk_bytes=5 * SIZE)
     for dry_run in (True, False):
         assert await keeping(jobs, disk, make, keep).sweep(dry_run=dry_run) == expected
     assert [await jobs.get(each) is not None for each in ids] == [False, False, True, True, True]

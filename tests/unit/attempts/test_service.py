@@ -8,7 +8,7 @@ import pytest
 
 from assayd.attempts.conclusion import NOTHING
 from assayd.errors import ConfigError, RequestError
-from assayd.model.health import Health
+from assayd.model.health import HealthStatus
 from support.daemons.small_daemon import How, small_daemon
 
 
@@ -31,12 +31,12 @@ async def test_doctor_says_that_a_state_directory_is_a_copy(tmp_path: Path) -> N
     live.mkdir()
     async with small_daemon(live) as daemon:
         rows = {row.check: row for row in await daemon.service.health()}
-        assert rows["identity"].status is Health.OK
+        assert rows["identity"].status is HealthStatus.OK
     former = (live / "daemon-id").read_text().split()[0]
     shutil.copytree(live, copy)
     async with small_daemon(copy) as daemon:
         rows = {row.check: row for row in await daemon.service.health()}
-        assert rows["identity"].status is Health.WARN
+        assert rows["identity"].status is HealthStatus.WARN
         assert former in rows["identity"].detail
 
 
@@ -60,8 +60,11 @@ async def test_examination_that_takes_too_long_is_said_to_and_the_others_stand(
     async with small_daemon(tmp_path) as daemon:
         monkeypatch.setattr(daemon.readiness, "examine_isolation", asyncio.Event().wait)
         rows = {row.check: row for row in await daemon.service.health()}
-    assert (rows["isolation"].status, rows["isolation"].detail) == (Health.WARN, "no answer within 0.01 s")
-    assert rows["kind small"].status is Health.OK
+    assert (rows["isolation"].status, rows["isolation"].detail) == (
+        HealthStatus.WARN,
+        "no answer within 0.01 s",
+    )
+    assert rows["kind small"].status is HealthStatus.OK
     assert rows["isolation"].took_s > 0
 
 
@@ -72,7 +75,7 @@ async def test_engine_that_does_not_answer_an_examination_is_said_so(
     async with small_daemon(tmp_path) as daemon:
         monkeypatch.setattr(daemon.readiness, "examine", asyncio.Event().wait)
         row = (await daemon.service.health())[0]
-    assert (row.check, row.status) == ("engine", Health.FAIL)
+    assert (row.check, row.status) == ("engine", HealthStatus.FAIL)
 
 
 async def test_policies_that_could_not_be_read_again_are_told(tmp_path: Path) -> None:
@@ -82,18 +85,18 @@ async def test_policies_that_could_not_be_read_again_are_told(tmp_path: Path) ->
     async with small_daemon(tmp_path, How(settings={"policy_folders": (folder,)})) as daemon:
         policies = daemon.policies
 
-        async def told() -> tuple[Health, bool, str]:
+        async def told() -> tuple[HealthStatus, bool, str]:
             (row,) = (row for row in await daemon.service.health() if row.check == "policies")
             stale = "assayd_policies_stale 1.0" in daemon.service.metrics().decode()
             return row.status, stale, row.detail
 
-        assert (await told())[:2] == (Health.OK, False)
+        assert (await told())[:2] == (HealthStatus.OK, False)
         (folder / "mine.toml").write_text("[nothing]\n")
         with pytest.raises(ConfigError):
             policies.reload()
         status, stale, detail = await told()
-        assert (status, stale) == (Health.WARN, True)
+        assert (status, stale) == (HealthStatus.WARN, True)
         assert "mine.toml" in detail
         (folder / "mine.toml").unlink()
         policies.reload()
-        assert (await told())[:2] == (Health.OK, False)
+        assert (await told())[:2] == (HealthStatus.OK, False)

@@ -16,16 +16,16 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.finding import Finding, Severity
 from assayd.model.report import Report, StageReport, StageStatus, Verdict
 from assayd.model.run import (
-    Captured,
+    CapturedOutput,
     Cause,
     ContainerFacts,
     Limits,
     Outcome,
     PolicyEvent,
+    ResourceUsage,
     RunEnd,
     RunResult,
     UnitResult,
-    Usage,
 )
 from assayd.model.submission import Peer
 
@@ -42,8 +42,8 @@ def unit(status: int, cause: Cause) -> UnitResult:
     return UnitResult(
         name="path",
         wait_status=status,
-        stdout=Captured(head=WRITTEN, total_bytes=len(WRITTEN)),
-        usage=Usage(cpu_s=0.0015),
+        stdout=CapturedOutput(head=WRITTEN, total_bytes=len(WRITTEN)),
+        usage=ResourceUsage(cpu_s=0.0015),
         events=(REFUSED, PolicyEvent(kind="import", detail="pathlib", allowed=True, enforced=True, line=1)),
         outcome=Outcome(cause=cause),
     )

@@ -26,7 +26,7 @@ async def test_envelope_verifies_with_the_public_dsse_package(tmp_path: Path) ->
     opened = Envelope.from_dict(json.loads(signed.envelope))
 
     assert opened.verify([key], 1).keys() == {public.id}
-    assert opened.pae() == envelope.pre_authentication(opened.payload)
+    assert opened.pae() == envelope.signed_bytes(opened.payload)
 
 
 async def test_statement_is_a_valid_in_toto_statement(tmp_path: Path) -> None:

@@ -62,10 +62,10 @@ async def test_upload_that_nobody_goes_on_with_counts_as_sent_to_its_end(
         batch = await sender.open(daemon)
         with pytest.raises(RequestError):
             await daemon.batches.receive(batch, broken_off(sender.lines("a")), sees=lambda _: True)
-        await daemon.batches.end_silent_uploads()
+        await daemon.batches.expire_uploads()
         assert (await daemon.batches.progress(batch.id)).batch.state is BatchState.OPEN
         daemon.clock.days = 2
-        await daemon.batches.end_silent_uploads()
+        await daemon.batches.expire_uploads()
         assert (await sender.end(daemon, batch)).batch.state is BatchState.FINISHED
         assert await sender.verdicts(daemon, batch) == [(1, Verdict.VALIDATED)]
 
@@ -96,7 +96,7 @@ async def test_upload_that_is_going_on_is_not_taken_as_ended_nor_removed(
                 if progress.tally.done:
                     break
             daemon.clock.days = 40
-            await daemon.batches.end_silent_uploads()
+            await daemon.batches.expire_uploads()
             swept = await daemon.service.collect_garbage(dry_run=False)
             assert (await daemon.batches.progress(batch.id)).batch.state is BatchState.OPEN
             more.set()

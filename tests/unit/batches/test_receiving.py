@@ -2,11 +2,11 @@ import hashlib
 
 import pytest
 
-from assayd.batches.receiving import LineCutter, RawLine
+from assayd.batches.receiving import LineSplitter, RawLine
 
 
 def cut(*pieces: bytes, most_bytes: int = 100) -> list[RawLine]:
-    cutter = LineCutter(most_bytes)
+    cutter = LineSplitter(most_bytes)
     return [line for piece in pieces for line in cutter.feed(piece)] + list(cutter.end())
 
 
@@ -41,7 +41,7 @@ def test_line_of_just_the_length_is_kept() -> None:
 
 
 def test_long_line_is_not_held_in_memory() -> None:
-    cutter = LineCutter(1000)
+    cutter = LineSplitter(1000)
     for _ in range(100):
         assert list(cutter.feed(b"x" * 500)) == []
         assert len(cutter._rest.text) <= 1000

@@ -173,7 +173,7 @@ async def test_only_the_newest_chains_are_read(rows: Rows, monkeypatch) -> None:
 @pytest.mark.parametrize("table", [repairs, generations])
 @pytest.mark.parametrize("uid", [None, 7])
 async def test_chains_are_found_by_an_index(tmp_path: Path, table: Any, uid: int | None) -> None:
-    statement = answer_counts._newest(table, (), uid, SINCE, None)
+    statement = answer_counts._newest_chains(table, (), uid, SINCE, None)
     shown = str(statement.compile(compile_kwargs={"literal_binds": True}))
     async with open_access(tmp_path, None) as access:
         plan = await access.read(

@@ -2,11 +2,11 @@
 
 from assayd.errors import ProviderError
 from assayd.ids import SystemClock
-from assayd.model.prompting import Passage
+from assayd.model.prompting import SourcePart
 from assayd_chains.asking import ask
 from assayd_chains.provider import FixRequest, Reply
 
-REQUEST = FixRequest(system="s", user="u\n", passage=Passage(name="code", language="python", text="x"))
+REQUEST = FixRequest(system="s", user="u\n", passage=SourcePart(name="code", language="python", text="x"))
 
 
 class Provider:

@@ -9,13 +9,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from assayd.errors import RequestError
-from assayd.ids import Ulids
+from assayd.ids import UlidGenerator
 from assayd.kinds import registry as validators
 from assayd.model.attempt import Attempt, State
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd_chains.attempts import Subject
+from assayd_chains.attempts import FinishedSubmission
 from assayd_chains.chains import ChainLimits
 from assayd_chains.model import Answer, Chain, Failure, Outcome, Repair, RepairTerms, Strategy, budget_left
 from assayd_chains.prompts import earlier_answers
@@ -41,7 +41,7 @@ def fix(number: int, attempt_id: str | None = None) -> Answer:
 
 def repair(fixes: int, *, granted_by: int | None = None) -> Repair:
     return Repair(
-        id=Ulids().new(),
+        id=UlidGenerator().new(),
         failure=Failure(attempt_id=FIRST, at=NOW),
         kind="extractor",
         provider="local",
@@ -99,8 +99,8 @@ class Attempts:
     async def policy(self, submission: Mapping[str, object]) -> ExecutionPolicy:
         return ExecutionPolicy(name="policy")
 
-    async def finished(self, attempt_id: str) -> Subject:
-        return Subject(attempt=self.known[attempt_id], submission={}, report={})
+    async def finished(self, attempt_id: str) -> FinishedSubmission:
+        return FinishedSubmission(attempt=self.known[attempt_id], submission={}, report={})
 
 
 class Store:
@@ -131,7 +131,7 @@ class Daemon:
             providers=dict.fromkeys(providers),
             limits=ChainLimits(max_attempts=most),
         )
-        self.chains._start = lambda _: None  # type: ignore[method-assign]
+        self.chains._start_chain = lambda _: None  # type: ignore[method-assign]
 
     async def start(self, attempt_id: str = SECOND, **request: object) -> Repair:
         wanted = RepairTerms(**request, uid=7)  # type: ignore[arg-type]

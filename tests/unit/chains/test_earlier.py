@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from assayd.model.prompting import Passage, RepairContext
+from assayd.model.prompting import RepairContext, SourcePart
 from assayd_chains.model import Answer, Strategy
 from assayd_chains.prompts import earlier_answers, fix_prompt, rules_in
 
@@ -49,7 +49,7 @@ def test_duplicate_clears_nothing() -> None:
 
 def test_prompt_names_what_was_cleared_and_does_not_call_it_failed() -> None:
     context = RepairContext(
-        passage=Passage(name="3", language="bash", text="wc data/x"), failure=MISSING, instructions=()
+        passage=SourcePart(name="3", language="bash", text="wc data/x"), failure=MISSING, instructions=()
     )
     earlier = earlier_answers([fix(1, REPLACE)], MISSING, name="3", text="wc data/x")
     user = fix_prompt(context, Strategy.FIX, earlier=earlier).user

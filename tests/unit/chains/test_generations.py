@@ -125,7 +125,7 @@ async def test_answer_that_is_on_record_is_used_after_a_kill_before_its_attempt(
 
     stored = await bench.store.generation(started.id)
     assert stored is not None  # saved as if the draft had not been recorded either
-    await bench.store.save(stored.with_round(Round()))
+    await bench.store.save(stored.replace_last_round(Round()))
     bench.attempts.gate.set()
     bench.provider = Scripted([])
     bench.new_parts()

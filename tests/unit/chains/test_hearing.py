@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from assayd_chains.asking import MOST_CHARS, HeardAnswer
+from assayd_chains.asking import MOST_CHARS, StreamedAnswer
 
 
 def test_pieces_are_joined_cleaned_and_cut() -> None:
-    answer = HeardAnswer(lambda: None)
+    answer = StreamedAnswer(lambda: None)
     answer.hear("a\x07")
     answer.hear("b" * MOST_CHARS)
     answer.hear("c")
@@ -14,7 +14,7 @@ def test_pieces_are_joined_cleaned_and_cut() -> None:
 
 
 def test_empty_piece_begins_anew() -> None:
-    answer = HeardAnswer(lambda: None)
+    answer = StreamedAnswer(lambda: None)
     answer.hear("a call that failed")
     answer.hear("")
     answer.hear("the next")
@@ -23,7 +23,7 @@ def test_empty_piece_begins_anew() -> None:
 
 def test_who_waits_is_not_woken_by_every_piece() -> None:
     woken: list[int] = []
-    answer = HeardAnswer(lambda: woken.append(1))
+    answer = StreamedAnswer(lambda: woken.append(1))
     for _ in range(1000):
         answer.hear("x")
     assert 1 <= len(woken) < 100

@@ -11,14 +11,14 @@ import pytest_asyncio
 
 from assayd.analysis.analyst import AnalysisLimits, Analyst
 from assayd.errors import ProviderError
-from assayd.ids import SystemClock, Ulids
+from assayd.ids import SystemClock, UlidGenerator
 from assayd.kinds import registry as validators
 from assayd.model.attempt import Attempt, State
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.ports.driving import ALONE
-from assayd_chains.attempts import Subject
+from assayd_chains.attempts import FinishedSubmission
 from assayd_chains.chains import Chains
 from assayd_chains.fitting import Fitter
 from assayd_chains.loop import ChainLoop, Course
@@ -44,7 +44,7 @@ class Attempts:
     """Implements `attempts.Attempts`: each attempt is judged as soon as it is submitted."""
 
     def __init__(self) -> None:
-        self.known: dict[str, Subject] = {}
+        self.known: dict[str, FinishedSubmission] = {}
         self.submitted: list[str] = []
         self.cancelled: list[str] = []
         self.endless = False
@@ -66,7 +66,7 @@ class Attempts:
         )
         finding = {"rule": "sandbox.raised", "severity": "error", "message": word}
         report = {"stage_reached": "sandbox", "findings": [finding], "retry_context": word, "fix_hints": []}
-        self.known[attempt_id] = Subject(attempt=attempt, submission=submission, report=report)
+        self.known[attempt_id] = FinishedSubmission(attempt=attempt, submission=submission, report=report)
 
     async def submit(self, attempt_id: str, submission: Document, *, peer: Peer) -> None:
         self.submitted.append(attempt_id)
@@ -76,7 +76,7 @@ class Attempts:
     async def policy(self, submission: Document) -> ExecutionPolicy:
         return ExecutionPolicy(name="policy")
 
-    async def finished(self, attempt_id: str) -> Subject:
+    async def finished(self, attempt_id: str) -> FinishedSubmission:
         if self.endless and attempt_id != FIRST:
             raise TimeoutError  # as the repair's own clock does to whoever waits
         return self.known[attempt_id]
@@ -175,7 +175,7 @@ class Bench:
             fitter=self._fitter,
             providers={"scripted": self.provider},
             clock=SystemClock(),
-            ids=Ulids(),
+            ids=UlidGenerator(),
             timeout=timedelta(minutes=5),
             driving=ALONE,
         )
@@ -338,7 +338,7 @@ async def test_hint_and_webhook_of_what_failed_go_on_with_each_fix(analyst: Anal
     submission = {"kind": "extractor", "payload": PAYLOAD, "repair": {}, "webhook": "https://ci.example/"}
     bench.attempts._add(FIRST, submission, 1)
     granted = Grant(uid=0, at=bench.repair.started_at, hint="look at x")
-    await bench.run(bench.repair.with_round(replace(bench.repair.round, grant=granted)))
+    await bench.run(bench.repair.replace_last_round(replace(bench.repair.round, grant=granted)))
     sent = [bench.attempts.known[attempt_id].submission for attempt_id in bench.attempts.submitted]
     assert [("repair" in one, one["webhook"]) for one in sent] == [(False, "https://ci.example/")] * 2
     assert all("look at x" in request.user for request in bench.provider.asked)

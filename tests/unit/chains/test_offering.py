@@ -14,7 +14,7 @@ from assayd.kinds import registry as validators
 from assayd.model.attempt import Attempt, State
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd_chains.attempts import Subject
+from assayd_chains.attempts import FinishedSubmission
 from assayd_chains.fitting import Fitter
 from assayd_chains.model import Answer, Failure, Outcome, Repair, Strategy
 
@@ -37,7 +37,7 @@ class Attempts:
     def __init__(self, **codes: str) -> None:
         self._codes = codes
 
-    async def finished(self, attempt_id: str) -> Subject:
+    async def finished(self, attempt_id: str) -> FinishedSubmission:
         if attempt_id not in self._codes:
             raise RequestError("not_found", "it was removed")
         attempt = Attempt(
@@ -51,7 +51,7 @@ class Attempts:
             verdict=Verdict.FAILED,
         )
         payload = {"code": self._codes[attempt_id], "sample_paths": PATHS}
-        return Subject(attempt=attempt, submission={"payload": payload}, report=RAISED)
+        return FinishedSubmission(attempt=attempt, submission={"payload": payload}, report=RAISED)
 
 
 def repair(kind: str, *attempts: str) -> Repair:

@@ -5,7 +5,7 @@ import pytest
 
 from assayd.errors import ProviderError
 from assayd.kinds import registry
-from assayd_chains.replies import MAX_REASON_CHARS, MAX_REPLY_CHARS, read_reply
+from assayd_chains.replies import MAX_REASON_CHARS, MAX_REPLY_CHARS, parse_reply
 
 OBJECT = json.dumps({"patched_code": "x = 1\n", "fix_reason": "It was 2."})
 
@@ -22,17 +22,17 @@ OBJECT = json.dumps({"patched_code": "x = 1\n", "fix_reason": "It was 2."})
     ],
 )
 def test_patch_is_found_in_json_fence_or_prose(text) -> None:
-    patch = read_reply(text)
+    patch = parse_reply(text)
     assert (patch.code, patch.reason) == ("x = 1\n", "It was 2.")
 
 
 def test_reason_may_be_missing() -> None:
-    assert read_reply('{"patched_code": "x"}').reason == ""
+    assert parse_reply('{"patched_code": "x"}').reason == ""
 
 
 def test_reason_is_one_line_of_limited_length() -> None:
     reply = json.dumps({"patched_code": "x", "fix_reason": "a\n\x1b[31m" + "b" * 10_000})
-    reason = read_reply(reply).reason
+    reason = parse_reply(reply).reason
     assert len(reason) == MAX_REASON_CHARS
     assert reason.isprintable()
 
@@ -54,7 +54,7 @@ def test_reason_is_one_line_of_limited_length() -> None:
 )
 def test_what_is_no_answer_is_refused_and_may_be_asked_again(text) -> None:
     with pytest.raises(ProviderError) as refused:
-        read_reply(text)
+        parse_reply(text)
     assert (refused.value.code, refused.value.retryable) == ("provider.reply", True)
 
 
@@ -64,12 +64,12 @@ def test_what_is_no_answer_is_refused_and_may_be_asked_again(text) -> None:
 def test_reading_takes_time_by_the_length_alone(text: str) -> None:
     began = time.process_time()
     with pytest.raises(ProviderError):
-        read_reply(text)
+        parse_reply(text)
     assert time.process_time() - began < 2
 
 
 def test_second_fence_is_read_when_the_first_holds_something_else() -> None:
-    assert read_reply(f"```\nx = 1\n```\n```json  \n{OBJECT}\n```\t\n").code == "x = 1\n"
+    assert parse_reply(f"```\nx = 1\n```\n```json  \n{OBJECT}\n```\t\n").code == "x = 1\n"
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_second_fence_is_read_when_the_first_holds_something_else() -> None:
     ],
 )
 def test_answer_is_code_files_or_steps(answer, code, files, steps) -> None:
-    patch = read_reply(json.dumps(answer))
+    patch = parse_reply(json.dumps(answer))
     assert (patch.code, patch.files, patch.steps, patch.reason) == (code, files, steps, "r")
 
 
@@ -91,7 +91,7 @@ def test_answer_is_code_files_or_steps(answer, code, files, steps) -> None:
 )
 def test_answer_of_another_form_is_refused(answer) -> None:
     with pytest.raises(ProviderError, match="has no JSON object"):
-        read_reply(json.dumps(answer))
+        parse_reply(json.dumps(answer))
 
 
 @pytest.mark.parametrize(
@@ -102,17 +102,17 @@ def test_answer_of_another_form_is_refused(answer) -> None:
     ],
 )
 def test_comma_before_the_closing_bracket_is_ignored(text) -> None:
-    patch = read_reply(text)
+    patch = parse_reply(text)
     assert (patch.code, patch.reason) == ("x = 1\n", "It was 2.")
 
 
 def test_comma_and_bracket_inside_a_string_stay() -> None:
-    assert read_reply('{"code": "x = [1,]  # ,}\\"", "reason": "",}').code == 'x = [1,]  # ,}"'
+    assert parse_reply('{"code": "x = [1,]  # ,}\\"", "reason": "",}').code == 'x = [1,]  # ,}"'
 
 
 @pytest.mark.parametrize("info", ["", "python", "bash"])
 def test_one_fenced_block_without_json_is_the_code(info: str) -> None:
-    assert read_reply(f"Here it is:\n```{info}\nx = 1\n```\nDone.").code == "x = 1\n"
+    assert parse_reply(f"Here it is:\n```{info}\nx = 1\n```\nDone.").code == "x = 1\n"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_one_fenced_block_without_json_is_the_code(info: str) -> None:
     ],
 )
 def test_whole_answer_that_is_a_program_is_the_code(text: str, language: str) -> None:
-    assert read_reply(text, language).code == text.rstrip() + "\n"
+    assert parse_reply(text, language).code == text.rstrip() + "\n"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_whole_answer_that_is_a_program_is_the_code(text: str, language: str) ->
 )
 def test_program_of_a_language_that_a_kind_brings_is_the_code(text: str) -> None:
     kind = registry.find("fifth")
-    assert read_reply(text, kind.language, kind.beginning).code == f"{text}\n"
+    assert parse_reply(text, kind.language, kind.beginning).code == f"{text}\n"
 
 
 @pytest.mark.parametrize(
@@ -151,14 +151,14 @@ def test_program_of_a_language_that_a_kind_brings_is_the_code(text: str) -> None
 )
 def test_answer_that_is_ambiguous_is_refused_with_what_is_wrong(text: str, language: str, said: str) -> None:
     with pytest.raises(ProviderError, match=said):
-        read_reply(text, language)
+        parse_reply(text, language)
 
 
 def test_many_quotes_and_commas_are_read_in_time() -> None:
     began = time.process_time()
     for text in ('{"' + '\\"' * 300_000, '{"a",' + " " * 300_000 + "x", "{" + ", " * 300_000, '{"' * 300_000):
         with pytest.raises(ProviderError):
-            read_reply(text)
+            parse_reply(text)
     assert time.process_time() - began < 4
 
 
@@ -167,16 +167,16 @@ def test_many_quotes_and_commas_are_read_in_time() -> None:
     ['{"question": "Which of\\nthe two?"}', 'I wonder.\n```json\n{"question": "Which of\\nthe two?"}\n```'],
 )
 def test_question_is_read_if_there_is_no_code(text: str) -> None:
-    patch = read_reply(text, "python")
+    patch = parse_reply(text, "python")
     assert (patch.question, patch.code) == ("Which of the two?", "")
 
 
 def test_code_counts_more_than_a_question() -> None:
-    patch = read_reply(f'{{"question": "Which?"}} {OBJECT}')
+    patch = parse_reply(f'{{"question": "Which?"}} {OBJECT}')
     assert (patch.question, patch.code) == ("", "x = 1\n")
 
 
 @pytest.mark.parametrize("text", ['{"question": ""}', '{"question": 1}', '{"question": "\\ud800"}'])
 def test_question_without_text_is_refused(text: str) -> None:
     with pytest.raises(ProviderError):
-        read_reply(text)
+        parse_reply(text)

@@ -8,15 +8,15 @@ from datetime import UTC, datetime
 import pytest
 
 from assayd.errors import RequestError
-from assayd.ids import SystemClock, Ulids
+from assayd.ids import SystemClock, UlidGenerator
 from assayd.kinds import registry
 from assayd.model.attempt import Attempt
-from assayd.model.submission import Peer, RepairWish
+from assayd.model.submission import Peer, RepairOptions
 from assayd_chains.chains import ChainLimits, RepairRequests
 from assayd_chains.model import Chain, Repair
 from support.fakes.generation_bench import new_chains
 
-WISH = RepairWish(provider="rules", max_attempts=2)
+WISH = RepairOptions(provider="rules", max_attempts=2)
 ATTEMPT = Attempt(
     id="A",
     kind="extractor",
@@ -66,14 +66,14 @@ def requests(store: Store) -> RepairRequests:
         store=store,
         providers=frozenset({"rules", "mine"}),
         clock=SystemClock(),
-        ids=Ulids(),
+        ids=UlidGenerator(),
         limits=ChainLimits(),
     )
 
 
 def test_unknown_provider_is_refused(requests: RepairRequests) -> None:
     with pytest.raises(RequestError) as refused:
-        requests.check(RepairWish(provider="theirs", max_attempts=1))
+        requests.check(RepairOptions(provider="theirs", max_attempts=1))
     assert refused.value.code == "repair.provider_unknown"
 
 
@@ -81,7 +81,7 @@ def test_unknown_provider_is_refused(requests: RepairRequests) -> None:
 async def test_request_is_recorded_once_however_often_it_is_made(
     store: Store, requests: RepairRequests, provider: str
 ) -> None:
-    wish = RepairWish(provider=provider, max_attempts=2)
+    wish = RepairOptions(provider=provider, max_attempts=2)
     requests.check(wish)
 
     await requests.record(ATTEMPT, wish)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from assayd.documents.chains import RepairDocument
-from assayd.model.prompting import Taken, TakenField
+from assayd.model.prompting import ExtractedField, Taken
 from assayd.ports.chains import NoChains
 from assayd_chains.fallback.offer import Trigger, offer
 from assayd_chains.model import Failure, Outcome, Repair
@@ -16,7 +16,7 @@ from support.fakes.generation_bench import new_chains
 ID = "01ARZ3NDEKTSV4RRFFQ69G5FB0"
 TAKEN = Taken(
     texts=("/CLIENT-A/2024/x.csv",),
-    fields=(TakenField(name="client", computed=False), TakenField(name="age", computed=True)),
+    fields=(ExtractedField(name="client", computed=False), ExtractedField(name="age", computed=True)),
 )
 BEGAN = datetime(2026, 5, 4, 10, 20, 30, tzinfo=UTC)
 REPAIR = Repair(

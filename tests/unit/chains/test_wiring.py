@@ -65,7 +65,7 @@ import asyncio, sys
 from contextlib import AsyncExitStack
 sys.path[:] = [{str(tmp_path)!r}, *(p for p in sys.path if p[-7:] != "/daemon")]
 from assayd.errors import RequestError
-from assayd.model.submission import RepairWish
+from assayd.model.submission import RepairOptions
 from assayd.ports.chains import missing_chains
 from assayd.settings import Settings
 from assayd.wiring.chains import open_chains
@@ -76,7 +76,7 @@ async def main():
     parts = wing.join(None, None, clock=None, ids=None)
     print(len(wing.routers), dict(missing_chains()))
     try:
-        parts.requests.check(RepairWish(provider="rules"))
+        parts.requests.check(RepairOptions(provider="rules"))
     except RequestError as refused:
         print(refused.code, refused.message)
 

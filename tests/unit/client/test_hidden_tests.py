@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from assayd.errors import RequestError
-from assayd_client.hidden_tests import HiddenTests, read_problem
+from assayd_client.hidden_tests import HiddenTests, parse_problem
 
 
 def test_problem_in_the_form_of_humaneval_continues_its_prompt() -> None:
@@ -13,7 +13,7 @@ def test_problem_in_the_form_of_humaneval_continues_its_prompt() -> None:
         "entry_point": "f",
         "test": "def check(candidate): ...",
     }
-    problem = read_problem(task)
+    problem = parse_problem(task)
     assert problem.code_of({"completion": "    return x\n"}) == "def f(x):\n    return x\n"
     assert problem.code_of({"solution": "f = abs"}) == "f = abs"
     assert problem.hidden == HiddenTests(entry_point="f", tests="def check(candidate): ...")
@@ -29,7 +29,7 @@ def test_problem_in_the_form_of_humaneval_continues_its_prompt() -> None:
     ],
 )
 def test_problem_in_the_form_of_mbpp_names_the_function_by_its_first_assertion(first: str) -> None:
-    problem = read_problem(
+    problem = parse_problem(
         {"task_id": 7, "prompt": "Double it.", "test_list": [first], "test_setup_code": "a = 1"}
     )
     assert (problem.task_id, problem.hidden.entry_point) == ("7", "double")
@@ -38,7 +38,7 @@ def test_problem_in_the_form_of_mbpp_names_the_function_by_its_first_assertion(f
 
 
 def test_function_may_have_the_name_of_a_builtin() -> None:
-    problem = read_problem({"task_id": 126, "test_list": ["assert sum(10, 15) == 6"]})
+    problem = parse_problem({"task_id": 126, "test_list": ["assert sum(10, 15) == 6"]})
     assert problem.hidden.entry_point == "sum"
 
 
@@ -57,4 +57,4 @@ def test_submission_has_tests_or_cases() -> None:
 @pytest.mark.parametrize("task", [{}, {"task_id": "a"}, {"task_id": "a", "entry_point": "f"}, {"test": "x"}])
 def test_problem_that_lacks_a_part_is_refused(task: dict[str, str]) -> None:
     with pytest.raises(RequestError, match="a problem needs task_id, entry_point"):
-        read_problem(task)
+        parse_problem(task)

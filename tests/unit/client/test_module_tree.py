@@ -59,7 +59,7 @@ def put(
     checkpoint: Callable[[str], None] = lambda _: None,
 ) -> str | None:
     candidate = module_tree.read_candidate(folder)
-    record = module_tree.record_of(attempt_of(candidate, number), candidate, datetime.now(UTC))
+    record = module_tree.verdict_record(attempt_of(candidate, number), candidate, datetime.now(UTC))
     return module_tree.install(tree, candidate, record, b"{}", allowed, checkpoint=checkpoint)
 
 
@@ -269,13 +269,13 @@ def test_changed_added_and_missing_files_are_found(tree: Path, module: Callable[
 def test_verdict_on_other_files_is_refused(module: Callable[[str], Path]) -> None:
     candidate, other = (module_tree.read_candidate(module(version)) for version in ("1.0.0", "1.0.1"))
     with pytest.raises(RequestError, match="didn't validate these files"):
-        module_tree.record_of(attempt_of(other), candidate, datetime.now(UTC))
+        module_tree.verdict_record(attempt_of(other), candidate, datetime.now(UTC))
 
 
 def test_verdict_of_a_report_only_profile_is_refused(module: Callable[[str], Path]) -> None:
     candidate = module_tree.read_candidate(module("1.0.0"))
     with pytest.raises(RequestError, match="report"):
-        module_tree.record_of(attempt_of(candidate, approvable=False), candidate, datetime.now(UTC))
+        module_tree.verdict_record(attempt_of(candidate, approvable=False), candidate, datetime.now(UTC))
 
 
 @pytest.mark.parametrize(

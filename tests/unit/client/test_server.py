@@ -160,10 +160,10 @@ def test_backup_of_another_host_is_refused(words: list[str], tmp_path: Path, cap
 
 
 def test_token_file_of_mcp_is_its_own() -> None:
-    from assayd_client.cli import address_first
+    from assayd_client.cli import move_address_options
 
-    asked = address_first(["mcp", "--http", "1", "--token-file", "own", "--server", "https://h"])
-    sent = address_first(["list", "--token-file", "sent", "--server", "https://h"])
+    asked = move_address_options(["mcp", "--http", "1", "--token-file", "own", "--server", "https://h"])
+    sent = move_address_options(["list", "--token-file", "sent", "--server", "https://h"])
     assert asked == ["--server", "https://h", "mcp", "--http", "1", "--token-file", "own"]
     assert sent == ["--token-file", "sent", "--server", "https://h", "list"]
 

@@ -4,12 +4,18 @@ import pytest
 
 from assayd.documents.cluster import NodeState
 from assayd.metrics import Metrics
-from assayd.model.health import Health
+from assayd.model.health import HealthStatus
 from assayd.store.access import DatabaseAccess
-from assayd_cluster.gateway.broker_accounts import Readers
+from assayd_cluster.gateway.broker_accounts import QueueReaders
 from assayd_cluster.gateway.metrics import ClusterMetrics
-from assayd_cluster.gateway.queue_watch import LOOKS, RECENT_S, SLOTS, QueueWatch
-from assayd_cluster.gateway.readiness import MOST_PASSED_ON, account_row, broker_row, message_row, node_rows
+from assayd_cluster.gateway.queue_watch import LOOKS, RECENT_S, SLOTS, QueueMonitor
+from assayd_cluster.gateway.readiness import (
+    MOST_PASSED_ON,
+    account_health_row,
+    broker_health_row,
+    message_row,
+    node_health_rows,
+)
 from assayd_cluster.nodes import DatabaseNodes, Node, Outbox
 
 
@@ -30,99 +36,107 @@ def node(state: NodeState, why: str = "") -> Node:
 @pytest.mark.parametrize(
     ("problem", "outbox", "status"),
     [
-        ("", Outbox(published=3), Health.OK),
-        ("", Outbox(unpublished=3, oldest_s=1), Health.OK),
-        ("", Outbox(unpublished=3, oldest_s=60), Health.WARN),
-        ("the broker doesn't accept messages", Outbox(unpublished=3, oldest_s=1), Health.FAIL),
+        ("", Outbox(published=3), HealthStatus.OK),
+        ("", Outbox(unpublished=3, oldest_s=1), HealthStatus.OK),
+        ("", Outbox(unpublished=3, oldest_s=60), HealthStatus.WARN),
+        ("the broker doesn't accept messages", Outbox(unpublished=3, oldest_s=1), HealthStatus.FAIL),
     ],
 )
-def test_how_the_way_to_the_broker_is(problem: str, outbox: Outbox, status: Health) -> None:
-    row = broker_row(problem, outbox)
-    assert (row.status, bool(row.remedy)) == (status, status is not Health.OK)
+def test_how_the_way_to_the_broker_is(problem: str, outbox: Outbox, status: HealthStatus) -> None:
+    row = broker_health_row(problem, outbox)
+    assert (row.status, bool(row.remedy)) == (status, status is not HealthStatus.OK)
 
 
 @pytest.mark.parametrize(
     ("readers", "status", "said"),
     [
-        (None, Health.WARN, "share one account"),
-        (Readers(tokens={"A"}), Health.OK, "1 nodes' accounts"),
-        (Readers(tokens={"A", "B"}), Health.FAIL, "outlive their tokens"),
-        (Readers(tokens={"A"}, others=["node"]), Health.WARN, "'node' can read the queue"),
+        (None, HealthStatus.WARN, "share one account"),
+        (QueueReaders(tokens={"A"}), HealthStatus.OK, "1 nodes' accounts"),
+        (QueueReaders(tokens={"A", "B"}), HealthStatus.FAIL, "outlive their tokens"),
+        (QueueReaders(tokens={"A"}, others=["node"]), HealthStatus.WARN, "'node' can read the queue"),
     ],
 )
-def test_who_can_read_the_queue(readers: Readers | None, status: Health, said: str) -> None:
-    row = account_row(readers, {"A"})
+def test_who_can_read_the_queue(readers: QueueReaders | None, status: HealthStatus, said: str) -> None:
+    row = account_health_row(readers, {"A"})
     assert row.status is status
     assert said in row.detail
-    assert bool(row.remedy) == (status is not Health.OK)
+    assert bool(row.remedy) == (status is not HealthStatus.OK)
 
 
 def test_messages_that_someone_takes_are_shown() -> None:
     now = [0.0]
-    queue = QueueWatch(lambda: now[0])
+    queue = QueueMonitor(lambda: now[0])
     for _ in range(LOOKS - 1):
         queue.note(waiting=0, unclaimed=20)
-    assert message_row(queue).status is Health.OK  # they may be on their way
+    assert message_row(queue).status is HealthStatus.OK  # they may be on their way
     queue.note(waiting=0, unclaimed=20)
     assert queue.taken == 20
-    assert message_row(queue).status is Health.FAIL
+    assert message_row(queue).status is HealthStatus.FAIL
     queue.note(waiting=20, unclaimed=20)  # they wait: nodes are busy
-    assert message_row(queue).status is Health.OK
+    assert message_row(queue).status is HealthStatus.OK
 
 
 def test_attempts_that_were_published_again_are_shown_for_ten_minutes() -> None:
     now = [0.0]
-    queue = QueueWatch(lambda: now[0])
-    queue.note_published_again()
-    assert message_row(queue).status is Health.WARN
+    queue = QueueMonitor(lambda: now[0])
+    queue.count_republished()
+    assert message_row(queue).status is HealthStatus.WARN
     now[0] = RECENT_S + 1
-    assert message_row(queue).status is Health.OK
+    assert message_row(queue).status is HealthStatus.OK
 
 
 def test_counts_of_attempts_published_again_take_no_more_room_however_many_there_are() -> None:
     now = [0.0]
-    queue = QueueWatch(lambda: now[0])
+    queue = QueueMonitor(lambda: now[0])
     for _ in range(3 * SLOTS):
         now[0] += RECENT_S / SLOTS
         for _ in range(10):
-            queue.note_published_again()
+            queue.count_republished()
     assert len(queue._again._counts) == SLOTS
     assert queue.published_again == 10 * SLOTS
 
 
 def test_node_that_claims_again_and_again_although_it_is_drained_is_shown() -> None:
-    queue = QueueWatch(lambda: 0.0)
+    queue = QueueMonitor(lambda: 0.0)
     for _ in range(MOST_PASSED_ON):
-        queue.note_passed_on()
-    assert message_row(queue).status is Health.OK  # messages that it had when it was drained
-    queue.note_passed_on()
+        queue.count_passed_on()
+    assert message_row(queue).status is HealthStatus.OK  # messages that it had when it was drained
+    queue.count_passed_on()
     row = message_row(queue)
-    assert row.status is Health.WARN
+    assert row.status is HealthStatus.WARN
     assert "nodes that take no work claimed" in row.detail
 
 
 def test_every_node_has_a_row_with_its_reason() -> None:
-    rows = node_rows(
+    rows = node_health_rows(
         [node("ready"), node("draining", "drained"), node("not_ready", "canary failed"), node("lost")]
     )
-    assert [row.status for row in rows] == [Health.OK, Health.WARN, Health.FAIL, Health.FAIL]
+    assert [row.status for row in rows] == [
+        HealthStatus.OK,
+        HealthStatus.WARN,
+        HealthStatus.FAIL,
+        HealthStatus.FAIL,
+    ]
     assert rows[2].detail == "canary failed"
     assert "assay node resume draining" in rows[1].remedy
     assert all(row.remedy for row in rows[1:])
 
 
 def test_node_that_was_stopped_in_order_is_no_failure_unless_all_were() -> None:
-    assert [row.status for row in node_rows([node("ready"), node("stopped")])] == [Health.OK, Health.OK]
-    assert [row.status for row in node_rows([node("stopped")])] == [Health.OK, Health.FAIL]
+    assert [row.status for row in node_health_rows([node("ready"), node("stopped")])] == [
+        HealthStatus.OK,
+        HealthStatus.OK,
+    ]
+    assert [row.status for row in node_health_rows([node("stopped")])] == [HealthStatus.OK, HealthStatus.FAIL]
 
 
 def test_lost_node_can_be_forgotten() -> None:
-    [row] = node_rows([node("lost")])
+    [row] = node_health_rows([node("lost")])
     assert "assay node forget lost" in row.remedy
 
 
 def test_cluster_without_a_node_fails() -> None:
-    assert [row.status for row in node_rows([])] == [Health.FAIL]
+    assert [row.status for row in node_health_rows([])] == [HealthStatus.FAIL]
 
 
 def test_gauges_show_what_is_there_and_forget_what_is_gone() -> None:

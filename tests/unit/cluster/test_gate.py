@@ -12,9 +12,9 @@ from starlette.routing import Route
 from assayd.errors import RequestError
 from assayd_cluster import gate as gate_module
 from assayd_cluster import tables
-from assayd_cluster.gate import counted_address, require_node, take_token
+from assayd_cluster.gate import rate_limit_address, require_node, take_token
 from assayd_cluster.gateway.broker_accounts import account_name
-from assayd_cluster.tokens import FIRST_TENANT, Scope, new_secret
+from assayd_cluster.tokens import FIRST_TENANT, Scope, generate_secret
 
 GOOD = {"kind": "extractor", "payload": {"code": "x = 1"}}
 
@@ -288,7 +288,9 @@ async def test_token_in_the_path_is_none(gateway, place: str) -> None:
 async def test_headers_of_proxies_are_not_believed(gateway) -> None:
     for name in ("X-Forwarded-For", "X-Real-IP", "Forwarded"):
         for _ in range(12):
-            answer = await gateway.ask("GET", "/v1/attempts", new_secret(), headers=[(name, "127.0.0.1")])
+            answer = await gateway.ask(
+                "GET", "/v1/attempts", generate_secret(), headers=[(name, "127.0.0.1")]
+            )
     assert code(answer) == (429, "token.failures")
     assert answer.headers["retry-after"]
 
@@ -306,7 +308,7 @@ async def test_nothing_behind_the_gate_sees_the_token(gateway) -> None:
 
 
 async def test_tokens_are_not_logged(gateway) -> None:
-    good, guess = await gateway.token(Scope.SUBMIT), new_secret()
+    good, guess = await gateway.token(Scope.SUBMIT), generate_secret()
     with structlog.testing.capture_logs() as lines:
         await gateway.ask("GET", "/v1/attempts", good)
         await gateway.ask("GET", "/v1/attempts", guess)
@@ -349,7 +351,7 @@ async def test_guesses_keep_no_request_of_a_revoked_token_alive(
     for _ in asked:
         await begun.acquire()
     for _ in range(30):
-        await gateway.ask("GET", "/v1/attempts", new_secret())
+        await gateway.ask("GET", "/v1/attempts", generate_secret())
     await gateway.tokens.revoke(gateway.made[token])
     gateway.clock.seconds += 5
     async with asyncio.timeout(10):
@@ -389,7 +391,7 @@ async def test_one_tenant_cannot_hold_all_requests(gateway) -> None:
     ],
 )
 def test_under_what_an_address_is_counted(address: str, counted: str) -> None:
-    assert counted_address(address) == counted
+    assert rate_limit_address(address) == counted
 
 
 def test_token_is_taken_out_whatever_the_case() -> None:

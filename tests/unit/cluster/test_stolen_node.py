@@ -23,7 +23,7 @@ from assayd.errors import RequestError
 from assayd_cluster.documents import MOST_EVENTS
 from assayd_cluster.gateway.dispatches import Message
 from assayd_cluster.gateway.program import configure_gateway
-from assayd_cluster.gateway.routes import _holding
+from assayd_cluster.gateway.routes import _reserve_bytes
 from assayd_cluster.settings import ClusterSettings, GatewaySettings
 from assayd_cluster.tokens import NODES_TENANT, Scope, TokenTerms
 from support.cluster.gateways import OneGateway, one_gateway
@@ -375,7 +375,7 @@ async def test_body_of_unknown_keys_costs_next_to_nothing(target: Attacked) -> N
 async def test_slow_bodies_of_one_node_leave_the_others_room() -> None:
     budget = ByteBudget(100, operators=frozenset())
     call: Any = SimpleNamespace(budget=budget)
-    with _holding(call, "mine") as mine, _holding(call, "theirs") as theirs:
+    with _reserve_bytes(call, "mine") as mine, _reserve_bytes(call, "theirs") as theirs:
         mine.resize(40)
         with pytest.raises(RequestError, match="no room"):
             mine.resize(80)

@@ -7,7 +7,7 @@ from sqlalchemy import select
 from assayd.errors import RequestError
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.tables import tokens as table
-from assayd_cluster.tokens import FIRST_TENANT, DatabaseTokens, Scope, TokenTerms, digest, new_secret
+from assayd_cluster.tokens import FIRST_TENANT, DatabaseTokens, Scope, TokenTerms, digest, generate_secret
 
 
 def terms(tenant: str = "one", *scopes: Scope, node: str | None = None) -> TokenTerms:
@@ -15,8 +15,8 @@ def terms(tenant: str = "one", *scopes: Scope, node: str | None = None) -> Token
 
 
 def test_token_is_256_random_bits_with_a_prefix_that_can_be_searched_for() -> None:
-    assert re.fullmatch(r"assay_[A-Za-z0-9_-]{43}", new_secret())
-    assert new_secret() != new_secret()
+    assert re.fullmatch(r"assay_[A-Za-z0-9_-]{43}", generate_secret())
+    assert generate_secret() != generate_secret()
 
 
 async def test_only_the_digest_of_a_token_is_kept(tokens: DatabaseTokens, database: DatabaseAccess) -> None:

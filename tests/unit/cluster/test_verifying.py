@@ -4,7 +4,7 @@ import pytest
 
 from assayd.errors import RequestError, StoreError
 from assayd_cluster import verifying
-from assayd_cluster.tokens import DatabaseTokens, Scope, TokenTerms, new_secret
+from assayd_cluster.tokens import DatabaseTokens, Scope, TokenTerms, generate_secret
 from assayd_cluster.verifying import FAILURES, TokenVerifier
 
 TERMS = TokenTerms(name="ci", tenant="one", scopes=frozenset({Scope.READ}))
@@ -44,7 +44,7 @@ async def test_token_revoked_here_is_refused_at_once(verifier: TokenVerifier, to
 
 @pytest.mark.parametrize(
     "secret",
-    ["", "x", "assay_", new_secret(), "assay_" + "x" * 10_000, "assay_ä"],
+    ["", "x", "assay_", generate_secret(), "assay_" + "x" * 10_000, "assay_ä"],
     ids=["empty", "short", "bare", "unknown", "long", "not-ascii"],
 )
 async def test_what_is_no_token_is_refused(verifier: TokenVerifier, secret: str) -> None:
@@ -52,11 +52,11 @@ async def test_what_is_no_token_is_refused(verifier: TokenVerifier, secret: str)
 
 
 async def test_guesses_of_one_address_are_slowed(verifier: TokenVerifier, clock) -> None:
-    codes = [await refusal(verifier, new_secret()) for _ in range(FAILURES + 2)]
+    codes = [await refusal(verifier, generate_secret()) for _ in range(FAILURES + 2)]
     assert codes == ["token.refused"] * FAILURES + ["token.failures"] * 2
-    assert await refusal(verifier, new_secret(), "b") == "token.refused"
+    assert await refusal(verifier, generate_secret(), "b") == "token.refused"
     clock.seconds += 3 * verifying.FAILURE_S + 0.1
-    assert await refusal(verifier, new_secret()) == "token.refused"
+    assert await refusal(verifier, generate_secret()) == "token.refused"
 
 
 async def test_guesses_lock_nobody_out_behind_the_same_address(
@@ -64,8 +64,8 @@ async def test_guesses_lock_nobody_out_behind_the_same_address(
 ) -> None:
     _, secret = await tokens.create(TERMS)  # which this gateway has not seen yet
     for n in range(5 * FAILURES):
-        await refusal(verifier, new_secret())
-        await refusal(verifier, new_secret(), f"elsewhere {n}")
+        await refusal(verifier, generate_secret())
+        await refusal(verifier, generate_secret(), f"elsewhere {n}")
     assert (await verifier.verify(secret, "a")).tenant == "one"
 
 
@@ -73,7 +73,7 @@ async def test_slowed_guesses_are_looked_up_one_by_one_and_no_more_than_so_many_
     verifier: TokenVerifier, tokens: DatabaseTokens
 ) -> None:
     for _ in range(FAILURES):
-        await refusal(verifier, new_secret())
+        await refusal(verifier, generate_secret())
     under_way, most, go = 0, 0, asyncio.Event()
 
     async def find(_: str) -> None:
@@ -84,9 +84,11 @@ async def test_slowed_guesses_are_looked_up_one_by_one_and_no_more_than_so_many_
         under_way -= 1
 
     tokens.find = find  # type: ignore[method-assign,assignment]
-    guesses = [asyncio.create_task(refusal(verifier, new_secret())) for _ in range(verifying.MOST_IN_TURN)]
+    guesses = [
+        asyncio.create_task(refusal(verifier, generate_secret())) for _ in range(verifying.MOST_IN_TURN)
+    ]
     await asyncio.sleep(0)
-    assert await refusal(verifier, new_secret()) == "token.failures"  # at once
+    assert await refusal(verifier, generate_secret()) == "token.failures"  # at once
     go.set()
     assert set(await asyncio.gather(*guesses)) == {"token.failures"}
     assert most == 1
@@ -98,7 +100,7 @@ async def test_token_of_a_request_under_way_is_looked_at_whatever_was_guessed(
     record, secret = await tokens.create(TERMS)
     await verifier.verify(secret, "a")
     for _ in range(3 * FAILURES):
-        await refusal(verifier, new_secret())
+        await refusal(verifier, generate_secret())
     await tokens.revoke(record.id)
     clock.seconds += verifying.FRESH_S + 1
     for _ in range(3):
@@ -113,7 +115,7 @@ async def test_token_that_was_good_before_is_not_held_up_by_guesses(
     _, secret = await tokens.create(TERMS)
     await verifier.verify(secret, "a")
     for _ in range(FAILURES):
-        await refusal(verifier, new_secret())
+        await refusal(verifier, generate_secret())
     clock.seconds += verifying.FRESH_S + 1
     assert (await verifier.verify(secret, "a")).tenant == "one"
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from assayd_compat.app import build, serve_by
+from assayd_compat.app import build, set_executor
 from assayd_compat.bodies import Room
 from support.fakes.scripted_executor import ScriptedExecutor
 
@@ -21,6 +21,6 @@ def executor() -> ScriptedExecutor:
 @pytest_asyncio.fixture
 async def http(executor: ScriptedExecutor) -> AsyncIterator[httpx.AsyncClient]:
     app = build("/nowhere.sock")
-    serve_by(app, executor, Room())  # type: ignore[arg-type]  # it has what the service uses
+    set_executor(app, executor, Room())  # type: ignore[arg-type]  # it has what the service uses
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://compat") as client:
         yield client

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from starlette.requests import ClientDisconnect, Request
 
-from assayd_compat.bodies import BadRequest, Room, parsed, token_of, unless_gone
+from assayd_compat.bodies import BadRequest, Room, get_token, parsed, run_while_connected
 from assayd_compat.judge0 import BatchRequest
 from assayd_compat.piston import ExecuteRequest
 
@@ -33,14 +33,14 @@ def request(headers: dict[str, str] | None = None, *, gone: asyncio.Event | None
     ],
 )
 def test_token_is_a_bearer_or_in_judge0s_header(headers: dict[str, str], token: str | None) -> None:
-    assert token_of(request(headers)) == token
+    assert get_token(request(headers)) == token
 
 
 async def test_work_is_returned_while_the_client_waits() -> None:
     async def work() -> int:
         return 42
 
-    assert await unless_gone(request(gone=asyncio.Event()), work()) == 42
+    assert await run_while_connected(request(gone=asyncio.Event()), work()) == 42
 
 
 async def test_work_is_cancelled_when_the_client_hangs_up() -> None:
@@ -53,7 +53,7 @@ async def test_work_is_cancelled_when_the_client_hangs_up() -> None:
         finally:
             cancelled.set()
 
-    waiting = asyncio.create_task(unless_gone(request(gone=gone), work()))
+    waiting = asyncio.create_task(run_while_connected(request(gone=gone), work()))
     await started.wait()
     gone.set()
     with pytest.raises(ClientDisconnect):

@@ -238,7 +238,7 @@ async def test_oldest_submissions_are_forgotten_when_they_hold_too_much(
 
 async def test_submission_is_refused_while_too_much_waits(executor: ScriptedExecutor) -> None:
     submissions = judge0.Submissions(Room(2500))
-    asked, program = await judge0._read(json.dumps(PROGRAM).encode(), encoded=False)
+    asked, program = await judge0._parse_request(json.dumps(PROGRAM).encode(), encoded=False)
     executor.place.clear()
     tasks = [submissions.begin(executor, asked, program)[1] for _ in range(2)]  # type: ignore[arg-type]
     with pytest.raises(BadRequest, match="holds too many requests") as caught:

@@ -3,7 +3,15 @@ from __future__ import annotations
 import pytest
 
 from assayd_compat.languages import BY_NAME, LANGUAGES, LOADER
-from assayd_compat.program import End, Program, compilation, ended, execution, interpretation, is_not_python
+from assayd_compat.program import (
+    End,
+    Program,
+    compilation,
+    ended,
+    execution,
+    interpretation,
+    is_invalid_python,
+)
 
 LIMITS = {"timeout_s": 60.0, "unit_timeout_s": 60.0, "memory_mb": 512}
 
@@ -128,11 +136,11 @@ def test_source_that_a_rule_refuses_did_not_succeed_and_is_not_run_otherwise() -
     attempt = finished(execution=None, verdict="failed", rules=["import.not_allowed"])
     refused = ended(attempt)
     assert (refused.end, refused.exit_code, refused.stderr) == (End.EXITED, 1, "Too slow.\n")
-    assert not is_not_python(attempt)
+    assert not is_invalid_python(attempt)
 
 
 def test_source_with_a_syntax_error_is_for_the_interpreter() -> None:
-    assert is_not_python(finished(execution=None, verdict="failed", rules=["syntax.invalid"]))
+    assert is_invalid_python(finished(execution=None, verdict="failed", rules=["syntax.invalid"]))
 
 
 def test_webhook_belongs_to_the_run_alone() -> None:

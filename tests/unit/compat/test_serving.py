@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import RequestError
-from assayd_compat.serving import Listen, listen, read_listen, read_policies, shown
+from assayd_compat.serving import Listen, listen, parse_listen_address, parse_policies, shown
 
 
 @pytest.mark.parametrize(
@@ -20,19 +20,19 @@ from assayd_compat.serving import Listen, listen, read_listen, read_policies, sh
     ],
 )
 def test_place_is_read(text: str, place: Listen) -> None:
-    assert read_listen(text) == place
+    assert parse_listen_address(text) == place
 
 
 @pytest.mark.parametrize("text", ["", "8080", "127.0.0.1:x", "127.0.0.1:65536", "unix:"])
 def test_place_that_can_not_be_read_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(RequestError, match=r"isn't HOST:PORT or unix:PATH, e\.g\. 127\.0\.0\.1:8080"):
-        read_listen(text)
+        parse_listen_address(text)
 
 
 @pytest.mark.parametrize("text", ["0.0.0.0:8080", "192.0.2.1:8080", "[::]:8080", "judge.example:8080"])
 def test_address_that_others_reach_is_refused(text: str) -> None:
     with pytest.raises(RequestError, match="isn't a loopback address"):
-        read_listen(text)
+        parse_listen_address(text)
 
 
 def test_socket_is_its_owners_alone_and_a_leftover_is_replaced(tmp_path: Path) -> None:
@@ -57,10 +57,10 @@ def test_port_that_is_taken_is_named() -> None:
 
 
 def test_policies_are_by_language() -> None:
-    assert read_policies(["python=testing", "bash=mine"]) == {"python": "testing", "bash": "mine"}
+    assert parse_policies(["python=testing", "bash=mine"]) == {"python": "testing", "bash": "mine"}
 
 
 @pytest.mark.parametrize("text", ["python", "python=", "cobol=x"])
 def test_policy_that_can_not_be_read_is_refused(text: str) -> None:
     with pytest.raises(RequestError, match="isn't LANGUAGE=NAME; the languages are python, pytest"):
-        read_policies([text])
+        parse_policies([text])

@@ -10,9 +10,9 @@ import pytest_asyncio
 from starlette.middleware import Middleware
 
 from assayd_client.errors import DaemonUnreachable, Refused
-from assayd_compat.app import build, serve_by
+from assayd_compat.app import build, set_executor
 from assayd_compat.bodies import Room
-from assayd_compat.tokens import OnlyTokens
+from assayd_compat.tokens import RequireToken
 from support.fakes.scripted_executor import ScriptedExecutor
 
 PROGRAM = {"language": "python", "code": "print(1)"}
@@ -37,8 +37,8 @@ def executor() -> GatewaysExecutor:
 
 @pytest_asyncio.fixture
 async def http(executor: GatewaysExecutor) -> AsyncIterator[httpx.AsyncClient]:
-    app = build("/nowhere.sock", callers=[Middleware(OnlyTokens, shown="shown")])
-    serve_by(app, executor, Room())  # type: ignore[arg-type]  # it has what the service uses
+    app = build("/nowhere.sock", callers=[Middleware(RequireToken, shown="shown")])
+    set_executor(app, executor, Room())  # type: ignore[arg-type]  # it has what the service uses
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://judge") as client:
         yield client
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd_console.pages.attempt import MOST_CASES, shown_cases
+from assayd_console.pages.attempt import MOST_CASES, select_cases
 from unit.console.test_pages import HOSTILE, logged_in
 
 WEEK = {
@@ -45,7 +45,7 @@ async def test_unknown_filters_show_the_default(query: str) -> None:
 def test_of_many_cases_those_that_failed_are_shown_first() -> None:
     cases = [{"status": "failed" if number == 900 else "passed", "name": number} for number in range(1000)]
 
-    shown = shown_cases(cases)
+    shown = select_cases(cases)
 
     assert len(shown) == MOST_CASES
     assert [case["name"] for case in shown[:3]] == [900, 0, 1]

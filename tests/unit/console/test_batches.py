@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assayd_client.cli.evaluate import TASK_LABEL
-from assayd_console.pages.batches import LOOKED_AT, FailedItems, _explained, _failures, _tasks
+from assayd_console.pages.batches import LOOKED_AT, FailedItems, _explain_groups, _group_failures, _load_tasks
 
 
 def item(line: int, *rules: str, cause: str | None = None, verdict: str = "failed") -> dict[str, object]:
@@ -33,7 +33,7 @@ class Daemon:
 
 
 def test_items_are_told_by_rule_and_cause_the_most_frequent_first() -> None:
-    found = _failures(
+    found = _group_failures(
         [item(1, "a"), item(2, "b", cause="timeout"), item(3, "a"), item(4, verdict="validated"), item(5)]
     )
     assert [(each.rules, each.cause, len(each.items)) for each in found] == [
@@ -46,7 +46,7 @@ def test_items_are_told_by_rule_and_cause_the_most_frequent_first() -> None:
 async def test_failures_say_what_one_was_told_and_what_all_that_were_looked_at_share() -> None:
     daemon = Daemon()
     group = FailedItems(rules=("a",), cause="timeout", items=[item(line) for line in range(1, 23)])
-    [told] = await _explained(daemon, [group])
+    [told] = await _explain_groups(daemon, [group])
     assert told.message == "A1 is wrong"
     assert told.labels == ["who=polar"]
     assert len(daemon.asked) == LOOKED_AT
@@ -76,7 +76,7 @@ async def test_attempts_of_an_evaluation_are_counted_by_task_the_hardest_first()
         [attempt("failed", "hard"), attempt("error", "hard"), attempt(None, "hard")],
     )
 
-    rows = await _tasks(daemon, {"id": "B"})  # type: ignore[arg-type]  # it answers as one
+    rows = await _load_tasks(daemon, {"id": "B"})  # type: ignore[arg-type]  # it answers as one
 
     assert rows == [
         {"task": "hard", "samples": 4, "passed": 1, "lost": 2},
@@ -87,5 +87,5 @@ async def test_attempts_of_an_evaluation_are_counted_by_task_the_hardest_first()
 async def test_batch_of_other_attempts_has_no_tasks_and_is_read_once() -> None:
     daemon = Pages([attempt("validated")], [attempt("validated")])
 
-    assert await _tasks(daemon, {"id": "B"}) == []  # type: ignore[arg-type]  # it answers as one
+    assert await _load_tasks(daemon, {"id": "B"}) == []  # type: ignore[arg-type]  # it answers as one
     assert daemon.asked == 1

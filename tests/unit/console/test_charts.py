@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 from assayd_console import charts
-from assayd_console.charts import Bar
+from assayd_console.charts import ChartBar
 
 HOSTILE = '"><script>\u202e'
 
@@ -15,7 +15,7 @@ def shapes(picture: str, tag: str) -> list[ET.Element]:
 
 
 def test_bars_are_as_long_as_their_numbers_and_lead_where_they_say() -> None:
-    rows = [Bar(name="a", number=4, shown="4", href="/a"), Bar(name="b", number=1, shown="1")]
+    rows = [ChartBar(name="a", number=4, shown="4", href="/a"), ChartBar(name="b", number=1, shown="1")]
     picture = charts.bars(rows, title="t", of=8)
 
     wide = [float(each.attrib["width"]) for each in shapes(picture, "rect")]
@@ -54,7 +54,7 @@ def test_axes_have_lines_at_none_half_and_all_and_whole_numbers() -> None:
 
 def test_chart_without_attempts_says_so_or_is_left_out() -> None:
     empty = charts.stacked([("10:00", {}), ("10:01", {})], title="t")
-    assert [each.text for each in shapes(empty, "text")] == ["No attempt ended in this time."]
+    assert [each.text for each in shapes(empty, "text")] == ["No attempts ended in this period."]
     assert charts.bars([], title="t") == ""
 
 
@@ -66,7 +66,7 @@ def test_cell_of_each_item_leads_to_its_attempt() -> None:
 
 def test_names_of_guests_are_text_in_every_picture() -> None:
     pictures = [
-        charts.bars([Bar(name=HOSTILE, number=1, shown="1")], title=HOSTILE),
+        charts.bars([ChartBar(name=HOSTILE, number=1, shown="1")], title=HOSTILE),
         charts.stacked([(HOSTILE, {"failed": 1})], title=HOSTILE),
         charts.grid([("failed", HOSTILE, "")], title=HOSTILE),
         charts.histogram([(HOSTILE, 1.0)], title=HOSTILE),
@@ -87,7 +87,7 @@ def test_column_of_a_run_has_its_verdict_and_its_rows() -> None:
 
 
 def test_picture_that_is_kept_stands_alone() -> None:
-    bar = Bar(name="a", number=1, shown="1", href="/attempts?rule=a")
+    bar = ChartBar(name="a", number=1, shown="1", href="/attempts?rule=a")
     kept = charts.standalone(charts.bars([bar], title="t")).decode()
     assert "<a" not in kept
     assert kept.count("</text>") == 2

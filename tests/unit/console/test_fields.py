@@ -32,7 +32,7 @@ SCHEMA = {
 }
 
 
-@pytest.mark.parametrize("kind", registry.own_kinds())
+@pytest.mark.parametrize("kind", registry.list_own_kinds())
 def test_samples_of_each_kind_are_typed_and_read_again(kind: str) -> None:
     validator = registry.own(kind)
     schema = validator.payload.model_json_schema()

@@ -11,7 +11,7 @@ import pytest
 from assayd_client import AsyncClient
 from assayd_console.app import build
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.guard import COOKIE, LASTS_S, Sessions
+from assayd_console.guard import COOKIE, LASTS_S, SessionStore
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving
 
@@ -27,12 +27,12 @@ def socket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def sessions() -> Sessions:
-    return Sessions()
+def sessions() -> SessionStore:
+    return SessionStore()
 
 
 @pytest.fixture
-async def visitor(socket: Path, sessions: Sessions) -> AsyncIterator[httpx.AsyncClient]:
+async def visitor(socket: Path, sessions: SessionStore) -> AsyncIterator[httpx.AsyncClient]:
     async with AsyncClient(socket) as daemon:
         app = build(ConsoleDaemon(daemon), sessions, frozenset({HOST}))
         async with httpx.AsyncClient(
@@ -41,7 +41,7 @@ async def visitor(socket: Path, sessions: Sessions) -> AsyncIterator[httpx.Async
             yield client
 
 
-async def log_in(visitor: httpx.AsyncClient, sessions: Sessions) -> httpx.Response:
+async def log_in(visitor: httpx.AsyncClient, sessions: SessionStore) -> httpx.Response:
     return await visitor.post("/login", content=sessions.offer(), headers=ORIGIN)
 
 
@@ -120,8 +120,8 @@ async def test_session_ends_by_logging_out(visitor, sessions) -> None:
 
 def test_session_ends_after_its_time() -> None:
     now = [0.0]
-    sessions = Sessions(clock=lambda: now[0])
-    session = sessions.redeem(sessions.offer()) or ""
+    sessions = SessionStore(clock=lambda: now[0])
+    session = sessions.redeem_login_token(sessions.offer()) or ""
 
     assert sessions.knows(session)
     now[0] = LASTS_S

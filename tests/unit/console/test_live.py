@@ -58,4 +58,4 @@ async def test_daemon_that_goes_away_ends_the_page_in_order() -> None:
 
     text = await answered(LivePage(produce))
 
-    assert re.search(r"event: lost\ndata: No answer since [0-9:]{8} UTC: .*&lt;b&gt;\n", text)
+    assert re.search(r"event: lost\ndata: No response since [0-9:]{8} UTC: .*&lt;b&gt;\n", text)

@@ -6,7 +6,7 @@ import pytest
 
 from assayd_client import DaemonUnreachable, NotFound
 from assayd_console.pages.nodes import has_nodes
-from assayd_console.rendering import environment, page, show_cluster
+from assayd_console.rendering import enable_cluster_menu, environment, page
 from unit.console.test_pages import HOSTILE, logged_in
 
 NODE = {
@@ -72,7 +72,7 @@ def test_menu_names_nodes_once_it_is_known_that_there_are_any() -> None:
     menu = {"title": "x", "error": {"code": "x", "message": "x", "field": None}}
     try:
         assert b"/nodes" not in page("error.html", **menu).body
-        show_cluster()
+        enable_cluster_menu()
         assert b"/nodes" in page("error.html", **menu).body
     finally:
         environment().globals["cluster"] = False

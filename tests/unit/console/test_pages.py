@@ -18,10 +18,10 @@ import pytest
 
 from assayd_client import NotFound
 from assayd_console.app import build
-from assayd_console.guard import Sessions
+from assayd_console.guard import SessionStore
 from assayd_console.pages.attempt import MOST_TEXTS
 from assayd_console.pages.batches import CsvWriter
-from assayd_console.pages.chains import MOST_DIFF_LINES, diff_lines, steps_of
+from assayd_console.pages.chains import MOST_DIFF_LINES, parse_diff, steps_of
 from assayd_console.pages.reference import explain_import
 from assayd_console.pages.submit import read_submission
 
@@ -78,7 +78,7 @@ class Told:
 
 @asynccontextmanager
 async def logged_in(answers: dict[str, Any]) -> AsyncIterator[tuple[httpx.AsyncClient, Told]]:
-    told, sessions = Told(answers), Sessions()
+    told, sessions = Told(answers), SessionStore()
     app = build(told, sessions, frozenset({HOST}))  # type: ignore[arg-type]
     headers = {"Accept": "text/html", "Origin": f"http://{HOST}"}
     transport = httpx.ASGITransport(app)
@@ -412,7 +412,7 @@ def test_cell_that_a_spreadsheet_would_compute_is_text(begin: str) -> None:
 
 
 def test_long_diff_is_cut_and_counted() -> None:
-    lines = diff_lines("\n".join(["+x"] * (MOST_DIFF_LINES + 7)))
+    lines = parse_diff("\n".join(["+x"] * (MOST_DIFF_LINES + 7)))
 
     assert (len(lines), lines[-1].text) == (MOST_DIFF_LINES + 1, "… 7 more lines")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assayd_client import DaemonUnreachable
-from assayd_console.pulse import EVERY_S, Pulse
+from assayd_console.pulse import EVERY_S, DaemonSampler
 from unit.console.test_pages import logged_in
 
 
@@ -27,7 +27,7 @@ class Daemon:
 
 async def test_pulse_keeps_the_time_of_the_last_answer() -> None:
     now, daemon = [0.0], Daemon()
-    pulse = Pulse(daemon, lambda: now[0])  # type: ignore[arg-type]
+    pulse = DaemonSampler(daemon, lambda: now[0])  # type: ignore[arg-type]
     look = await pulse.look()
     now[0], daemon.up = EVERY_S, False
 
@@ -42,5 +42,5 @@ async def test_now_says_that_the_daemon_does_not_answer() -> None:
         page = await client.get("/now")
 
     assert page.status_code == 200
-    assert "no answer" in page.text
+    assert "no response" in page.text
     assert "serving" not in page.text

@@ -34,16 +34,16 @@ from assayd.model.policy import Clamp, NetworkPolicy
 from assayd.model.records import Event
 from assayd.model.report import Case, CaseStatus, Report, StageReport, StageStatus, StaticResult, Verdict
 from assayd.model.run import (
-    Captured,
+    CapturedOutput,
     Cause,
     ContainerFacts,
     Limits,
     Outcome,
     PolicyEvent,
+    ResourceUsage,
     RunEnd,
     RunResult,
     UnitResult,
-    Usage,
 )
 from assayd.model.submission import Peer
 
@@ -129,8 +129,8 @@ def unit(number: int, *, status: int = 0, cause: Cause = Cause.COMPLETED, out: b
     return UnitResult(
         name=f"path {number}",
         wait_status=status,
-        stdout=Captured(head=out, total_bytes=len(out)),
-        usage=Usage(wall_s=0.002, cpu_s=0.0015, work_bytes=4096, work_files=1),
+        stdout=CapturedOutput(head=out, total_bytes=len(out)),
+        usage=ResourceUsage(wall_s=0.002, cpu_s=0.0015, work_bytes=4096, work_files=1),
         events=(
             PolicyEvent(kind="import", detail="pathlib", allowed=True, enforced=True, line=1),
             PolicyEvent(kind="network", detail="[::1]:80", allowed=False, enforced=True, line=4),

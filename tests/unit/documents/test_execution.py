@@ -6,7 +6,8 @@ import pytest
 from assayd.documents import execution_document, joined_output, plain
 from assayd.model.policy import NetworkPolicy
 from assayd.model.run import (
-    Captured,
+    AccessProtocol,
+    CapturedOutput,
     Cause,
     Limits,
     NetworkEvent,
@@ -15,8 +16,7 @@ from assayd.model.run import (
     RunEnd,
     RunResult,
     UnitResult,
-    Via,
-    refusal_of,
+    to_policy_event,
 )
 
 LIMITS = Limits(timeout_s=5, unit_timeout_s=1, memory_bytes=64 * 2**20, max_processes=1)
@@ -53,7 +53,10 @@ def test_exit_code_and_signal_are_those_of_the_first_bad_unit(
 
 def test_output_of_all_units_is_joined_and_counted_exactly() -> None:
     joined = joined_output(
-        [Captured(head=b"one\n", total_bytes=4), Captured(head=b"a", tail=b"z", total_bytes=1000)],
+        [
+            CapturedOutput(head=b"one\n", total_bytes=4),
+            CapturedOutput(head=b"a", tail=b"z", total_bytes=1000),
+        ],
         kept_bytes=100,
     )
     assert joined.text == "one\na\n[… 998 bytes dropped …]\nz"
@@ -61,7 +64,7 @@ def test_output_of_all_units_is_joined_and_counted_exactly() -> None:
 
 
 def test_joined_output_over_the_cap_keeps_head_and_tail() -> None:
-    joined = joined_output([Captured(head=b"a" * 80, total_bytes=80)] * 2, kept_bytes=100)
+    joined = joined_output([CapturedOutput(head=b"a" * 80, total_bytes=80)] * 2, kept_bytes=100)
     assert joined.text.startswith("a" * 50 + "\n[… 60 bytes")
     assert joined.text.endswith("a" * 50)
     assert (joined.total_bytes, joined.truncated) == (160, True)
@@ -103,10 +106,15 @@ def test_a_refused_connection_is_listed_with_host_and_port(detail: str, host: st
 
 def test_what_the_relay_was_asked_for_is_listed_and_what_it_refused_is_a_violation_too() -> None:
     asked = NetworkEvent(
-        host="a.example", port=443, via=Via.TLS, allowed=False, rule="network.not_listed", reason="not listed"
+        host="a.example",
+        port=443,
+        via=AccessProtocol.TLS,
+        allowed=False,
+        rule="network.not_listed",
+        reason="not listed",
     )
     served = replace(asked, host="b.example", allowed=True, rule="network.listed", address="192.0.2.1")
-    refusal = refusal_of(asked, enforced=True)
+    refusal = to_policy_event(asked, enforced=True)
     document = execution(unit(), unit(events=(refusal,), network=(served, asked)))
 
     assert document["network_violations"] == [

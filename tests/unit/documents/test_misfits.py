@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from assayd.documents import read_submission
-from assayd.documents.misfits import MOST, refuse_misfits
+from assayd.documents.misfits import MOST, refuse_many_errors
 from assayd.errors import RequestError
 from assayd.kinds import registry
 
@@ -49,7 +49,7 @@ UNKNOWN = {f"x{n}": n for n in MANY}
 )
 def test_many_misfits_are_refused_by_the_first(value: dict[str, object], field: str) -> None:
     with pytest.raises(RequestError) as refused:
-        refuse_misfits(Whole, value)
+        refuse_many_errors(Whole, value)
     assert refused.value.code == "invalid"
     assert refused.value.field == field
 
@@ -65,7 +65,7 @@ def test_many_misfits_are_refused_by_the_first(value: dict[str, object], field: 
     ],
 )
 def test_what_fits_and_few_misfits_are_left_to_the_model(value: dict[str, object]) -> None:
-    refuse_misfits(Whole, value)
+    refuse_many_errors(Whole, value)
 
 
 @pytest.mark.parametrize("where", ["", "overrides", "payload"])

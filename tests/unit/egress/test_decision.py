@@ -12,7 +12,7 @@ import pytest
 from assayd.egress.decision import AccessRequest, decide
 from assayd.egress.target import read_target
 from assayd.findings.network_rules import WORDINGS, NetworkRule
-from assayd.model.hosts import fold_entry
+from assayd.model.hosts import normalize_entry
 from assayd.model.policy import HttpRule, NetworkMode, NetworkPolicy
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs/egress-decisions.md"
@@ -56,7 +56,7 @@ def policy_of(text: str) -> NetworkPolicy:
     hosts = set()
     for entry in re.findall(r"[^\s{]+(?:\{[^}]*\})?", listed.replace("–", "")):
         host, _, rule = entry.rstrip("}").partition("{")
-        hosts.add(fold_entry(host))
+        hosts.add(normalize_entry(host))
         if rule:
             words = rule.split()
             paths = {word for word in words if word.startswith("/")}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.model.prompting import Passage
+from assayd.model.prompting import SourcePart
 from assayd_chains.provider import FixRequest
 from assayd_chains.providers.command import CommandProvider
 
@@ -120,7 +120,7 @@ def test_without_a_folder_it_prints_its_usage() -> None:
 
 
 async def test_daemon_reads_the_answer_of_a_person(tmp_path: Path) -> None:
-    passage = Passage(name="code", language="python", text="x")
+    passage = SourcePart(name="code", language="python", text="x")
     provider = CommandProvider("by_hand", [sys.executable, str(PROGRAM), str(tmp_path)])
     asked = FixRequest(system="Answer JSON.", user="Write a program.", passage=passage)
     (tmp_path / "001.answer.txt").write_text('{"code": "y = 1\\n", "reason": "As asked."}')

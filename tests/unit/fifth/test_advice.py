@@ -97,10 +97,10 @@ def test_next_prompt_holds_the_sections_and_warnings_that_feedback_names(check: 
 
 
 def test_first_prompt_begins_with_what_the_task_needs_and_ends_with_the_slips_of_the_model() -> None:
-    lens = advice.lens_of("qwen2", "html pages", language())
+    lens = advice.first_prompt_guide("qwen2", "html pages", language())
     assert lens[0].startswith("Guide, html output: ")
     assert lens[-1] == "Known from similar models: Allocates memory."
-    assert [line.partition(":")[0] for line in advice.lens_of("", "", language())] == [
+    assert [line.partition(":")[0] for line in advice.first_prompt_guide("", "", language())] == [
         "Guide, stack discipline",
         "Guide, syntax basics",
         "Guide, vocabulary",

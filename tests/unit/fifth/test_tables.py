@@ -11,7 +11,7 @@ from assayd.analysis.analyst import Analyst
 from assayd.errors import ConfigError
 from assayd.model.policy import ExecutionPolicy
 from assayd.wiring.limits import AnalysisLimits
-from assayd_fifth.advice import lens_of
+from assayd_fifth.advice import first_prompt_guide
 from assayd_fifth.analysis import analyse
 from assayd_fifth.language import language, use_tables
 from assayd_fifth.validator import FifthPayload, validator
@@ -105,7 +105,7 @@ def test_sections_profiles_and_tasks_of_an_operator_choose_what_is_told(folder: 
         "[[profile]]\nmatch = ['ourmodel']\nrules = ['forbidden.include']\nlens = ['Rings bells']\n"
     )
     use_tables([folder])
-    told = lens_of("ourmodel-2", "bell tower", language())
+    told = first_prompt_guide("ourmodel-2", "bell tower", language())
     assert (told[0], told[-1]) == ("Guide, bells: Ring no bell.", "Known from similar models: Rings bells.")
 
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from assayd.model.finding import Finding
 from assayd_fifth.analysis import analyse
 from assayd_fifth.language import language
-from assayd_fifth.tokens import Segment, TokenKind, scan
+from assayd_fifth.tokens import ProgramSegment, TokenKind, scan
 
 Check = Callable[..., list[Finding]]
 
 
-def segments(text: str) -> list[Segment]:
+def segments(text: str) -> list[ProgramSegment]:
     return list(scan(text, language(), lambda *_, **__: None))
 
 

@@ -11,7 +11,7 @@ from assayd.errors import RequestError
 from assayd.model.finding import Finding, Layer
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import CaseStatus, Judgement
-from assayd.model.run import Captured, Cause, Limits, Outcome, Program, RunEnd, RunResult, UnitResult
+from assayd.model.run import CapturedOutput, Cause, Limits, Outcome, Program, RunEnd, RunResult, UnitResult
 from assayd.policies import PolicySet
 from assayd.ports.command_line import STDIN, FileOptions
 from assayd_fifth.from_files import from_files
@@ -273,8 +273,8 @@ def test_program_that_prints_something_else_fails_the_case_that_expects_it() -> 
         UnitResult(
             name=case.name,
             wait_status=0,
-            stdout=Captured(head=b"1 \n", total_bytes=3),
-            stderr=Captured(),
+            stdout=CapturedOutput(head=b"1 \n", total_bytes=3),
+            stderr=CapturedOutput(),
             outcome=Outcome(cause=Cause.COMPLETED),
         )
         for case in CASES
@@ -292,8 +292,8 @@ def judged(cause: Cause, stderr: str = "", status: int = 256, results: tuple[byt
         name="program",
         wait_status=0 if cause is Cause.COMPLETED else status,
         results=results,
-        stdout=Captured(head=b"out", total_bytes=3),
-        stderr=Captured(head=stderr.encode(), total_bytes=len(stderr)),
+        stdout=CapturedOutput(head=b"out", total_bytes=3),
+        stderr=CapturedOutput(head=stderr.encode(), total_bytes=len(stderr)),
         outcome=Outcome(cause=cause),
     )
     result = RunResult(units=(unit,), end=RunEnd.FINISHED, outcome=unit.outcome)

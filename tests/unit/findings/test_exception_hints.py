@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from assayd.findings.exception_hints import exception_hint, hint_for, misspelling_edit
+from assayd.findings.exception_hints import exception_hint, hint_by_type, misspelling_edit
 from assayd.guest_results.record import Raised
 
 
@@ -47,7 +47,7 @@ def test_hint_fits_the_type_and_the_text(record: Raised, words: str) -> None:
 
 
 def test_hint_by_type_is_found_behind_the_name_of_a_module() -> None:
-    assert hint_for("json.decoder.JSONDecodeError") == hint_for("JSONDecodeError")
+    assert hint_by_type("json.decoder.JSONDecodeError") == hint_by_type("JSONDecodeError")
 
 
 @pytest.mark.parametrize(

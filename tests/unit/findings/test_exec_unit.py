@@ -8,7 +8,7 @@ import pytest
 
 from assayd.findings.exec_unit import judge_exec
 from assayd.model.report import CaseStatus
-from assayd.model.run import Captured, Cause, Outcome, UnitResult, Usage
+from assayd.model.run import CapturedOutput, Cause, Outcome, ResourceUsage, UnitResult
 
 
 def ended(cause: Cause, status: int | None = 0, *records: object, **evidence: object) -> UnitResult:
@@ -16,8 +16,8 @@ def ended(cause: Cause, status: int | None = 0, *records: object, **evidence: ob
         name="step",
         wait_status=status,
         results=tuple(json.dumps(record).encode() for record in records),
-        stdout=Captured(head=b"said", total_bytes=4),
-        usage=Usage(wall_s=2.0),
+        stdout=CapturedOutput(head=b"said", total_bytes=4),
+        usage=ResourceUsage(wall_s=2.0),
         outcome=Outcome(cause=cause, evidence=evidence),
     )
 

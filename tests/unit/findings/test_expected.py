@@ -12,15 +12,15 @@ from assayd.findings.call_unit import Tried
 from assayd.findings.expected import (
     Compare,
     ExpectedCase,
-    cases_told,
+    describe_cases,
     difference,
+    find_text_difference,
     judge_output,
     judge_value,
-    text_difference,
 )
 from assayd.findings.retry_context import retry_context
 from assayd.model.report import Case, CaseStatus
-from assayd.model.run import Captured
+from assayd.model.run import CapturedOutput
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -81,7 +81,7 @@ def test_named_parts_have_to_be_equal(
 def test_printed_text_differs_at_its_first_line(
     expected: str, received: str, compare: str, place: str | None
 ) -> None:
-    found = text_difference(expected, received, Compare(compare))
+    found = find_text_difference(expected, received, Compare(compare))
     assert (None if found is None else found.place) == place
 
 
@@ -111,10 +111,10 @@ def test_case_that_did_not_run_well_is_not_compared() -> None:
 
 
 def test_output_that_was_cut_fails_even_if_its_rest_is_right() -> None:
-    stdout = Captured(head=b"6", tail=b"", total_bytes=10)
+    stdout = CapturedOutput(head=b"6", tail=b"", total_bytes=10)
     judged = judge_output(tried(), ExpectedCase(name="x"), "6", stdout)
     assert [finding.rule for finding in judged.findings] == ["case.cut"]
-    whole = judge_output(tried(), ExpectedCase(name="x"), "6", Captured(head=b"6", total_bytes=1))
+    whole = judge_output(tried(), ExpectedCase(name="x"), "6", CapturedOutput(head=b"6", total_bytes=1))
     assert whole.case.status is CaseStatus.PASSED
 
 
@@ -127,4 +127,4 @@ def test_what_a_guest_gave_is_cut_where_it_is_shown() -> None:
 
 def test_cases_are_told_on_a_line_each() -> None:
     case = ExpectedCase(name="n", compare=Compare.TOKENS)
-    assert cases_told([(case, "in\nput", "out")]) == 'n (tokens): "in\\nput" -> "out"'
+    assert describe_cases([(case, "in\nput", "out")]) == 'n (tokens): "in\\nput" -> "out"'

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.findings.network_errors import with_network_words
+from assayd.findings.network_errors import add_network_facts
 from assayd.findings.runs import cause_finding, raised_finding
 from assayd.guest_results.record import Raised
 from assayd.model.finding import Finding
 from assayd.model.report import Judgement
-from assayd.model.run import Cause, NetworkEvent, Outcome, RunEnd, RunResult, UnitResult, Via
+from assayd.model.run import AccessProtocol, Cause, NetworkEvent, Outcome, RunEnd, RunResult, UnitResult
 
 
 def event(trouble: str | None = None, *, finished: bool = True) -> NetworkEvent:
     return NetworkEvent(
         host="api.example.com",
         port=443,
-        via=Via.TLS,
+        via=AccessProtocol.TLS,
         allowed=True,
         rule="network.listed",
         reason="",
@@ -28,7 +28,7 @@ def event(trouble: str | None = None, *, finished: bool = True) -> NetworkEvent:
 def suggestion(finding: Finding, cause: Cause, *events: NetworkEvent) -> str | None:
     unit = UnitResult(name="u", wait_status=None, network=events, outcome=Outcome(cause=cause))
     judgement = Judgement(stage_findings={"sandbox": (finding,)})
-    worded = with_network_words(judgement, RunResult(units=(unit,), end=RunEnd.FINISHED))
+    worded = add_network_facts(judgement, RunResult(units=(unit,), end=RunEnd.FINISHED))
     return worded.stage_findings["sandbox"][0].suggestion
 
 

@@ -8,12 +8,12 @@ from assayd.findings.network_errors import network_hint
 from assayd.findings.runs import event_findings, raised_finding
 from assayd.guest_results.record import Raised
 from assayd.model.finding import Severity
-from assayd.model.run import NetworkEvent, PolicyEvent, Via, refusal_of
+from assayd.model.run import AccessProtocol, NetworkEvent, PolicyEvent, to_policy_event
 
 ASKED = NetworkEvent(
     host="evil.test",
     port=443,
-    via=Via.TLS,
+    via=AccessProtocol.TLS,
     allowed=False,
     rule="network.not_listed",
     reason="it is not listed",
@@ -22,7 +22,7 @@ ASKED = NetworkEvent(
 
 @pytest.mark.parametrize(("enforced", "severity"), [(True, Severity.ERROR), (False, Severity.INFO)])
 def test_refused_access_names_place_rule_and_what_to_do(enforced: bool, severity: Severity) -> None:
-    (finding,) = event_findings([refusal_of(ASKED, enforced=enforced)], "")
+    (finding,) = event_findings([to_policy_event(ASKED, enforced=enforced)], "")
 
     assert (finding.rule, finding.severity) == ("policy.network", severity)
     assert "evil.test:443 (network.not_listed: it is not listed)" in finding.message

@@ -4,10 +4,10 @@ import pytest
 
 from assayd.findings.python_failures import (
     ExceptionContext,
-    Near,
+    NearestName,
+    edit_distance,
     failure_finding,
     nearest_name,
-    steps_between,
 )
 from assayd.guest_results.record import Raised
 
@@ -25,24 +25,24 @@ from assayd.guest_results.record import Raised
     ],
 )
 def test_steps_count_swapped_letters_as_one(one: str, other: str, steps: int) -> None:
-    assert steps_between(one, other) == steps_between(other, one) == steps
+    assert edit_distance(one, other) == edit_distance(other, one) == steps
 
 
 @pytest.mark.parametrize(
     ("name", "circles", "fitting", "near"),
     [
-        ("statr", [{"start"}, {"setattr"}], (), Near(name="start", certain=True)),
-        ("chra", [{"char"}, {"chr"}], {"char"}, Near(name="char", certain=False)),
-        ("worsd", [{"words", "word"}], (), Near(name="word", certain=False)),
-        ("lne", [{"line", "lines"}, {"len"}], {"line"}, Near(name="line", certain=False)),
-        ("lne", [{"total"}, {"len"}], {"len"}, Near(name="len", certain=True)),
-        ("xy", [{"yx"}], (), Near(name="yx", certain=False)),
+        ("statr", [{"start"}, {"setattr"}], (), NearestName(name="start", certain=True)),
+        ("chra", [{"char"}, {"chr"}], {"char"}, NearestName(name="char", certain=False)),
+        ("worsd", [{"words", "word"}], (), NearestName(name="word", certain=False)),
+        ("lne", [{"line", "lines"}, {"len"}], {"line"}, NearestName(name="line", certain=False)),
+        ("lne", [{"total"}, {"len"}], {"len"}, NearestName(name="len", certain=True)),
+        ("xy", [{"yx"}], (), NearestName(name="yx", certain=False)),
         ("wholly_other", [{"parts"}], (), None),
         ("a" * 50, [{"a" * 49}], (), None),
     ],
 )
 def test_the_nearest_name_is_found(
-    name: str, circles: list[set[str]], fitting: set[str], near: Near | None
+    name: str, circles: list[set[str]], fitting: set[str], near: NearestName | None
 ) -> None:
     assert nearest_name(name, circles, fitting) == near
 
@@ -54,7 +54,7 @@ def test_no_more_than_some_hundred_names_of_a_scope_are_compared(monkeypatch: py
         compared.append(other)
         return 9
 
-    monkeypatch.setattr("assayd.findings.python_failures.steps_between", count)
+    monkeypatch.setattr("assayd.findings.python_failures.edit_distance", count)
     assert nearest_name("words", [{f"x{n:04}" for n in range(5000)}]) is None
     assert len(compared) == 400
 

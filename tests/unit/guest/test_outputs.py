@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.guest.outputs import Collector
+from assayd.guest.outputs import OutputCollector
 
 
 def collect(
@@ -22,7 +22,9 @@ def collect(
     root = os.open(folder, os.O_RDONLY)
     found: dict[str, bytes] = {}
     try:
-        collector = Collector(root, patterns, max_files=max_files, max_bytes=max_bytes, known=known or {})
+        collector = OutputCollector(
+            root, patterns, max_files=max_files, max_bytes=max_bytes, known=known or {}
+        )
         for piece in collector.collect():
             assert (piece.path in found) == piece.append
             found[piece.path] = found.get(piece.path, b"") + piece.content

@@ -13,10 +13,10 @@ import assayd
 _FORKED = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-from assayd.guest.startup import end_postponing, postpone_fork_handlers
-postpone_fork_handlers()
+from assayd.guest.startup import stop_deferring_handlers, defer_fork_handlers
+defer_fork_handlers()
 import random, threading
-end_postponing(guest_forks=sys.argv[2] == "forks")
+stop_deferring_handlers(guest_forks=sys.argv[2] == "forks")
 lock, state = threading._active_limbo_lock, random.getstate()
 if (pid := os.fork()) == 0:
     os._exit(2 * (threading._active_limbo_lock is not lock) + (random.getstate() != state))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.guest.transfer import Incoming, Outgoing, TransferError
+from assayd.guest.transfer import MessageDecoder, MessageEncoder, TransferError
 
 
 def unknown(_: object) -> object:
@@ -26,7 +26,7 @@ def nothing(_: object) -> None:
 )  # fmt: skip
 def test_form_that_stands_for_nothing_is_refused(form: object) -> None:
     with pytest.raises(TransferError):
-        Incoming(unknown, {}).value(form)
+        MessageDecoder(unknown, {}).value(form)
 
 
 @pytest.mark.parametrize(
@@ -35,18 +35,18 @@ def test_form_that_stands_for_nothing_is_refused(form: object) -> None:
 )  # fmt: skip
 def test_node_that_stands_for_nothing_is_refused(nodes: list[object]) -> None:
     with pytest.raises(TransferError):
-        Incoming(unknown, {}).add(nodes)
+        MessageDecoder(unknown, {}).add(nodes)
 
 
 @pytest.mark.parametrize("changes", [[[1, ["l", []]]], [[-1, ["l", []]]], [[0, ["d", [], None]]], [[0]], 5])
 def test_change_of_what_was_not_sent_is_refused(changes: object) -> None:
     with pytest.raises(TransferError):
-        Incoming(unknown, {}, [[1]]).update(changes)
+        MessageDecoder(unknown, {}, [[1]]).update(changes)
 
 
 def test_value_without_a_form_is_refused_by_its_type() -> None:
     with pytest.raises(TransferError, match="a value of type object can't be transferred"):
-        Outgoing(nothing, {}).form(object())
+        MessageEncoder(nothing, {}).form(object())
 
 
 def test_deep_and_large_values_are_refused() -> None:
@@ -54,4 +54,4 @@ def test_deep_and_large_values_are_refused() -> None:
     for _ in range(100):
         deep = (deep,)
     with pytest.raises(TransferError, match="nested too deeply"):
-        Outgoing(nothing, {}).form(deep)
+        MessageEncoder(nothing, {}).form(deep)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.imaging.interpreters import FoundPython, find_pythons, known_programs
+from assayd.imaging.interpreters import FoundPython, find_known_programs, find_pythons
 
 FOLDERS = ["/usr/local/bin", "/usr/bin"]
 
@@ -77,4 +77,4 @@ def test_programs_are_named_that_can_be_run(tmp_path: Path) -> None:
     add(tmp_path, "usr/bin/gcc", link="/etc/passwd")
     (tmp_path / "usr/bin/node").write_bytes(b"")
 
-    assert known_programs(tmp_path, FOLDERS, []) == ["bash"]
+    assert find_known_programs(tmp_path, FOLDERS, []) == ["bash"]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from assayd.imaging.packages import Source, lists_state, read_targets
+from assayd.imaging.packages import Source, package_lists_digest, read_targets
 
 TARGET = """MetaKey: main/binary-amd64/Packages
 Filename: {folder}/archive.example_debian_dists_stable_main_binary-amd64_Packages.lz4
@@ -38,6 +38,6 @@ def test_state_follows_the_release_file(tmp_path: Path) -> None:
     release = tmp_path / "InRelease"
     source = Source(line="deb x", lists=(), release=(release,))
     release.write_text("monday")
-    before = lists_state([source])
+    before = package_lists_digest([source])
     release.write_text("tuesday")
-    assert lists_state([source]) != before
+    assert package_lists_digest([source]) != before

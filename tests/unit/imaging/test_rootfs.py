@@ -7,7 +7,7 @@ import pytest
 
 from assayd.errors import ConfigError
 from assayd.imaging.recipe import Recipe
-from assayd.imaging.rootfs import compile_python, disarm, furnish, place_library, prune, write
+from assayd.imaging.rootfs import compile_python, disable_programs, furnish, place_library, prune, write
 
 
 def recipe(**changes: object) -> Recipe:
@@ -67,7 +67,7 @@ def test_drop_takes_files_folders_and_links(root: Path) -> None:
 @pytest.mark.parametrize("name", ["run.so-1", "run.sofa", "my.socket.d"])
 def test_program_that_is_no_library_by_its_name_is_removed(root: Path, name: str) -> None:
     place(root, f"site/{name}")
-    assert disarm(root / "site") == [name]
+    assert disable_programs(root / "site") == [name]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_program_that_is_no_library_by_its_name_is_removed(root: Path, name: str
 )
 def test_library_of_a_wheel_or_package_stays(root: Path, name: str) -> None:
     library = place(root, f"site/{name}")
-    assert disarm(root / "site") == []
+    assert disable_programs(root / "site") == []
     assert library.exists()
 
 

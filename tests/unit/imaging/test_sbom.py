@@ -7,7 +7,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from assayd import __version__
 from assayd.imaging.inventory import Inventory, Package
-from assayd.imaging.sbom import of_environment, of_image
+from assayd.imaging.sbom import environment_sbom, image_sbom
 
 LIBC = Package(
     kind="deb",
@@ -21,7 +21,7 @@ NUMPY = Package(kind="pypi", name="numpy", version="2.1.0")
 
 
 def test_document_of_an_image_fits_the_schema_and_names_its_packages() -> None:
-    document = of_image("tables", Inventory(packages=(LIBC, NUMPY), unreadable=3))
+    document = image_sbom("tables", Inventory(packages=(LIBC, NUMPY), unreadable=3))
 
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(document.decode()) is None
     read = json.loads(document)
@@ -36,19 +36,21 @@ def test_document_of_an_image_fits_the_schema_and_names_its_packages() -> None:
 def test_same_packages_give_the_same_bytes_and_others_another_serial_number() -> None:
     both, one = Inventory(packages=(LIBC, NUMPY)), Inventory(packages=(LIBC,))
 
-    assert of_image("a", both) == of_image("a", both)
-    assert json.loads(of_image("a", both))["serialNumber"] != json.loads(of_image("a", one))["serialNumber"]
-    assert "timestamp" not in json.loads(of_image("a", both))["metadata"]
+    assert image_sbom("a", both) == image_sbom("a", both)
+    assert (
+        json.loads(image_sbom("a", both))["serialNumber"] != json.loads(image_sbom("a", one))["serialNumber"]
+    )
+    assert "timestamp" not in json.loads(image_sbom("a", both))["metadata"]
 
 
 def test_image_without_packages_has_a_document() -> None:
-    document = of_image("empty", Inventory(packages=()))
+    document = image_sbom("empty", Inventory(packages=()))
 
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(document.decode()) is None
 
 
 def test_document_of_the_environment_names_the_daemons_libraries() -> None:
-    document = of_environment()
+    document = environment_sbom()
 
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(document.decode()) is None
     read = json.loads(document)

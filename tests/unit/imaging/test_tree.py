@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assayd.imaging.archive import pack_layer
-from assayd.imaging.tree import Known, entries_of_folder, entries_of_layers, tree_digest
+from assayd.imaging.tree import Known, entries_of_folder, read_layer_entries, tree_digest
 
 
 def files(root: Path) -> Path:
@@ -23,7 +23,7 @@ def files(root: Path) -> Path:
 def test_layers_and_folder_give_the_same(tmp_path: Path) -> None:
     root = files(tmp_path / "root")
     pack_layer(root, tmp_path / "layer.tar")
-    assert entries_of_layers([tmp_path / "layer.tar"]) == entries_of_folder(root)
+    assert read_layer_entries([tmp_path / "layer.tar"]) == entries_of_folder(root)
 
 
 def test_upper_layer_adds_to_the_lower(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_upper_layer_adds_to_the_lower(tmp_path: Path) -> None:
     pack_layer(root, tmp_path / "1.tar")
     pack_layer(more, tmp_path / "2.tar")
     (root / "usr/extra").write_text("more")
-    assert entries_of_layers([tmp_path / "1.tar", tmp_path / "2.tar"]) == entries_of_folder(root)
+    assert read_layer_entries([tmp_path / "1.tar", tmp_path / "2.tar"]) == entries_of_folder(root)
 
 
 @pytest.mark.parametrize("change", ["content", "name", "mode", "target", "more"])

@@ -223,7 +223,7 @@ def test_kind_that_only_the_daemon_knows_takes_one_text(
     client = SimpleNamespace(kind=lambda kind: {"kind": kind, "payload_schema": described[kind]})
     submission, _ = build_submission(build, cast("PlainClient", client))
     assert submission["payload"] == {"text": "hello"}
-    with pytest.raises(RequestError, match="install its package here too"):
+    with pytest.raises(RequestError, match="also install its package here"):
         build_submission(replace(build, kind="two"), cast("PlainClient", client))
 
 

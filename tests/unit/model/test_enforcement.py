@@ -55,15 +55,15 @@ def test_a_long_message_still_ends_with_what_enforcement_would_do() -> None:
 
 
 def test_run_under_report_only_observes_imports_and_admits_sql_rules() -> None:
-    planned = REPORTING.at_run_time()
+    planned = REPORTING.for_run_time()
     assert planned.imports.mode is ImportMode.OBSERVE
     assert planned.sql.admits("sql.drop")
     assert not REPORTING.sql.admits("sql.drop")
-    assert ENFORCING.at_run_time() is ENFORCING
+    assert ENFORCING.for_run_time() is ENFORCING
 
 
 def test_limits_network_and_image_are_the_same_in_each_mode() -> None:
-    planned = REPORTING.at_run_time()
+    planned = REPORTING.for_run_time()
     assert (planned.resources, planned.network, planned.image, planned.exec) == (
         ENFORCING.resources, ENFORCING.network, ENFORCING.image, ENFORCING.exec,
     )  # fmt: skip

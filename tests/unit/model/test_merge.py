@@ -12,10 +12,10 @@ from assayd.model.merge import (
     MAX_FINDINGS,
     Ran,
     decide_verdict,
-    failed_by,
     merge_report,
     merge_stages,
     static_results,
+    with_failure,
 )
 from assayd.model.report import Judgement, Report, StageReport, StageStatus, Verdict
 from assayd.model.run import Cause, Outcome, RunEnd, RunResult
@@ -116,5 +116,5 @@ def test_failure_outweighs_a_verdict_that_an_attempt_had_before() -> None:
         verdict=Verdict.VALIDATED,
     )
     failure = Failure(code="store.full", message="no room")
-    failed = failed_by(failure, attempt)
+    failed = with_failure(failure, attempt)
     assert (failed.verdict, failed.error) == (Verdict.ERROR, failure)

@@ -6,34 +6,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assayd.model.trace_context import from_headers, from_text
+from assayd.model.trace_context import from_text, parse_headers
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 VALID = f"00-{TRACE}-{SPAN}-01"
 
 
 def test_valid_header_is_read() -> None:
-    read = from_headers([VALID], ["rojo=00f067aa0ba902b7", "congo=t61rcWkgMzE"])
+    read = parse_headers([VALID], ["rojo=00f067aa0ba902b7", "congo=t61rcWkgMzE"])
     assert read is not None
     assert (read.trace_id, read.span_id, read.sampled) == (TRACE, SPAN, True)
     assert read.headers == {"traceparent": VALID, "tracestate": "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"}
 
 
 def test_context_survives_being_written() -> None:
-    read = from_headers([VALID], ["a=1 2,b@c=3"])
+    read = parse_headers([VALID], ["a=1 2,b@c=3"])
     assert read is not None
     assert from_text(read.text) == read
 
 
 def test_caller_that_does_not_sample_is_read() -> None:
-    read = from_headers([f"00-{TRACE}-{SPAN}-00"])
+    read = parse_headers([f"00-{TRACE}-{SPAN}-00"])
     assert read is not None
     assert not read.sampled
     assert read.parent == f"00-{TRACE}-{SPAN}-00"
 
 
 def test_later_version_is_read_as_the_first() -> None:
-    read = from_headers([f"cc-{TRACE}-{SPAN}-03-what-the-future-brings"])
+    read = parse_headers([f"cc-{TRACE}-{SPAN}-03-what-the-future-brings"])
     assert read is not None
     assert read.parent == VALID
 
@@ -58,13 +58,13 @@ def test_later_version_is_read_as_the_first() -> None:
     ],
 )
 def test_invalid_header_is_ignored(header: str) -> None:
-    assert from_headers([header]) is None
-    assert from_text(header.split(" ")[0].strip("\n")) in {None, from_headers([VALID])}
+    assert parse_headers([header]) is None
+    assert from_text(header.split(" ")[0].strip("\n")) in {None, parse_headers([VALID])}
 
 
 def test_second_header_makes_both_invalid() -> None:
-    assert from_headers([VALID, VALID]) is None
-    assert from_headers([]) is None
+    assert parse_headers([VALID, VALID]) is None
+    assert parse_headers([]) is None
     assert from_text(None) is None
 
 
@@ -84,20 +84,20 @@ def test_second_header_makes_both_invalid() -> None:
     ],
 )
 def test_invalid_state_is_left_out_alone(states: list[str]) -> None:
-    read = from_headers([VALID], states)
+    read = parse_headers([VALID], states)
     assert read is not None
     assert read.headers == {"traceparent": VALID}
 
 
 @given(st.lists(st.text(max_size=80), max_size=2), st.lists(st.text(max_size=600), max_size=3))
 def test_anything_is_read_without_an_error(parents: list[str], states: list[str]) -> None:
-    read = from_headers(parents, states)
+    read = parse_headers(parents, states)
     assert read is None or read.text.isascii()
 
 
 @given(st.lists(st.from_regex(r"\A[a-z]{1,4}=[!-+\--<>-~]{1,200}\Z"), max_size=6))
 def test_what_is_kept_can_be_a_header(states: list[str]) -> None:
-    read = from_headers([VALID], states)
+    read = parse_headers([VALID], states)
     assert read is not None
     assert len(read.state) <= 512
     assert read.state.isprintable()

@@ -2,20 +2,20 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.model.webhook import MOST_CHARS, WebhookUrl, read_webhook_url
+from assayd.model.webhook import MOST_CHARS, WebhookUrl, parse_webhook_url
 
 
 def refusal(text: str) -> str:
     with pytest.raises(ValueError, match=r"\w") as caught:
-        read_webhook_url(text)
+        parse_webhook_url(text)
     return str(caught.value)
 
 
 def test_url_is_read_in_the_form_that_is_compared() -> None:
-    assert read_webhook_url("HTTPS://CI.Example.Org:443/hooks/a?b=c%2F..") == WebhookUrl(
+    assert parse_webhook_url("HTTPS://CI.Example.Org:443/hooks/a?b=c%2F..") == WebhookUrl(
         scheme="https", host="ci.example.org", port=443, target="/hooks/a?b=c%2F.."
     )
-    assert read_webhook_url("https://ci.example.org?x=1").target == "/?x=1"
+    assert parse_webhook_url("https://ci.example.org?x=1").target == "/?x=1"
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_url_is_read_in_the_form_that_is_compared() -> None:
     ],
 )
 def test_address_is_a_host(text: str, host: str, authority: str) -> None:
-    url = read_webhook_url(text)
+    url = parse_webhook_url(text)
     assert (url.host, url.authority) == (host, authority)
 
 
@@ -62,7 +62,7 @@ def test_path_that_servers_read_differently_is_refused(path: str) -> None:
 
 
 def test_dots_within_a_name_are_a_plain_path() -> None:
-    assert read_webhook_url("https://ci.example.org/a.b/..c/").path == "/a.b/..c/"
+    assert parse_webhook_url("https://ci.example.org/a.b/..c/").path == "/a.b/..c/"
 
 
 @pytest.mark.parametrize("text", ["https://-a.example/", "https://a_b.example/", "https://a..b/"])
@@ -94,4 +94,4 @@ def test_port_and_length_have_limits() -> None:
     ],
 )
 def test_listed_url_covers_what_lies_below_it(listed: str, named: str, covered: bool) -> None:
-    assert read_webhook_url(listed).covers(read_webhook_url(named)) is covered
+    assert parse_webhook_url(listed).covers(parse_webhook_url(named)) is covered

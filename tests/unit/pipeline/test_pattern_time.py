@@ -65,7 +65,7 @@ def slowest(patterns: list[str] | list[re.Pattern[str]], size: int) -> tuple[flo
 
 
 def test_patterns_of_messages_take_little_time() -> None:
-    known = messages._messages()
+    known = messages._load_messages()
     size = messages._LINE_CHARS
     lines = [re.sub(r"\{[1-9]\}", "a", each.at) for each in known if each.at]
     taken, *where = slowest([*(each.find.pattern for each in known), *lines], size)

@@ -19,7 +19,7 @@ from assayd.model.records import Event
 from assayd.model.report import Case, CaseStatus, Verdict
 from assayd.model.submission import Peer
 from assayd.store.jobs import DatabaseJobStore, open_jobs
-from assayd_pipeline.reader import DatabasePipelines
+from assayd_pipeline.reader import PipelineReader
 from assayd_pipeline.recorder import PipelineRecorder
 from assayd_pipeline.stored import PipelineQuery, PipelineStatus, StoredPipeline
 from support.stores.empty_database import lay_database
@@ -43,8 +43,8 @@ async def jobs(tmp_path: Path, database_url: str | None) -> AsyncIterator[Databa
 
 
 @pytest.fixture
-def pipelines(jobs: DatabaseJobStore) -> DatabasePipelines:
-    return DatabasePipelines(jobs.access)
+def pipelines(jobs: DatabaseJobStore) -> PipelineReader:
+    return PipelineReader(jobs.access)
 
 
 def document(steps: Sequence[object] = STEPS, pipeline_id: str | None = None) -> bytes:
@@ -76,14 +76,14 @@ async def finish(
     assert await jobs.finish(attempt, events, cases)
 
 
-async def stored(pipelines: DatabasePipelines, pipeline_id: str) -> StoredPipeline:
+async def stored(pipelines: PipelineReader, pipeline_id: str) -> StoredPipeline:
     found = await pipelines.get(pipeline_id)
     assert found is not None
     return found
 
 
 async def test_submission_makes_a_pipeline_with_its_steps(
-    jobs: DatabaseJobStore, pipelines: DatabasePipelines, make: Make
+    jobs: DatabaseJobStore, pipelines: PipelineReader, make: Make
 ) -> None:
     pipeline = await stored(pipelines, await submit(jobs, make, 1, document()))
 
@@ -95,7 +95,7 @@ async def test_submission_makes_a_pipeline_with_its_steps(
 
 
 async def test_attempt_of_another_kind_makes_none(
-    jobs: DatabaseJobStore, pipelines: DatabasePipelines, make: Make
+    jobs: DatabaseJobStore, pipelines: PipelineReader, make: Make
 ) -> None:
     await jobs.accept(make.attempt(1), b"{}")
     await jobs.lease(make.run(1, kind="pipeline"))
@@ -105,7 +105,7 @@ async def test_attempt_of_another_kind_makes_none(
 
 
 async def test_step_that_was_refused_is_logged_with_the_reasons(
-    jobs: DatabaseJobStore, pipelines: DatabasePipelines, make: Make
+    jobs: DatabaseJobStore, pipelines: PipelineReader, make: Make
 ) -> None:
     """A command that is blocked stopped the pipeline and left no row."""
     pipeline_id = await submit(jobs, make, 1, document())
@@ -122,7 +122,7 @@ async def test_step_that_was_refused_is_logged_with_the_reasons(
 
 
 async def test_steps_that_ran_are_logged_with_every_field(
-    jobs: DatabaseJobStore, pipelines: DatabasePipelines, make: Make
+    jobs: DatabaseJobStore, pipelines: PipelineReader, make: Make
 ) -> None:
     pipeline_id = await submit(jobs, make, 1, document())
     await jobs.lease(make.run(1, kind="pipeline"))
@@ -148,7 +148,7 @@ async def test_steps_that_ran_are_logged_with_every_field(
 
 
 async def test_steps_that_never_started_have_no_log(
-    jobs: DatabaseJobStore, pipelines: DatabasePipelines, make: Make
+    jobs: DatabaseJobStore, pipelines: PipelineReader, make: Make
 ) -> None:
     pipeline_id = await submit(jobs, make, 1, document())
     skipped = Case(name="load", status=CaseStatus.SKIPPED)
@@ -168,7 +168,7 @@ async def test_steps_that_never_started_have_no_log(
     ],
 )
 async def test_status_follows_the_verdict(
-    jobs: DatabaseJobStore, pipelines: DatabasePipelines, make: Make, verdict: Verdict, status: PipelineStatus
+    jobs: DatabaseJobStore, pipelines: PipelineReader, make: Make, verdict: Verdict, status: PipelineStatus
 ) -> None:
     pipeline_id = await submit(jobs, make, 1, document())
     await finish(jobs, make, 1, verdict=verdict)
@@ -177,7 +177,7 @@ async def test_status_follows_the_verdict(
 
 
 async def test_every_attempt_of_a_pipeline_names_it_and_others_name_none(
-    jobs: DatabaseJobStore, pipelines: DatabasePipelines, make: Make
+    jobs: DatabaseJobStore, pipelines: PipelineReader, make: Make
 ) -> None:
     first = await submit(jobs, make, 1, document())
     fixed = await submit(jobs, make, 2, document(), parent_id=first)
@@ -187,7 +187,7 @@ async def test_every_attempt_of_a_pipeline_names_it_and_others_name_none(
 
 
 async def test_repair_changes_its_step_and_the_status(
-    jobs: DatabaseJobStore, pipelines: DatabasePipelines, make: Make
+    jobs: DatabaseJobStore, pipelines: PipelineReader, make: Make
 ) -> None:
     pipeline_id = await submit(jobs, make, 1, document())
     await finish(jobs, make, 1, verdict=Verdict.FAILED)
@@ -207,7 +207,7 @@ async def test_repair_changes_its_step_and_the_status(
 
 @pytest.mark.parametrize(("replay_of", "belongs"), [(None, True), ("01ARZ3NDEKTSV4RRFFQ69G5FAV", False)])
 async def test_attempt_that_follows_one_of_a_pipeline_belongs_to_it_unless_it_is_a_replay(
-    jobs: DatabaseJobStore, pipelines: DatabasePipelines, make: Make, replay_of: str | None, belongs: bool
+    jobs: DatabaseJobStore, pipelines: PipelineReader, make: Make, replay_of: str | None, belongs: bool
 ) -> None:
     pipeline_id = await submit(jobs, make, 1, document())
     await finish(jobs, make, 1, verdict=Verdict.FAILED)
@@ -221,7 +221,7 @@ async def test_attempt_that_follows_one_of_a_pipeline_belongs_to_it_unless_it_is
 
 
 async def test_steps_beyond_the_new_ones_go_and_their_logs_stay(
-    jobs: DatabaseJobStore, pipelines: DatabasePipelines, make: Make
+    jobs: DatabaseJobStore, pipelines: PipelineReader, make: Make
 ) -> None:
     pipeline_id = await submit(jobs, make, 1, document())
     await finish(jobs, make, 1, PASSED, FAILED, verdict=Verdict.FAILED)
@@ -236,7 +236,7 @@ async def test_steps_beyond_the_new_ones_go_and_their_logs_stay(
 
 
 async def test_list_is_newest_first_and_filtered(
-    jobs: DatabaseJobStore, pipelines: DatabasePipelines, make: Make
+    jobs: DatabaseJobStore, pipelines: PipelineReader, make: Make
 ) -> None:
     other = Peer(uid=7, gid=7, pid=7)
     ids = [await submit(jobs, make, 1, document()), await submit(jobs, make, 2, document(), peer=other)]
@@ -254,7 +254,7 @@ async def test_list_is_newest_first_and_filtered(
 
 
 async def test_pipeline_goes_with_its_last_attempt(
-    jobs: DatabaseJobStore, pipelines: DatabasePipelines, make: Make
+    jobs: DatabaseJobStore, pipelines: PipelineReader, make: Make
 ) -> None:
     pipeline_id = await submit(jobs, make, 1, document())
     second = await submit(jobs, make, 2, document(pipeline_id=pipeline_id))
@@ -287,7 +287,7 @@ def submission(payload: dict[str, object]) -> Any:
 
 
 async def test_submission_that_names_a_pipeline_gets_its_steps(
-    jobs: DatabaseJobStore, pipelines: DatabasePipelines, make: Make
+    jobs: DatabaseJobStore, pipelines: PipelineReader, make: Make
 ) -> None:
     pipeline_id = await submit(jobs, make, 1, document())
     named = submission({"pipeline_id": pipeline_id, "files": {"data/a": "1"}})
@@ -303,7 +303,7 @@ async def test_submission_that_names_a_pipeline_gets_its_steps(
 
 
 async def test_submission_with_steps_of_its_own_stays_as_it_is(
-    jobs: DatabaseJobStore, pipelines: DatabasePipelines, make: Make
+    jobs: DatabaseJobStore, pipelines: PipelineReader, make: Make
 ) -> None:
     pipeline_id = await submit(jobs, make, 1, document())
     named = submission({"pipeline_id": pipeline_id, "steps": [STEPS[1]]})
@@ -313,7 +313,7 @@ async def test_submission_with_steps_of_its_own_stays_as_it_is(
 
 @pytest.mark.parametrize(("pipeline_id", "uid"), [("0" * 26, 1000), (None, 1001)], ids=["none", "another's"])
 async def test_pipeline_that_one_may_not_use_is_unknown(
-    jobs: DatabaseJobStore, pipelines: DatabasePipelines, make: Make, pipeline_id: str | None, uid: int
+    jobs: DatabaseJobStore, pipelines: PipelineReader, make: Make, pipeline_id: str | None, uid: int
 ) -> None:
     there = await submit(jobs, make, 1, document())
     named = submission({"pipeline_id": pipeline_id or there})

@@ -1,7 +1,7 @@
 from collections.abc import Mapping
 
 from assayd.kinds import registry
-from assayd.model.prompting import RepairContext, Worth
+from assayd.model.prompting import RepairContext, RetryBenefit
 
 KIND = registry.find("pipeline")
 STEPS = [
@@ -43,6 +43,6 @@ def test_tables_are_shown_to_sql_steps_alone() -> None:
 
 
 def test_approach_is_in_question_after_a_wrong_result_or_a_limit_and_not_after_a_slip() -> None:
-    assert context_for(1).worth is Worth.HIGH
-    assert context_for(1, "step.timeout").worth is Worth.MEDIUM
-    assert context_for(2, "step.data_validation").worth is Worth.MEDIUM
+    assert context_for(1).worth is RetryBenefit.HIGH
+    assert context_for(1, "step.timeout").worth is RetryBenefit.MEDIUM
+    assert context_for(2, "step.data_validation").worth is RetryBenefit.MEDIUM

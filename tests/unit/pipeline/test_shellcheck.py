@@ -33,6 +33,6 @@ def test_text_that_is_too_much_gets_no_comments_in_time(text: str) -> None:
 
 
 def test_answer_of_another_form_is_no_comment() -> None:
-    assert shellcheck._comments(b'{"comments": [{"code": 1}]}') == ()
-    assert shellcheck._comments(b"[]") == ()
-    assert shellcheck._comments(b"no JSON") == ()
+    assert shellcheck._parse_comments(b'{"comments": [{"code": 1}]}') == ()
+    assert shellcheck._parse_comments(b"[]") == ()
+    assert shellcheck._parse_comments(b"no JSON") == ()

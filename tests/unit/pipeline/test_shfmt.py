@@ -34,4 +34,4 @@ def test_text_without_a_command_is_bash(text: str) -> None:
 
 
 def test_program_is_the_one_that_was_installed_with_us() -> None:
-    assert shfmt._program().endswith("/shfmt")
+    assert shfmt._find_shfmt().endswith("/shfmt")

@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 
 from assayd_pipeline.sql.preparer import Tables
-from assayd_pipeline.sqlite_preparer import SqliteTables
+from assayd_pipeline.sqlite_preparer import SqlitePreparer
 
 
 def test_tables_come_from_schema_statements_and_csv_heads() -> None:
-    made = SqliteTables(
+    made = SqlitePreparer(
         Tables(
             schema="CREATE TABLE a (x)",
             made=("CREATE TABLE b (y)", "DELETE FROM a"),
@@ -22,16 +22,16 @@ def test_tables_come_from_schema_statements_and_csv_heads() -> None:
 
 
 def test_broken_schema_leaves_fewer_tables() -> None:
-    assert SqliteTables(Tables(schema="CREATE TABLE a (")).names("table") == []
+    assert SqlitePreparer(Tables(schema="CREATE TABLE a (")).names("table") == []
 
 
 def test_damaged_database_has_no_tables() -> None:
-    assert SqliteTables(Tables(content=b"SQLite format 3\0" + b"\1" * 600)).complaint("SELECT * FROM t")
+    assert SqlitePreparer(Tables(content=b"SQLite format 3\0" + b"\1" * 600)).complaint("SELECT * FROM t")
 
 
 def test_file_is_not_attached(tmp_path: Path) -> None:
     target = tmp_path / "x.db"
-    made = SqliteTables(Tables(made=(f"CREATE TABLE a AS SELECT load_extension('{target}')",)))
+    made = SqlitePreparer(Tables(made=(f"CREATE TABLE a AS SELECT load_extension('{target}')",)))
     assert made.complaint(f"ATTACH '{target}' AS x") is not None
     assert not target.exists()
 
@@ -41,5 +41,5 @@ def test_endless_statement_is_ended() -> None:
         "CREATE TABLE a AS WITH RECURSIVE n(v) AS (SELECT 1 UNION ALL SELECT v + 1 FROM n) SELECT v FROM n"
     )
     began = time.monotonic()
-    SqliteTables(Tables(made=(endless,)))
+    SqlitePreparer(Tables(made=(endless,)))
     assert time.monotonic() - began < 5

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import RequestError
-from assayd.model.policy import Bounds, HttpRule, Range
+from assayd.model.policy import HttpRule, LimitRange, LimitRanges
 from assayd.policies import PolicySet, load_policies, require_enforceable
 from assayd.tomlfile import FileError
 
@@ -67,7 +67,7 @@ def test_own_bounds_reach_as_far_as_the_operator_allows_and_no_further(load: Loa
 
 def test_bounds_of_the_operator_replace_the_defaults(folder: Path) -> None:
     (folder / "a.toml").write_text("[resources]\ntimeout_s = 100\n")
-    wide = Bounds(timeout_s=Range(least=1, most=300))
+    wide = LimitRanges(timeout_s=LimitRange(least=1, most=300))
     assert load_policies([folder], bounds=wide).get("a").resources.timeout_s == 100
 
 

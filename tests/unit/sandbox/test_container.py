@@ -70,6 +70,6 @@ async def test_run_that_takes_long_makes_way_while_the_engine_can(
     container = await open_container(engine, A, ORIGIN, "u")
     if problem is not None:
         engine.fail_next("make_way", problem)
-    await container.make_way_later()
+    await container.lower_priority_later()
     assert engine.calls[-1] == "make_way"
     await engine.close()

@@ -13,13 +13,13 @@ from assayd.model.run import (
     Limits,
     PolicyEvent,
     Program,
+    ResourceUsage,
     RunEnd,
     RunResult,
     RunSpec,
     Unit,
     UnitEnd,
     UnitResult,
-    Usage,
 )
 from assayd.sandbox.outcome import classify, signal_name, unit_outcome
 
@@ -48,18 +48,21 @@ def unit(**changes: object) -> UnitResult:
         (unit(wait_status=KILLED, end=UnitEnd.DEADLINE), Cause.TIMEOUT),
         (unit(wait_status=KILLED, end=UnitEnd.OUTPUT_LIMIT), Cause.OUTPUT_LIMIT),
         (unit(wait_status=KILLED, end=UnitEnd.RESULT_LIMIT), Cause.OUTPUT_LIMIT),
-        (unit(wait_status=KILLED, usage=Usage(oom_kills=1)), Cause.OUT_OF_MEMORY),
+        (unit(wait_status=KILLED, usage=ResourceUsage(oom_kills=1)), Cause.OUT_OF_MEMORY),
         (unit(wait_status=KILLED), Cause.SIGNALLED),
-        (unit(wait_status=EXIT_1, usage=Usage(oom_kills=1)), Cause.OUT_OF_MEMORY),
-        (unit(wait_status=EXIT_1, usage=Usage(pids_refused=3)), Cause.PROCESS_LIMIT),
-        (unit(wait_status=EXIT_1, usage=Usage(work_full=True)), Cause.DISK_LIMIT),
-        (unit(usage=Usage(oom_kills=1)), Cause.COMPLETED),
-        (unit(usage=Usage(pids_refused=1)), Cause.COMPLETED),
-        (unit(usage=Usage(work_full=True)), Cause.COMPLETED),
+        (unit(wait_status=EXIT_1, usage=ResourceUsage(oom_kills=1)), Cause.OUT_OF_MEMORY),
+        (unit(wait_status=EXIT_1, usage=ResourceUsage(pids_refused=3)), Cause.PROCESS_LIMIT),
+        (unit(wait_status=EXIT_1, usage=ResourceUsage(work_full=True)), Cause.DISK_LIMIT),
+        (unit(usage=ResourceUsage(oom_kills=1)), Cause.COMPLETED),
+        (unit(usage=ResourceUsage(pids_refused=1)), Cause.COMPLETED),
+        (unit(usage=ResourceUsage(work_full=True)), Cause.COMPLETED),
         (unit(wait_status=EXIT_1, events=(REFUSED,)), Cause.POLICY_VIOLATION),
         (unit(events=(REFUSED,)), Cause.POLICY_VIOLATION),
         (unit(events=(OBSERVED,)), Cause.COMPLETED),
-        (unit(wait_status=EXIT_1, events=(REFUSED,), usage=Usage(work_full=True)), Cause.POLICY_VIOLATION),
+        (
+            unit(wait_status=EXIT_1, events=(REFUSED,), usage=ResourceUsage(work_full=True)),
+            Cause.POLICY_VIOLATION,
+        ),
         (unit(end=UnitEnd.DEADLINE, events=(REFUSED,)), Cause.TIMEOUT),
         (unit(results=()), Cause.PROTOCOL_VIOLATION),
         (unit(results=(b"{}", b"{}")), Cause.PROTOCOL_VIOLATION),
@@ -98,7 +101,7 @@ def test_evidence_names_the_signal_and_what_killed():
 
 
 def test_evidence_of_a_deadline_says_what_the_time_went_into():
-    usage = Usage(wall_s=2.5, cpu_s=0.2504, starved_s=1.5)
+    usage = ResourceUsage(wall_s=2.5, cpu_s=0.2504, starved_s=1.5)
     evidence = unit_outcome(unit(wait_status=KILLED, end=UnitEnd.DEADLINE, usage=usage), CALL).evidence
     spent = {"limit_s": 1, "used_s": 0.25, "waited_s": 0.75, "starved_s": 1.5}
     assert evidence == {"unit": "u", "killed_by": "unit deadline", "signal": "SIGKILL", **spent}
@@ -153,7 +156,7 @@ def test_a_finished_run_completes_when_all_units_do():
 
 
 def test_limits_that_were_met_beside_a_pass_stay_in_the_evidence():
-    outcome = run(unit(usage=Usage(pids_refused=2))).outcome
+    outcome = run(unit(usage=ResourceUsage(pids_refused=2))).outcome
     assert outcome.completed
     assert outcome.evidence["limits_met"] == [{"unit": "u", "exit_code": 0, "pids_refused": 2}]
 
@@ -163,7 +166,7 @@ def test_unknown_signals_keep_their_number():
 
 
 def late(cpu_s: float, **met: object) -> UnitResult:
-    usage = Usage(wall_s=1.0, cpu_s=cpu_s, **met)  # type: ignore[arg-type]
+    usage = ResourceUsage(wall_s=1.0, cpu_s=cpu_s, **met)  # type: ignore[arg-type]
     return unit(wait_status=KILLED, end=UnitEnd.DEADLINE, results=(), usage=usage)
 
 
@@ -189,5 +192,5 @@ def test_the_limit_that_was_met_first_is_the_cause_and_the_deadline_its_conseque
 
 
 def test_processes_that_were_refused_say_how_many_there_may_be():
-    outcome = run(unit(wait_status=EXIT_1, usage=Usage(pids_refused=1))).units[0].outcome
+    outcome = run(unit(wait_status=EXIT_1, usage=ResourceUsage(pids_refused=1))).units[0].outcome
     assert outcome.evidence["limit_processes"] == LIMITS.max_processes

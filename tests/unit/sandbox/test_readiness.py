@@ -12,7 +12,7 @@ import assayd.guest
 from assayd.errors import EngineError
 from assayd.ids import SystemClock
 from assayd.imaging.digest import guest_digest
-from assayd.model.health import Health, HealthRow
+from assayd.model.health import HealthRow, HealthStatus
 from assayd.model.run import Limits, RunSpec
 from assayd.ports.engine import EngineInfo, ImageFacts
 from assayd.sandbox.images import LABEL_GUEST, Images
@@ -51,9 +51,9 @@ async def held(_: Sandbox) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize(("refuse", "health"), [(False, Health.WARN), (True, Health.FAIL)])
+@pytest.mark.parametrize(("refuse", "health"), [(False, HealthStatus.WARN), (True, HealthStatus.FAIL)])
 async def test_known_holes_of_the_engine_are_a_warning_or_by_setting_an_error(
-    refuse: bool, health: Health
+    refuse: bool, health: HealthStatus
 ) -> None:
     engine = HoledEngine(polite_guest, images=[IMAGE])
     async with running(engine) as pool:
@@ -156,8 +156,8 @@ async def test_missing_image_takes_out_its_kinds_alone() -> None:
         assert "assay images build" in house.image_problem("forth")
         assert house.image_problem("python") == ""
         rows = {row.check: row.status for row in await house.examine()}
-    assert rows["image forth"] is Health.FAIL
-    assert rows["containers"] is Health.OK
+    assert rows["image forth"] is HealthStatus.FAIL
+    assert rows["containers"] is HealthStatus.OK
 
 
 async def test_image_that_was_missing_is_used_once_it_is_built() -> None:
@@ -219,7 +219,7 @@ async def test_image_that_only_a_profile_needs_is_no_fault_and_has_its_command()
         house.build_command = "DOCKER_HOST=unix:///d assay images build"
         await house.prepare()
         [row] = [row for row in await house.examine() if row.check == "image cpp"]
-    assert (row.status, row.detail) == (Health.OK, "not built; only the profile cpp needs it")
+    assert (row.status, row.detail) == (HealthStatus.OK, "not built; only the profile cpp needs it")
     assert row.remedy == "DOCKER_HOST=unix:///d assay images build cpp"
 
 
@@ -236,9 +236,9 @@ async def test_engine_that_was_started_is_well() -> None:
         await house.prepare()
         engine.fail_next("info", EngineError("engine.unreachable", "no engine", retryable=True))
         row = await examined(house, "engine")
-        assert (row.status, row.remedy) == (Health.FAIL, "start the container engine")
+        assert (row.status, row.remedy) == (HealthStatus.FAIL, "start the container engine")
 
-        assert (await examined(house, "engine")).status is Health.OK  # it answers again
+        assert (await examined(house, "engine")).status is HealthStatus.OK  # it answers again
 
 
 async def test_container_that_was_removed_by_hand_is_left_no_longer() -> None:
@@ -258,7 +258,7 @@ async def test_container_that_was_removed_by_hand_is_left_no_longer() -> None:
 
         clock.at += STUCK_AGAIN_S
         async with asyncio.timeout(5):
-            while (await examined(house, "containers")).status is not Health.OK:
+            while (await examined(house, "containers")).status is not HealthStatus.OK:
                 await asyncio.sleep(0.01)
 
 
@@ -272,9 +272,9 @@ async def test_isolation_that_was_corrected_is_well_at_the_next_examination() ->
     async with running(engine) as pool:
         house = supervisor(engine, pool, "python", isolation_check=leaking)
         row = await examined(house, "isolation")
-        assert (row.status, row.detail) == (Health.FAIL, leaks[0])
+        assert (row.status, row.detail) == (HealthStatus.FAIL, leaks[0])
         assert "until this is corrected" in row.remedy
 
         leaks.clear()
 
-        assert (await examined(house, "isolation")).status is Health.OK
+        assert (await examined(house, "isolation")).status is HealthStatus.OK

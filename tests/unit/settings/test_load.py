@@ -8,7 +8,7 @@ import pytest
 
 import assayd
 from assayd.errors import ConfigError
-from assayd.model.policy import DEFAULT_BOUNDS, Range
+from assayd.model.policy import DEFAULT_BOUNDS, LimitRange
 from assayd.settings import Settings, effective, load_settings
 
 Config = Callable[[str], Path]
@@ -156,9 +156,9 @@ def test_root_has_the_system_paths_and_a_user_the_xdg_ones(monkeypatch: pytest.M
 
 def test_bounds_are_the_contracts_unless_set(config: Config) -> None:
     assert Settings().bounds.bounds() == DEFAULT_BOUNDS
-    assert Settings().widest_bounds.bounds().max_processes == Range(least=1, most=64)
+    assert Settings().widest_bounds.bounds().max_processes == LimitRange(least=1, most=64)
     config("[bounds]\ntimeout_s = [1, 300]\n")
-    assert load_settings().bounds.bounds().timeout_s == Range(least=1, most=300)
+    assert load_settings().bounds.bounds().timeout_s == LimitRange(least=1, most=300)
 
 
 def test_bounds_that_are_upside_down_are_refused(config: Config) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from assayd.static.python.model_answer import clean
-from assayd.static.python.safe_fixes import call_print, inside_fences
+from assayd.static.python.safe_fixes import call_print, text_inside_fences
 from assayd_fifth.judging import error_finding
 from assayd_fifth.language import language
 
@@ -24,7 +24,7 @@ def gforth_error(text: str) -> object:
     [
         (clean, "~" * SIZE + "`"),
         (clean, "```a\n" * (SIZE // 5)),
-        (inside_fences, "~" * SIZE + "`\nx\n```"),
+        (text_inside_fences, "~" * SIZE + "`\nx\n```"),
         (call_print, "print x" + " " * SIZE + "y"),
         (call_print, "'" + "\\'" * SIZE),
         (gforth_error, ">" * SIZE),

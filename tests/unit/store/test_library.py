@@ -69,7 +69,7 @@ async def test_entry_names_the_attempts_that_led_to_it(jobs: DatabaseJobStore, m
     assert entry.chain == (first.id, second.id)
     assert entry.intent == "take it apart"
     assert entry.document == b'{"kind": "k", "payload": {"code": "x"}}'
-    assert [one.name for one in await library.of_attempts([second.id])] == ["months"]
+    assert [one.name for one in await library.entries_of_attempts([second.id])] == ["months"]
 
 
 async def test_lists_come_without_documents_which_may_be_large(jobs: DatabaseJobStore, make: Make) -> None:
@@ -81,7 +81,7 @@ async def test_lists_come_without_documents_which_may_be_large(jobs: DatabaseJob
     assert [await library.entry(uid, "months", 2), await library.entry(uid + 1, "months", 1)] == [None, None]
     assert await library.history(uid, "months") == [without]
     assert await library.list(uid=uid, after=None, limit=10) == [without]
-    assert await library.of_attempts([attempt.id]) == [without]
+    assert await library.entries_of_attempts([attempt.id]) == [without]
 
 
 async def test_what_is_approved_is_not_removable_and_its_bundle_only_when_asked_for(

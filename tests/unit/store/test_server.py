@@ -29,7 +29,7 @@ from assayd.store.database import HEAD, open_database
 from assayd.store.jobs import DatabaseJobStore, open_jobs
 from assayd.store.library import DatabaseLibrary
 from assayd.store.migrations import configuration
-from assayd.store.server import PATIENCE_S, ServerPatience, is_away
+from assayd.store.server import PATIENCE_S, ServerRetry, is_unreachable
 from assayd_pipeline.tables import execution_logs
 from support.stores.postgres import PostgresServer, needs_postgres
 
@@ -248,29 +248,29 @@ def failing(times: int) -> Callable[[], int]:
 
 def test_server_that_comes_back_in_time_is_waited_for() -> None:
     time = HandTime()
-    patience = ServerPatience(clock=lambda: time.now, sleep=time.sleep)
-    assert patience.see_through(failing(10)) == 11
+    patience = ServerRetry(clock=lambda: time.now, sleep=time.sleep)
+    assert patience.retry_while_away(failing(10)) == 11
     assert 5 < time.now - 100 < PATIENCE_S
 
 
 def test_server_that_stays_away_is_waited_for_once_and_not_by_each() -> None:
     time = HandTime()
-    patience = ServerPatience(clock=lambda: time.now, sleep=time.sleep)
+    patience = ServerRetry(clock=lambda: time.now, sleep=time.sleep)
     with pytest.raises(OperationalError):
-        patience.see_through(failing(999))
+        patience.retry_while_away(failing(999))
     began = time.now
     with pytest.raises(OperationalError):
-        patience.see_through(failing(999))
+        patience.retry_while_away(failing(999))
     assert time.now == began
-    assert patience.see_through(failing(0)) == 1
-    assert patience.see_through(failing(3)) == 4
+    assert patience.retry_while_away(failing(0)) == 1
+    assert patience.retry_while_away(failing(3)) == 4
 
 
 async def test_server_that_is_not_there_is_said_so(tmp_path: Path) -> None:
     address = f"postgresql+psycopg://nobody@/none?host={tmp_path}"
     with pytest.raises(StoreError, match="check that the database server runs") as caught:
         await asyncio.to_thread(
-            open_database, tmp_path, address, ServerPatience(sleep=lambda _: None, clock=count(0, 9).__next__)
+            open_database, tmp_path, address, ServerRetry(sleep=lambda _: None, clock=count(0, 9).__next__)
         )
     assert (caught.value.code, caught.value.retryable) == ("store.unreachable", True)
 
@@ -354,5 +354,5 @@ async def test_text_with_any_character_is_given_back_as_it_was(two: Any, make: M
 
 def test_what_a_statement_does_wrong_is_not_taken_for_a_server_that_is_away(url: str) -> None:
     problem = OperationalError("SELECT", None, psycopg.OperationalError("too many parameters"))  # type: ignore[arg-type]
-    assert not is_away(problem)
-    assert is_away(away())
+    assert not is_unreachable(problem)
+    assert is_unreachable(away())

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from assayd_tracing.exporting import BATCH, CLOSING_S, BoundedExport
+from assayd_tracing.exporting import BATCH, CLOSING_S, BoundedSpanProcessor
 
 MOST = 600
 
@@ -42,7 +42,7 @@ class Spans:
 
     def __init__(self, exporter: Exporter) -> None:
         self.counts: Counter[str] = Counter()
-        self.export = BoundedExport(exporter, most=MOST, count=self._count)
+        self.export = BoundedSpanProcessor(exporter, most=MOST, count=self._count)
         self._provider = TracerProvider(shutdown_on_exit=False)
         self._provider.add_span_processor(self.export)
         self._tracer = self._provider.get_tracer("test")

@@ -9,13 +9,13 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from assayd.metrics import Metrics
-from assayd.model.trace_context import TraceContext, from_headers
+from assayd.model.trace_context import TraceContext, parse_headers
 from assayd.settings.model import TracingSettings
 from assayd_tracing.spans import OtelTracing
 from assayd_tracing.wiring import build_tracing
 
-CALLER = from_headers(["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"], ["rojo=1"])
-UNSAMPLED = from_headers(["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"])
+CALLER = parse_headers(["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"], ["rojo=1"])
+UNSAMPLED = parse_headers(["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"])
 
 
 class Traced:
@@ -142,7 +142,7 @@ async def test_ratio_bounds_what_callers_sample(ratio: float, sampled: bool) -> 
 
 async def test_ratio_is_kept_for_any_trace_id_of_a_caller() -> None:
     """The caller chooses the id: one of zeros is in each share that is decided by the id."""
-    chosen = from_headers([f"00-{1:032x}-b7ad6b7169203331-01"])
+    chosen = parse_headers([f"00-{1:032x}-b7ad6b7169203331-01"])
     tracing = Traced(sample_ratio=0.5).tracing
     decisions = [tracing.of_caller(chosen) for _ in range(1000)]
     assert 400 < sum(each is not None and each.sampled for each in decisions) < 600

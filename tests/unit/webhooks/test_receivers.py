@@ -4,13 +4,13 @@ from ipaddress import ip_network
 
 import pytest
 
-from assayd.model.webhook import read_webhook_url
-from assayd.webhooks.receivers import Receiver, receiver_of
+from assayd.model.webhook import parse_webhook_url
+from assayd.webhooks.receivers import Receiver, find_receiver
 
 
 def receiver(url: str = "https://ci.example/", *private: str, name: str = "ci") -> Receiver:
     networks = tuple(ip_network(one) for one in private)
-    return Receiver(name=name, url=read_webhook_url(url), key=b"k" * 32, private=networks)
+    return Receiver(name=name, url=parse_webhook_url(url), key=b"k" * 32, private=networks)
 
 
 @pytest.mark.parametrize(
@@ -48,11 +48,11 @@ def test_without_tls_only_listed_addresses_are_reached() -> None:
 
 def test_longest_listed_path_decides_who_signs() -> None:
     all_of_it, part = receiver(name="all"), receiver("https://ci.example/team/", name="part")
-    url = read_webhook_url("https://ci.example/team/a")
-    assert receiver_of(url, (all_of_it, part)) is part
-    assert receiver_of(url, (part, all_of_it)) is part
-    assert receiver_of(read_webhook_url("https://ci.example/a"), (all_of_it, part)) is all_of_it
-    assert receiver_of(read_webhook_url("https://other.example/"), (all_of_it, part)) is None
+    url = parse_webhook_url("https://ci.example/team/a")
+    assert find_receiver(url, (all_of_it, part)) is part
+    assert find_receiver(url, (part, all_of_it)) is part
+    assert find_receiver(parse_webhook_url("https://ci.example/a"), (all_of_it, part)) is all_of_it
+    assert find_receiver(parse_webhook_url("https://other.example/"), (all_of_it, part)) is None
 
 
 def test_key_is_not_shown() -> None:

@@ -11,21 +11,21 @@ from sqlalchemy import insert
 
 from assayd.errors import RequestError
 from assayd.metrics import Metrics
-from assayd.model.health import Health
-from assayd.model.webhook import WebhookMessage, read_webhook_url
+from assayd.model.health import HealthStatus
+from assayd.model.webhook import WebhookMessage, parse_webhook_url
 from assayd.store.access import DatabaseAccess, open_access
 from assayd.store.outbox import Outbox
 from assayd.store.rows import to_micros
 from assayd.store.tables import webhook_messages
 from assayd.webhooks import Receiver, Sender, WebhookLimits
-from assayd.webhooks.delivering import NotDeliveredError, Post
+from assayd.webhooks.delivering import NotDeliveredError, OutgoingMessage
 from assayd.webhooks.sender import EACH
 from support.stores.empty_database import lay_database
 
 START = datetime(2026, 5, 4, 10, 20, 30, tzinfo=UTC)
 LISTED = (
-    Receiver(name="ci", url=read_webhook_url("https://ci.example/hooks/"), key=b"k" * 32),
-    Receiver(name="dead", url=read_webhook_url("https://dead.example/"), key=b"k" * 32),
+    Receiver(name="ci", url=parse_webhook_url("https://ci.example/hooks/"), key=b"k" * 32),
+    Receiver(name="dead", url=parse_webhook_url("https://dead.example/"), key=b"k" * 32),
 )
 
 
@@ -46,13 +46,13 @@ class FakeCourier:
     """Delivers as told; `sent` are the posts that came so far."""
 
     def __init__(self) -> None:
-        self.sent: list[Post] = []
+        self.sent: list[OutgoingMessage] = []
         self.fails: dict[str, list[Exception]] = {}
         self.hangs: set[str] = set()
         self.reason: str | None = None
         self.changed = asyncio.Condition()
 
-    async def deliver(self, post: Post) -> None:
+    async def deliver(self, post: OutgoingMessage) -> None:
         async with self.changed:
             self.sent.append(post)
             self.changed.notify_all()
@@ -93,7 +93,7 @@ class World:
             "id": name,
             "uid": uid,
             "url": url,
-            "origin": read_webhook_url(url).origin,
+            "origin": parse_webhook_url(url).origin,
             "body": '{"a":1}',
             "created_at": at,
             "tries": 0,
@@ -164,7 +164,7 @@ async def test_what_nobody_takes_in_time_is_given_up(world: World) -> None:
         await world.until(lambda: world.tries("given_up") == 1)
     assert await world.store.waiting(1000) == 0
     [row] = await world.sender.examine()
-    assert (row.status, row.detail) == (Health.WARN, "messages given up since the start: 1")
+    assert (row.status, row.detail) == (HealthStatus.WARN, "messages given up since the start: 1")
 
 
 async def test_receiver_that_is_gone_for_good_or_not_listed_any_more_is_given_up_at_once(
@@ -196,7 +196,7 @@ async def test_message_that_was_delivered_while_it_was_looked_for_is_not_sent_ag
 ) -> None:
     released, look = asyncio.Event(), world.store.due
 
-    async def deliver(post: Post) -> None:
+    async def deliver(post: OutgoingMessage) -> None:
         world.courier.sent.append(post)
         await released.wait()
 
@@ -265,7 +265,7 @@ async def test_user_whose_messages_pile_up_may_name_no_more_and_others_may(world
 async def test_doctor_names_a_receiver_at_an_address_that_is_not_listed(world: World) -> None:
     world.courier.reason = "address not public"
     [row] = await world.sender.examine()
-    assert row.status is Health.WARN
+    assert row.status is HealthStatus.WARN
     assert row.detail.startswith("ci: https://ci.example: address not public; list it in private_addresses")
 
 
@@ -282,7 +282,7 @@ async def test_doctor_counts_what_could_not_be_delivered_yet(world: World) -> No
 async def test_doctor_is_content_with_receivers_that_can_be_reached_and_silent_without_any(
     world: World,
 ) -> None:
-    assert [row.status for row in await world.sender.examine()] == [Health.OK]
+    assert [row.status for row in await world.sender.examine()] == [HealthStatus.OK]
     world.sender._receivers = ()
     assert await world.sender.examine() == ()
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import ConfigError
-from assayd.model.health import Health
+from assayd.model.health import HealthStatus
 from assayd.settings import Settings
 from assayd.wiring.checking import check_settings
-from assayd.wiring.profiles import load_profiles, without_policy
+from assayd.wiring.profiles import load_profiles, missing_policies
 from support.daemons.small_daemon import How, SmallKind, small_daemon
 
 
@@ -39,7 +39,9 @@ def test_state_directory_where_not_even_root_can_make_one_is_refused() -> None:
 
 def test_kind_without_its_policy_is_named_with_it() -> None:
     policies = load_profiles(Settings(policy_folders=()))
-    assert without_policy({"homeless": Homeless(), "small": SmallKind()}, policies) == {"homeless": "absent"}
+    assert missing_policies({"homeless": Homeless(), "small": SmallKind()}, policies) == {
+        "homeless": "absent"
+    }
 
 
 async def test_kind_without_its_policy_keeps_no_other_from_being_served(tmp_path: Path) -> None:
@@ -50,4 +52,4 @@ async def test_kind_without_its_policy_keeps_no_other_from_being_served(tmp_path
         finished = await daemon.finished(await daemon.accept())
         [row] = [row for row in await daemon.service.health() if row.check == "kinds"]
     assert finished.verdict == "validated"
-    assert (row.status, row.detail) == (Health.FAIL, "homeless isn't served: no policy absent")
+    assert (row.status, row.detail) == (HealthStatus.FAIL, "homeless isn't served: no policy absent")

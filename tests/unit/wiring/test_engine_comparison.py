@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 import assayd.guest
-from assayd.ids import SystemClock, Ulids
+from assayd.ids import SystemClock, UlidGenerator
 from assayd.imaging.digest import guest_digest
 from assayd.model.run import Limits, RunSpec
 from assayd.ports.engine import ContainerRef, ContainerSpec, EngineInfo, ImageFacts
 from assayd.sandbox.container import ContainerOrigin
 from assayd.sandbox.images import LABEL_GUEST, Images
 from assayd.sandbox.sandbox import Sandbox
-from assayd.wiring.engine_comparison import Contender, EngineComparison, read_comparison
+from assayd.wiring.engine_comparison import ComparedEngine, EngineComparison, read_comparison
 from support.engines.sandboxes import no_way_out
 from support.engines.warm_pool import owned, polite_guest, running
 from support.fakes.engine import FakeEngine
@@ -64,15 +64,15 @@ class TimedEngine(FakeEngine):
 async def comparison(
     tmp_path: Path, other: TimedEngine, chosen: TimedEngine, clock: Clock, leaks: Sequence[str] = ()
 ) -> AsyncIterator[EngineComparison]:
-    def contender(engine: TimedEngine, pool) -> Contender:
+    def contender(engine: TimedEngine, pool) -> ComparedEngine:
         images = Images(engine, GUEST)
         sandbox = Sandbox(pool=pool, images=images, clock=clock, seccomp="{}", egress=no_way_out())
-        return Contender(engine=engine, sandbox=sandbox)
+        return ComparedEngine(engine=engine, sandbox=sandbox)
 
-    async def challenge(stack: AsyncExitStack) -> Contender:
+    async def challenge(stack: AsyncExitStack) -> ComparedEngine:
         return contender(other, await stack.enter_async_context(running(other)))
 
-    async def check(_: Contender) -> Sequence[str]:
+    async def check(_: ComparedEngine) -> Sequence[str]:
         return leaks
 
     async with running(chosen) as pool:
@@ -83,7 +83,7 @@ async def comparison(
             spec=SPEC,
             origin=ContainerOrigin(daemon_id="d", generation="g"),
             clock=clock,
-            ids=Ulids(),
+            ids=UlidGenerator(),
             file=tmp_path / "comparison.json",
             build="ASSAYD_ENGINE__KIND=oci assay images build",
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assayd_workflows.checking import check_plan
-from assayd_workflows.reading import read_document
+from assayd_workflows.reading import parse_document
 
 LOAD = """nodes:
   - id: load
@@ -26,7 +26,7 @@ def use(declaration: str, source: str = "load.result", result: str = "int") -> s
 
 
 def found(text: str) -> list[tuple[str, int | None, str]]:
-    reading = read_document(text)
+    reading = parse_document(text)
     assert reading.plan is not None, reading.findings
     return [
         (one.rule.removeprefix("workflow."), one.line, one.message)
@@ -35,7 +35,7 @@ def found(text: str) -> list[tuple[str, int | None, str]]:
 
 
 def test_fitting_types_have_no_findings_and_are_remembered() -> None:
-    plan = read_document(LOAD + use("rows: list[int]") + OUTPUT).plan
+    plan = parse_document(LOAD + use("rows: list[int]") + OUTPUT).plan
 
     reading = check_plan(plan)
 
@@ -93,7 +93,7 @@ def test_value_of_another_type_is_an_error() -> None:
 
 def test_unknown_nodes_are_named_with_what_was_meant() -> None:
     reading = check_plan(
-        read_document(
+        parse_document(
             LOAD + use("rows: list", "lod.result") + "outputs: {x: use.result, y: usee.result}\n"
         ).plan
     )

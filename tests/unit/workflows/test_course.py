@@ -19,7 +19,7 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd_workflows import course as course_module
-from assayd_workflows.course import STARTING, Course, CourseParts, outputs_of
+from assayd_workflows.course import STARTING, Course, CourseParts, load_outputs
 from assayd_workflows.model import Node, NodeRun, NodeState, Plan, Reference, Workflow
 from assayd_workflows.nodes import TooLarge
 
@@ -194,12 +194,12 @@ async def test_outputs_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> 
     workflow = replace(course.workflow, outline=outline)
 
     monkeypatch.setattr(course_module, "OUTPUTS_BYTES", 1000)
-    found = await outputs_of(workflow, daemon.parts)
+    found = await load_outputs(workflow, daemon.parts)
     monkeypatch.setattr(course_module, "OUTPUTS_BYTES", 999)
 
     assert set(found.values()) == {b'"' + b"x" * 98 + b'"'}
     with pytest.raises(TooLarge, match="the outputs have more than 999 bytes"):
-        await outputs_of(workflow, daemon.parts)
+        await load_outputs(workflow, daemon.parts)
 
 
 async def test_few_nodes_of_a_workflow_wait_for_their_turn_at_once() -> None:

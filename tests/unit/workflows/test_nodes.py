@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from assayd.model.submission import RepairWish
+from assayd.model.submission import RepairOptions
 from assayd_workflows.model import Node, Plan, Reference
-from assayd_workflows.nodes import NoSuchPart, Room, TooLarge, part_of, submission_of, texts_of
+from assayd_workflows.nodes import NoSuchPart, Room, TooLarge, resolve_reference, submission_of, texts_of
 
 RESULT = {"rows": [{"a": 1}], "pair": {"$py": "tuple", "value": [1, 2]}, "seen": {"$py": "set", "value": [1]}}
 
 
 def part(*path: str) -> object:
-    return part_of(RESULT, Reference(node="n", path=path))
+    return resolve_reference(RESULT, Reference(node="n", path=path))
 
 
 def test_parts_are_found_in_objects_lists_and_tuples() -> None:
@@ -49,7 +49,7 @@ def test_words_for_a_repair_are_bounded_and_name_both_sides() -> None:
     )
     inputs = {"x": b'"' + b"long" * 10_000 + b'"'}
 
-    asked = json.loads(submission_of(node, plan, inputs, workflow_id="w", repair=RepairWish(provider="p")))
+    asked = json.loads(submission_of(node, plan, inputs, workflow_id="w", repair=RepairOptions(provider="p")))
 
     assert asked["payload"] == {"code": "x: str", "inputs": {"x": "long" * 10_000}}
     assert asked["repair"] == {"provider": "p", "max_attempts": None}

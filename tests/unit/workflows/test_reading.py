@@ -7,14 +7,14 @@ import json
 import pytest
 
 from assayd_workflows.model import Reference
-from assayd_workflows.reading import read_document
+from assayd_workflows.reading import parse_document
 
 NODE = "nodes: [{id: a, code: 'result: int = 1'}]\n"
 OUTPUTS = "outputs: {x: a.result}\n"
 
 
 def said(text: str) -> list[tuple[int | None, str]]:
-    reading = read_document(text)
+    reading = parse_document(text)
     assert reading.plan is None
     return [(finding.line, finding.message) for finding in reading.findings]
 
@@ -33,7 +33,7 @@ nodes:
       pair: {literal: 1, other: 2}
 outputs: {x: a.result}
 """
-    [node] = read_document(text).plan.nodes
+    [node] = parse_document(text).plan.nodes
 
     assert node.sources == {"part": Reference(node="b", path=("rows", "0")), "whole": Reference(node="b")}
     assert node.values == {"text": "b.results", "quoted": "b.result", "pair": {"literal": 1, "other": 2}}
@@ -46,7 +46,7 @@ nodes:
   - {id: a, code: 'result: int = 1', inputs: {a: 1, b: "1", c: '', d: ~, e: , f: yes, g: 1.5, h: [x], i: 0xf}}
 outputs: {x: a.result}
 """
-    [node] = read_document(text).plan.nodes
+    [node] = parse_document(text).plan.nodes
 
     values = {"a": 1, "b": "1", "c": "", "d": None, "e": None, "f": True, "g": 1.5, "h": ["x"], "i": 15}
     assert node.values == values
@@ -59,7 +59,7 @@ def test_json_and_yaml_give_the_same_plan() -> None:
     }
 
     as_json, as_yaml = (
-        read_document(text)
+        parse_document(text)
         for text in (
             json.dumps(value),
             "nodes: [{id: a, code: 'result: int = 1', inputs: {n: 2}}]\n" + OUTPUTS,

@@ -13,30 +13,30 @@ import pytest_asyncio
 from sqlalchemy import RowMapping
 
 from assayd.errors import RequestError
-from assayd.ids import Ulids
+from assayd.ids import UlidGenerator
 from assayd.model.report import Verdict
-from assayd.model.submission import Peer, RepairWish
+from assayd.model.submission import Peer, RepairOptions
 from assayd.store.access import open_access
 from assayd_workflows import store as store_module
 from assayd_workflows.checking import check_plan
 from assayd_workflows.model import Inputs, NodeRun, NodeState, Plan, Workflow
-from assayd_workflows.reading import read_document
+from assayd_workflows.reading import parse_document
 from assayd_workflows.store import (
     KEPT,
     KEPT_BYTES,
     OPEN,
     PAGE_BYTES,
-    Contents,
     DatabaseWorkflowStore,
+    WorkflowContents,
     _read_workflow,
 )
 
 NOW = datetime(2026, 5, 4, tzinfo=UTC)
 INPUTS: Inputs = {"a": {"n": [1, {"b": None}]}}
 TEXT = "nodes: [{id: a, code: 'n: int\\nresult: int = n', inputs: {n: 1}}]\noutputs: {x: a.result}\n"
-IDS = Ulids()
-PLAN = replace(read_document(TEXT).plan or Plan(nodes=(), outputs={}), name="p").with_inputs(INPUTS)
-CONTENTS = Contents.written(TEXT, INPUTS, PLAN)
+IDS = UlidGenerator()
+PLAN = replace(parse_document(TEXT).plan or Plan(nodes=(), outputs={}), name="p").with_inputs(INPUTS)
+CONTENTS = WorkflowContents.written(TEXT, INPUTS, PLAN)
 
 
 @pytest_asyncio.fixture
@@ -55,7 +55,7 @@ def workflow(uid: int = 1000, **changes: object) -> Workflow:
         outline=PLAN.outline,
         findings=reading.findings,
         nodes={"a": NodeRun(node="a", attempt_id=IDS.new())},
-        repair=RepairWish(provider="p"),
+        repair=RepairOptions(provider="p"),
     )
     return replace(made, **changes)  # type: ignore[arg-type]
 

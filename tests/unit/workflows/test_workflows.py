@@ -17,7 +17,7 @@ import pytest
 from assayd.byte_budget import ByteBudget
 from assayd.errors import RequestError, StoreError
 from assayd.fair_queue import FairSemaphore
-from assayd.ids import Ulids
+from assayd.ids import UlidGenerator
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.ports.driving import ALONE
@@ -25,7 +25,7 @@ from assayd.store.access import DatabaseAccess, open_access
 from assayd_workflows.course import CourseParts
 from assayd_workflows.model import NodeState, Workflow
 from assayd_workflows.store import DatabaseWorkflowStore
-from assayd_workflows.workflows import CODE_BYTES, Terms, Workflows
+from assayd_workflows.workflows import CODE_BYTES, WorkflowRequest, Workflows
 
 PEER = Peer(uid=1000, gid=1, pid=2)
 ONE = "nodes: [{id: a, code: 'result: int = 1'}]\noutputs: {x: a.result}\n"
@@ -77,7 +77,7 @@ class Parts:
 
     def require_ready(self) -> None: ...
 
-    async def require_share(self, *_: object) -> None: ...
+    async def require_quota(self, *_: object) -> None: ...
 
     async def read(self, _: bytes) -> None:
         assert self.trouble is not None
@@ -92,7 +92,7 @@ async def opened(
         fakes: dict[str, Any] = {"analyst": Analyst(), "library": library, "repair_requests": None}
         policies: Callable[[str], Any] = lambda _: None  # noqa: E731
         made = Workflows(
-            parts=Parts(access, trouble).parts, policies=policies, ids=Ulids(), driving=ALONE, **fakes
+            parts=Parts(access, trouble).parts, policies=policies, ids=UlidGenerator(), driving=ALONE, **fakes
         )
         async with made.running():
             yield made
@@ -139,7 +139,7 @@ async def last_of(workflows: Workflows, begun: Workflow) -> Workflow:
 
 async def test_internal_error_ends_the_workflow(tmp_path: Path) -> None:
     async with opened(tmp_path, trouble=KeyError("a bug")) as workflows:
-        begun = await workflows.begin(Terms(document=ONE, inputs={}), PEER)
+        begun = await workflows.begin(WorkflowRequest(document=ONE, inputs={}), PEER)
 
         ended = await last_of(workflows, begun)
 
@@ -159,7 +159,7 @@ async def test_trouble_of_the_store_leaves_the_workflow_for_the_next_run(
 
     monkeypatch.setattr(DatabaseWorkflowStore, "save_node", save_node)
     async with opened(tmp_path, trouble=RequestError("invalid", "no")) as workflows:
-        begun = await workflows.begin(Terms(document=ONE, inputs={}), PEER)
+        begun = await workflows.begin(WorkflowRequest(document=ONE, inputs={}), PEER)
 
         ended = await last_of(workflows, begun)
 

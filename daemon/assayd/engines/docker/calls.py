@@ -37,7 +37,7 @@ _STREAMS = frozenset({0, 1, 2, 3})
 
 
 class Demultiplexer:
-    """Splits attached bytes, in pieces of any size, and returns those of standard output.
+    """A parser of attached bytes in pieces of any size, which returns those of standard output.
 
     All other streams go to `diagnostics`, which keeps only the last bytes.
     """
@@ -81,7 +81,7 @@ class Demultiplexer:
 
 
 class AttachedStream:
-    """The Duplex of one container. Created by `open`.
+    """An implementation of the Duplex of one container. Created by `open`.
 
     Args:
         release: releases the SDK's response, which keeps the connection open.
@@ -112,7 +112,7 @@ class AttachedStream:
             try:
                 data = await self._reader.read(_READ_BYTES)
             except OSError as problem:
-                raise _broken() from problem
+                raise _stream_broken_error() from problem
             if not data:
                 return b""
             output = self._demultiplexer.feed(data)
@@ -124,9 +124,9 @@ class AttachedStream:
             self._writer.write(data)
             await self._writer.drain()
         except OSError as problem:
-            raise _broken() from problem
+            raise _stream_broken_error() from problem
         if self._closed:
-            raise _broken()
+            raise _stream_broken_error()
 
     @property
     def diagnostics(self) -> bytes:
@@ -144,7 +144,7 @@ class AttachedStream:
             await self._writer.wait_closed()
 
 
-def _broken() -> EngineError:
+def _stream_broken_error() -> EngineError:
     return EngineError(
         "engine.stream_broken", "the connection to the container's streams is gone", retryable=True
     )
@@ -159,8 +159,8 @@ _ADDRESS = "http+docker://"
 _FOREIGN = (DockerException, RequestException, urllib3.exceptions.HTTPError, OSError)
 
 
-class _OnePool(UnixHTTPAdapter):
-    """Keeps one connection pool for the engine.
+class _SinglePoolAdapter(UnixHTTPAdapter):
+    """An HTTP adapter with one connection pool for the engine.
 
     The SDK keeps one for each of the last 25 URLs. Because every container has its own URLs, it rarely reuses
     a connection (CPU time per call: 1.1 ms instead of 0.7 ms).
@@ -171,7 +171,7 @@ class _OnePool(UnixHTTPAdapter):
 
 
 class Calls:
-    """Runs functions with an API client in threads.
+    """A runner of functions with an API client in threads.
 
     Args:
         base_url: the engine's address.
@@ -212,10 +212,10 @@ class Calls:
             async with asyncio.timeout((timeout_s or self._timeout_s) + _MARGIN_S):
                 return await asyncio.wrap_future(job)
         except TimeoutError as problem:
-            _abandon(job, discard)
-            raise _timed_out() from problem
+            _cancel_or_discard(job, discard)
+            raise _timeout_error() from problem
         except asyncio.CancelledError:
-            _abandon(job, discard)
+            _cancel_or_discard(job, discard)
             raise
 
     def close(self) -> None:
@@ -226,17 +226,17 @@ class Calls:
 
     def _run(self, act: Callable[[DockerApi], T]) -> T:
         try:
-            return act(self._connected())
+            return act(self._ensure_client())
         except _FOREIGN as problem:
             raise translate(problem) from problem
 
-    def _connected(self) -> DockerApi:
+    def _ensure_client(self) -> DockerApi:
         with self._connecting:
             if self._client is None:
-                self._client = self._connect()
+                self._client = self._create_client()
             return self._client
 
-    def _connect(self) -> DockerApi:
+    def _create_client(self) -> DockerApi:
         client = cast(
             "DockerApi",
             APIClient(
@@ -252,7 +252,7 @@ class Calls:
         client.post = partial(client.post, timeout=self._timeout_s)
         if self._base_url.startswith("unix://"):
             client.get_adapter(_ADDRESS).close()
-            client.mount(_ADDRESS, _OnePool(f"http+{self._base_url}", max_pool_size=self._size))
+            client.mount(_ADDRESS, _SinglePoolAdapter(f"http+{self._base_url}", max_pool_size=self._size))
         return client
 
 
@@ -264,22 +264,22 @@ def translate(problem: Exception) -> EngineError:
     """
     match problem:
         case APIError():
-            return _answered(problem)
+            return _api_error(problem)
         case Timeout() | urllib3.exceptions.TimeoutError() | TimeoutError():
-            return _timed_out()
+            return _timeout_error()
         case DockerException() if isinstance(problem.__cause__, _FOREIGN):
             # The client failed to ask for the version, and wraps the reason.
             return translate(problem.__cause__)
         case RequestsConnectionError():
-            return _unreachable()
+            return _unreachable_error()
         # Exceptions of requests are OSErrors by inheritance only.
         case OSError() if not isinstance(problem, RequestException):
-            return _unreachable()
+            return _unreachable_error()
         case _:
             return EngineError("engine.failed", "the container engine's answer is unusable", retryable=True)
 
 
-def _answered(problem: APIError) -> EngineError:
+def _api_error(problem: APIError) -> EngineError:
     status = problem.status_code or 500
     if isinstance(problem, ImageNotFound):
         return EngineError("image.missing", "the engine lacks the image; run `assay images build`")
@@ -295,16 +295,16 @@ def _answered(problem: APIError) -> EngineError:
     return EngineError("engine.failed", message, retryable=True)
 
 
-def _unreachable() -> EngineError:
+def _unreachable_error() -> EngineError:
     message = "can't reach the container engine; check that it runs and that this user may open its socket"
     return EngineError("engine.unreachable", message, retryable=True)
 
 
-def _timed_out() -> EngineError:
+def _timeout_error() -> EngineError:
     return EngineError("engine.timeout", "the container engine didn't answer in time", retryable=True)
 
 
-def _abandon(job: Future[T], discard: Callable[[T], None] | None) -> None:
+def _cancel_or_discard(job: Future[T], discard: Callable[[T], None] | None) -> None:
     if job.cancel() or discard is None:
         return
 

@@ -52,7 +52,7 @@ class ImageSettings:
 
 def creation(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
     """Return the document that creates a container."""
-    return {**_process(spec), "HostConfig": _isolation(spec, host)}
+    return {**_process_section(spec), "HostConfig": _isolation_section(spec, host)}
 
 
 def differences(
@@ -62,17 +62,17 @@ def differences(
 
     A requested key that is missing is a difference, as is any setting that wasn't requested.
     """
-    process = {**_process(spec), **_inherited(spec, image)}
-    settings = _section(inspected, "NetworkSettings")
-    networks = sorted(_section(settings, "Networks"))
+    process = {**_process_section(spec), **_inherited_section(spec, image)}
+    settings = _get_section(inspected, "NetworkSettings")
+    networks = sorted(_get_section(settings, "Networks"))
     found = [
         *_compare("Image", inspected.get("Image", _MISSING), spec.image_digest),
-        *_compare("State.Status", _section(inspected, "State").get("Status", _MISSING), "created"),
+        *_compare("State.Status", _get_section(inspected, "State").get("Status", _MISSING), "created"),
         *_compare("Mounts", inspected.get("Mounts", _MISSING), []),
         *_compare("ExecIDs", inspected.get("ExecIDs", _MISSING), []),
         *_compare("NetworkSettings.Networks", networks, ["none"]),
         *_compare_section("Config", inspected.get("Config"), process),
-        *_compare_section("HostConfig", inspected.get("HostConfig"), _isolation(spec, host)),
+        *_compare_section("HostConfig", inspected.get("HostConfig"), _isolation_section(spec, host)),
     ]
     # Empty if the kernel has no AppArmor.
     profile = inspected.get("AppArmorProfile")
@@ -81,7 +81,7 @@ def differences(
     return found
 
 
-def _process(spec: ContainerSpec) -> dict[str, object]:
+def _process_section(spec: ContainerSpec) -> dict[str, object]:
     return {
         "Image": spec.image_digest,
         "User": f"{GUEST_UID}:{GUEST_UID}",
@@ -98,7 +98,7 @@ def _process(spec: ContainerSpec) -> dict[str, object]:
     }
 
 
-def _inherited(spec: ContainerSpec, image: ImageSettings) -> dict[str, object]:
+def _inherited_section(spec: ContainerSpec, image: ImageSettings) -> dict[str, object]:
     return {
         "Env": image.environment,
         "Entrypoint": image.entrypoint,
@@ -108,11 +108,11 @@ def _inherited(spec: ContainerSpec, image: ImageSettings) -> dict[str, object]:
     }
 
 
-def _isolation(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
+def _isolation_section(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
     return {
-        **_privileges(spec, host),
-        **_resources(spec, host),
-        **_writable_places(spec),
+        **_privileges_section(spec, host),
+        **_resources_section(spec, host),
+        **_mounts_section(spec),
         "Init": False,
         "AutoRemove": False,
         "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0},
@@ -120,7 +120,7 @@ def _isolation(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
     }
 
 
-def _privileges(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
+def _privileges_section(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
     return {
         "Runtime": host.runtime,
         "Privileged": False,
@@ -148,7 +148,7 @@ def _privileges(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
     }
 
 
-def _resources(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
+def _resources_section(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
     resources: dict[str, object] = {
         "Memory": spec.memory_bytes,
         "MemorySwap": spec.memory_bytes,
@@ -168,7 +168,7 @@ def _resources(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
     return resources
 
 
-def _writable_places(spec: ContainerSpec) -> dict[str, object]:
+def _mounts_section(spec: ContainerSpec) -> dict[str, object]:
     bounds = f"size={spec.work_bytes},nr_inodes={spec.work_files}"
     access = (
         f"uid={GUEST_UID},gid={GUEST_UID},mode=0700,nosuid,nodev,{'exec' if spec.work_exec else 'noexec'}"
@@ -194,7 +194,9 @@ def _compare_section(path: str, got: object, want: Document) -> Iterator[str]:
         return
     for key, value in want.items():
         yield from _compare(f"{path}.{key}", got.get(key, _MISSING), value)
-    yield from (f"{path}.{key} wasn't requested" for key in got if key not in want and not _empty(got[key]))
+    yield from (
+        f"{path}.{key} wasn't requested" for key in got if key not in want and not _is_empty(got[key])
+    )
 
 
 def _compare(path: str, got: object, want: object) -> Iterator[str]:
@@ -203,19 +205,19 @@ def _compare(path: str, got: object, want: object) -> Iterator[str]:
     elif got is None and want in ("", [], {}):
         return
     elif type(got) is not type(want) or got != want:
-        yield f"{path} is {_shown(got)}, expected {_shown(want)}"
+        yield f"{path} is {_shorten_repr(got)}, expected {_shorten_repr(want)}"
 
 
-def _empty(value: object) -> bool:
+def _is_empty(value: object) -> bool:
     """Return whether a value sets nothing; ``ConsoleSize`` is ``[0, 0]``."""
     return not value or (isinstance(value, list) and not any(value))
 
 
-def _section(document: Document, key: str) -> Document:
+def _get_section(document: Document, key: str) -> Document:
     section = document.get(key)
     return section if isinstance(section, Mapping) else {}
 
 
-def _shown(value: object) -> str:
+def _shorten_repr(value: object) -> str:
     text = repr(value)
     return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"

@@ -57,7 +57,7 @@ class _Attachment:
 
 
 @dataclass(frozen=True, slots=True)
-class _Creation:
+class _CreatedContainer:
     """A created container and its owner, in case the caller was cancelled."""
 
     client: DockerApi
@@ -93,7 +93,7 @@ class DockerEngine:
     async def info(self) -> EngineInfo:
         """Return the engine's name, version and enforceable limits."""
         info, version = await self._calls(lambda client: (client.info(), client.version()))
-        host.refuse_others(version)
+        host.refuse_unsupported_engine(version)
         self._host = host.host(info)
         return host.engine_info(info, version)
 
@@ -111,16 +111,16 @@ class DockerEngine:
     async def create(self, spec: ContainerSpec) -> ContainerRef:
         """Create a container named by its ULID, without starting it."""
         ulid = spec.labels[LABEL_CONTAINER]
-        wanted = document.creation(spec, await self._known_host())
+        wanted = document.creation(spec, await self._get_host())
         create = partial(_create, wanted=wanted, name=f"assayd-{ulid}")
-        made = await self._calls(create, discard=_Creation.undo)
+        made = await self._calls(create, discard=_CreatedContainer.undo)
         return ContainerRef(engine_id=made.engine_id, ulid=ulid)
 
     async def verify(self, ref: ContainerRef, spec: ContainerSpec) -> None:
         """Compare the created container with its spec. Raises: EngineError ``engine.mismatch``."""
-        image = await self._settings_of(spec.image_digest)
+        image = await self._get_image_settings(spec.image_digest)
         inspected = await self._inspect(ref)
-        found = document.differences(inspected, spec, await self._known_host(), image)
+        found = document.differences(inspected, spec, await self._get_host(), image)
         if found:
             message = "the engine created a container that differs from the request: " + "; ".join(found)
             raise EngineError("engine.mismatch", message)
@@ -212,12 +212,12 @@ class DockerEngine:
     async def _inspect(self, ref: ContainerRef) -> Document:
         return await self._calls(lambda client: client.inspect_container(ref.engine_id))
 
-    async def _known_host(self) -> EngineHost:
+    async def _get_host(self) -> EngineHost:
         if self._host is None:
             self._host = host.host(await self._calls(lambda client: client.info()))
         return self._host
 
-    async def _settings_of(self, digest: str) -> ImageSettings:
+    async def _get_image_settings(self, digest: str) -> ImageSettings:
         # A digest identifies content, so its settings never change.
         if digest not in self._image_settings:
             inspected = await self._calls(lambda client: client.inspect_image(digest))
@@ -231,9 +231,9 @@ class DockerEngine:
             await stream.close()
 
 
-def _create(client: DockerApi, *, wanted: Document, name: str) -> _Creation:
+def _create(client: DockerApi, *, wanted: Document, name: str) -> _CreatedContainer:
     made = client.create_container_from_config(wanted, name=name)
-    return _Creation(client, str(made["Id"]))
+    return _CreatedContainer(client, str(made["Id"]))
 
 
 def _attach_and_start(client: DockerApi, *, engine_id: str) -> _Attachment:
@@ -264,9 +264,9 @@ def _remove(client: DockerApi, *, engine_id: str) -> None:
         if problem.status_code != _CONFLICT:
             raise
         # Another client is removing it, which doesn't prove that it is gone.
-        _await_removal(client, engine_id)
+        _wait_for_removal(client, engine_id)
 
 
-def _await_removal(client: DockerApi, engine_id: str) -> None:
+def _wait_for_removal(client: DockerApi, engine_id: str) -> None:
     with suppress(NotFound):
         client.wait(engine_id, timeout=_REMOVAL_TIMEOUT_S, condition="removed")

@@ -20,7 +20,7 @@ _NEEDS = {
 
 def engine_info(info: Document, version: Document) -> EngineInfo:
     """Parse the responses of ``/info`` and ``/version``."""
-    components = dict(_components(version))
+    components = dict(_iter_components(version))
     runtime = host(info).runtime
     return EngineInfo(
         name="docker",
@@ -41,12 +41,12 @@ def host(info: Document) -> EngineHost:
     )
 
 
-def refuse_others(version: Document) -> None:
+def refuse_unsupported_engine(version: Document) -> None:
     """Reject an engine that serves this API but ignores the requested isolation.
 
     Raises: EngineError ``engine.unsupported``.
     """
-    podman = dict(_components(version)).get("Podman Engine")
+    podman = dict(_iter_components(version)).get("Podman Engine")
     if podman is not None:
         message = f"this is Podman {podman}, which ignores flags that isolate containers; use Docker"
         raise EngineError("engine.unsupported", message)
@@ -63,7 +63,7 @@ def missing_limits(info: Document) -> tuple[str, ...]:
     return tuple(missing)
 
 
-def _components(version: Document) -> Iterator[tuple[str, str]]:
+def _iter_components(version: Document) -> Iterator[tuple[str, str]]:
     components = version.get("Components")
     for component in components if isinstance(components, list) else ():
         if isinstance(component, Mapping):

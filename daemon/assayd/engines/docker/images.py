@@ -54,7 +54,7 @@ def load(client: DockerApi, *, archive: Path) -> str:
             "image.archive_missing", f"image archive {archive.name} doesn't exist; build it first"
         )
     with archive.open("rb") as stream:
-        names = list(_loaded(client.load_image(stream)))
+        names = list(_parse_loaded_images(client.load_image(stream)))
     if not names:
         raise EngineError(
             "image.archive_refused", f"the engine could not load {archive.name}; build it again"
@@ -123,7 +123,7 @@ def file(client: DockerApi, *, name: str, path: str, most_bytes: int) -> bytes:
         client.remove_container(container, force=True, v=True)
 
 
-def _loaded(progress: Iterable[Document]) -> Iterable[str]:
+def _parse_loaded_images(progress: Iterable[Document]) -> Iterable[str]:
     for step in progress:
         text = str(step.get("stream", ""))
         for prefix in _LOADED:

@@ -60,16 +60,16 @@ class ControlGroup:
 
         Raises: EngineError ``engine.cgroup``.
         """
-        with _told("make a control group"):
+        with _translate_errors("make a control group"):
             try:
                 for folder in self.folders.values():
                     os.mkdir(folder)  # noqa: PTH102 - a path object costs as much again
                     # Independent of the umask: the container's own user reads the kernel's counters here.
                     os.chmod(folder, 0o755)  # noqa: PTH101, S103 - as above
-                for path, value in self._settings(limits):
-                    _write(path, value)
+                for path, value in self._limit_files(limits):
+                    _write_control(path, value)
             except OSError:
-                self._discard()
+                self._remove_folders()
                 raise
 
     def limit_pids(self, pids: int) -> None:
@@ -77,18 +77,18 @@ class ControlGroup:
 
         Raises: EngineError ``engine.cgroup``.
         """
-        with _told("limit processes"):
-            _write(f"{self._of('pids')}/pids.max", str(pids))
+        with _translate_errors("limit processes"):
+            _write_control(f"{self._controller_folder('pids')}/pids.max", str(pids))
 
-    def weigh(self, weight: int) -> None:
+    def set_cpu_weight(self, weight: int) -> None:
         """Set the processor weight, on a scale of 100. A missing group is ignored."""
-        with _told("set a weight"), suppress(FileNotFoundError):
-            _write(*self._weight(weight))
+        with _translate_errors("set a weight"), suppress(FileNotFoundError):
+            _write_control(*self._weight_file(weight))
 
     def differences(self, limits: Mapping[str, int]) -> list[str]:
         """Return the differences between the kernel's limits and the requested ones."""
         found = []
-        for path, wanted in self._settings(limits):
+        for path, wanted in self._limit_files(limits):
             try:
                 held = " ".join(read_text(path).split())
             except OSError:
@@ -124,17 +124,17 @@ class ControlGroup:
     def oom_kills(self) -> int:
         """Return the number of processes of the group that the kernel killed for memory."""
         path, key = ("memory.oom_control", "oom_kill") if self.version == 1 else ("memory.events", "oom_kill")
-        return _field(f"{self._of('memory')}/{path}", key)
+        return _read_field(f"{self._controller_folder('memory')}/{path}", key)
 
     def pids_refused(self) -> int:
         """Return the number of processes that the kernel rejected."""
-        return _field(f"{self._of('pids')}/pids.events", "max")
+        return _read_field(f"{self._controller_folder('pids')}/pids.events", "max")
 
     def peak_memory_bytes(self) -> int:
         """Return the peak memory usage in bytes; 0 if the kernel doesn't report it."""
         name = "memory.max_usage_in_bytes" if self.version == 1 else "memory.peak"
         try:
-            return int(Path(f"{self._of('memory')}/{name}").read_text(encoding="ascii"))
+            return int(Path(f"{self._controller_folder('memory')}/{name}").read_text(encoding="ascii"))
         except (OSError, ValueError):
             return 0
 
@@ -183,34 +183,37 @@ class ControlGroup:
             finally:
                 os.close(descriptor)
 
-    def _settings(self, limits: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    def _limit_files(self, limits: Mapping[str, int]) -> Iterator[tuple[str, str]]:
         """Yield file and content of every limit, in an order in which the kernel accepts them."""
         memory, quota, period = limits["memory_bytes"], limits["cpu_quota_us"], limits["cpu_period_us"]
-        yield f"{self._of('pids')}/pids.max", str(limits["pids"])
+        yield f"{self._controller_folder('pids')}/pids.max", str(limits["pids"])
         if self.version == 1:
             rounded = str(memory - memory % os.sysconf("SC_PAGE_SIZE"))
-            yield f"{self._of('memory')}/memory.limit_in_bytes", rounded
-            yield f"{self._of('memory')}/memory.memsw.limit_in_bytes", rounded
-            yield f"{self._of('memory')}/memory.swappiness", "0"
-            yield f"{self._of('cpu')}/cpu.cfs_period_us", str(period)
-            yield f"{self._of('cpu')}/cpu.cfs_quota_us", str(quota)
+            yield f"{self._controller_folder('memory')}/memory.limit_in_bytes", rounded
+            yield f"{self._controller_folder('memory')}/memory.memsw.limit_in_bytes", rounded
+            yield f"{self._controller_folder('memory')}/memory.swappiness", "0"
+            yield f"{self._controller_folder('cpu')}/cpu.cfs_period_us", str(period)
+            yield f"{self._controller_folder('cpu')}/cpu.cfs_quota_us", str(quota)
         else:
-            yield f"{self._of('memory')}/memory.max", str(memory - memory % os.sysconf("SC_PAGE_SIZE"))
-            yield f"{self._of('memory')}/memory.swap.max", "0"
+            yield (
+                f"{self._controller_folder('memory')}/memory.max",
+                str(memory - memory % os.sysconf("SC_PAGE_SIZE")),
+            )
+            yield f"{self._controller_folder('memory')}/memory.swap.max", "0"
             # The kernel must kill the child that grew, not the runner that reports it.
-            yield f"{self._of('memory')}/memory.oom.group", "0"
-            yield f"{self._of('cpu')}/cpu.max", f"{quota} {period}"
-        yield self._weight(limits["cpu_weight"])
+            yield f"{self._controller_folder('memory')}/memory.oom.group", "0"
+            yield f"{self._controller_folder('cpu')}/cpu.max", f"{quota} {period}"
+        yield self._weight_file(limits["cpu_weight"])
 
-    def _weight(self, weight: int) -> tuple[str, str]:
+    def _weight_file(self, weight: int) -> tuple[str, str]:
         if self.version == 1:
-            return f"{self._of('cpu')}/cpu.shares", str(weight * _SHARES // 100)
-        return f"{self._of('cpu')}/cpu.weight", str(weight)
+            return f"{self._controller_folder('cpu')}/cpu.shares", str(weight * _SHARES // 100)
+        return f"{self._controller_folder('cpu')}/cpu.weight", str(weight)
 
-    def _of(self, controller: str) -> str:
+    def _controller_folder(self, controller: str) -> str:
         return self.folders[controller if self.version == 1 else ""]
 
-    def _discard(self) -> None:
+    def _remove_folders(self) -> None:
         for folder in self.folders.values():
             with suppress(OSError):
                 Path(folder).rmdir()
@@ -225,9 +228,9 @@ def find_hierarchy(own: str, root: Path = ROOT) -> Hierarchy:
 
     Raises: EngineError ``engine.cgroup``, naming the missing controller.
     """
-    paths = dict(_own_paths(own))
+    paths = dict(_parse_own_paths(own))
     if (root / "cgroup.controllers").exists():
-        return Hierarchy(version=2, folders={"": _delegated(root, paths.get("", "/"))})
+        return Hierarchy(version=2, folders={"": _delegate_controllers(root, paths.get("", "/"))})
     folders = {}
     for name in CONTROLLERS:
         mounted = root / name
@@ -245,7 +248,7 @@ def find_hierarchy(own: str, root: Path = ROOT) -> Hierarchy:
     return Hierarchy(version=1, folders=folders, others=tuple(sorted(also)))
 
 
-def _own_paths(text: str) -> Iterator[tuple[str, str]]:
+def _parse_own_paths(text: str) -> Iterator[tuple[str, str]]:
     """Parse ``/proc/PID/cgroup``: one line per hierarchy; version 2's names no controller."""
     for line in text.splitlines():
         _, controllers, path = line.split(":", 2)
@@ -253,20 +256,22 @@ def _own_paths(text: str) -> Iterator[tuple[str, str]]:
             yield name, path
 
 
-def _delegated(root: Path, own: str) -> Path:
-    """Return the parent of containers' groups on version 2, with its controllers delegated."""
+def _delegate_controllers(root: Path, own: str) -> Path:
+    """Delegate the controllers on version 2, and return the parent of containers' groups."""
     base = root / own.lstrip("/")
     if base.name == DAEMON_GROUP:
         base = base.parent
-    with _told(f"use the controllers of {base}; run the daemon in a delegated group (systemd: Delegate=yes)"):
-        _see_controllers(base)
+    with _translate_errors(
+        f"use the controllers of {base}; run the daemon in a delegated group (systemd: Delegate=yes)"
+    ):
+        _require_controllers(base)
         if base != root:
             (base / DAEMON_GROUP).mkdir(exist_ok=True)
             _move_members(base, base / DAEMON_GROUP)
         handed = (base / "cgroup.subtree_control").read_text(encoding="ascii").split()
         for name in CONTROLLERS:
             if name not in handed:
-                _write(f"{base}/cgroup.subtree_control", f"+{name}")
+                _write_control(f"{base}/cgroup.subtree_control", f"+{name}")
     return base
 
 
@@ -278,10 +283,10 @@ def _move_members(source: Path, target: Path) -> None:
             return
         for pid in pids:
             with suppress(ProcessLookupError):
-                _write(f"{target}/cgroup.procs", pid)
+                _write_control(f"{target}/cgroup.procs", pid)
 
 
-def _see_controllers(base: Path) -> None:
+def _require_controllers(base: Path) -> None:
     """Ensure that a group has the required controllers.
 
     Raises: EngineError ``engine.cgroup``, naming the missing ones.
@@ -298,7 +303,7 @@ def _see_controllers(base: Path) -> None:
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
+def _translate_errors(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
@@ -306,7 +311,7 @@ def _told(what: str) -> Iterator[None]:
         raise EngineError("engine.cgroup", f"can't {what}: {name}: {problem.strerror}") from problem
 
 
-def _write(path: str, content: str) -> None:
+def _write_control(path: str, content: str) -> None:
     """Write in one call: a buffered file would report the kernel's rejection only at its close."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
@@ -318,7 +323,7 @@ def _write(path: str, content: str) -> None:
         os.close(descriptor)
 
 
-def _field(path: str, name: str) -> int:
+def _read_field(path: str, name: str) -> int:
     with suppress(OSError):
         for line in Path(path).read_text(encoding="ascii").splitlines():
             key, _, value = line.partition(" ")

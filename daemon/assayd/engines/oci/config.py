@@ -75,12 +75,12 @@ class HostShare:
 
     @property
     def program_uid(self) -> int:
-        """The host's user id of the first process."""
+        """Return the host's user id of the first process."""
         return self.first_uid if self.clone_uid or self.children else self.first_uid + 1
 
     @property
     def ids(self) -> tuple[tuple[int, int, int], ...]:
-        """The mappings of its user namespace: id inside, id on the host, count."""
+        """Return the mappings of the user namespace: id inside, id on the host, count."""
         if self.children:
             return ((0, self.first_uid, 1 + self.children),)
         if self.clone_uid:
@@ -97,7 +97,7 @@ def configuration(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
         "ociVersion": "1.0.2",
         "hostname": HOST_NAME,
         "root": {"path": place.root, "readonly": True},
-        "process": _process(spec, place),
+        "process": _process_section(spec, place),
         "mounts": mounts(spec, place.cgroups),
         "linux": {
             "namespaces": [{"type": name} for name in NAMESPACES],
@@ -123,7 +123,7 @@ def resources(spec: ContainerSpec) -> dict[str, int]:
     }
 
 
-def while_starting(limits: Mapping[str, int]) -> dict[str, int]:
+def startup_limits(limits: Mapping[str, int]) -> dict[str, int]:
     """Return the limits during the container's start, when the runtime's own processes count too."""
     return {**limits, "pids": limits["pids"] + _RUNTIME_PIDS}
 
@@ -145,7 +145,7 @@ def rlimits(spec: ContainerSpec) -> dict[str, int]:
 
 
 def id_mappings(place: HostShare) -> list[dict[str, int]]:
-    """Return mappings of only the container's root and guest users, to exclusive ids."""
+    """Return the mappings of the container's only users, root and guest, to exclusive ids of the host."""
     return [
         {"containerID": inside, "hostID": outside - place.less, "size": size}
         for inside, outside, size in place.ids
@@ -188,7 +188,7 @@ def _mount(destination: str, kind: str, *options: str, source: str | None = None
     return {"destination": destination, "type": kind, "source": source or kind, "options": list(options)}
 
 
-def _process(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
+def _process_section(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
     return {
         "terminal": False,
         "user": {"uid": GUEST_UID, "gid": GUEST_UID},

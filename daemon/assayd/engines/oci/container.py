@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assayd.engines.oci.cgroup import ControlGroup
-from assayd.engines.oci.config import HostShare, configuration, resources, while_starting
+from assayd.engines.oci.config import HostShare, configuration, resources, startup_limits
 from assayd.engines.oci.control import Process
 from assayd.engines.oci.images import StoredImage
-from assayd.engines.oci.inspection import Seen, differences, namespaces_of, observe, shared_with
+from assayd.engines.oci.inspection import Seen, differences, find_shared_namespaces, namespaces_of, observe
 from assayd.engines.oci.process import PipeStream
 from assayd.engines.oci.records import Record
 from assayd.engines.oci.template_config import template_configuration
@@ -49,10 +49,10 @@ class OciContainer:
 
     @property
     def cloned(self) -> bool:
-        """Whether it is cloned from a template."""
+        """Return whether the container is cloned from a template."""
         return bool(self.place.clone_uid)
 
-    def close_handed(self) -> None:
+    def close_template_fds(self) -> None:
         """Close the descriptors for its template."""
         while self.handed:
             os.close(self.handed.pop())
@@ -63,16 +63,16 @@ def document(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
     return template_configuration(spec, place) if place.children else configuration(spec, place)
 
 
-def differences_made(container: OciContainer) -> list[str]:
+def find_config_differences(container: OciContainer) -> list[str]:
     """Return the differences between a spec and the runtime's configuration, before anything runs."""
-    found = container.group.differences(while_starting(resources(container.spec)))
+    found = container.group.differences(startup_limits(resources(container.spec)))
     bundle = json.loads((container.folder / "config.json").read_text(encoding="utf-8"))
     if bundle != document(container.spec, container.place):
         found.append("the runtime's configuration differs from the request")
     return found
 
 
-def differences_running(
+def find_process_differences(
     process: Process, container: OciContainer, beside: Callable[[], Mapping[str, OciContainer]] = dict
 ) -> list[str]:
     """Return the differences between a spec and the running process.
@@ -93,23 +93,23 @@ def differences_running(
     container.namespaces = seen.namespaces
     return [
         *differences(seen, container.spec, container.place),
-        *_shared(seen, beside()),
+        *_shared_namespaces(seen, beside()),
         *container.group.differences(resources(container.spec)),
     ]
 
 
-def _shared(seen: Seen, others: Mapping[str, OciContainer]) -> list[str]:
+def _shared_namespaces(seen: Seen, others: Mapping[str, OciContainer]) -> list[str]:
     """Return the namespaces that a process shares with other running containers.
 
     A recorded namespace that matches is read again, because the kernel reuses the numbers of ended
     namespaces.
     """
     known = {name: each.namespaces for name, each in others.items()}
-    if not shared_with(seen, known):
+    if not find_shared_namespaces(seen, known):
         return []
     living: dict[str, Mapping[str, str]] = {}
     for name, each in others.items():
         with suppress(OSError):
             if each.process is not None:
                 living[name] = namespaces_of(each.process.pid)
-    return shared_with(seen, living)
+    return find_shared_namespaces(seen, living)

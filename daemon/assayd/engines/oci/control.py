@@ -51,7 +51,7 @@ class Process:
 
 
 class StartFailed(Exception):
-    """No container was started. Contains the starter's error number."""
+    """An exception raised when no container was started. Contains the starter's error number."""
 
 
 class Control:
@@ -73,7 +73,7 @@ class Control:
         self._borrowing: dict[str, asyncio.Future[int]] = {}
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self.gone = False
-        self._loop.add_reader(control, self._take)
+        self._loop.add_reader(control, self._receive_messages)
 
     async def start(self, name: str, request: Mapping[str, object], descriptors: Sequence[int]) -> Process:
         """Start a container and wait for its first process.
@@ -81,14 +81,14 @@ class Control:
         Raises: StartFailed; EngineError ``engine.launcher``, if the peer died.
         """
         if self.gone:
-            raise self._has_died()
+            raise self._death_error()
         waiting: asyncio.Future[Process] = self._loop.create_future()
         self._starting[name] = waiting
         try:
             socket.send_fds(self._control, [json.dumps(request).encode()], list(descriptors))
             return await waiting
         except OSError as problem:
-            raise self._has_died() from problem
+            raise self._death_error() from problem
         finally:
             self._starting.pop(name, None)
 
@@ -98,12 +98,12 @@ class Control:
         Raises: StartFailed; EngineError ``engine.launcher``, if the peer died.
         """
         if self.gone:
-            raise self._has_died()
+            raise self._death_error()
         waiting: asyncio.Future[int] = self._loop.create_future()
         try:
             self._control.send(json.dumps(request).encode())
         except OSError as problem:
-            raise self._has_died() from problem
+            raise self._death_error() from problem
         self._borrowing[name] = waiting  # Kept until the answer, even if the caller is cancelled.
         return await waiting
 
@@ -121,11 +121,11 @@ class Control:
         self._loop.remove_reader(self._control)
         self._control.close()
         if not self.ready.done():
-            self.ready.set_exception(self._has_died())
+            self.ready.set_exception(self._death_error())
         either: list[asyncio.Future[Process] | asyncio.Future[int]] = [*self._starting.values()]
         for waiting in (*either, *self._borrowing.values()):
             if not waiting.done():
-                waiting.set_exception(self._has_died())
+                waiting.set_exception(self._death_error())
         if not self.ready.cancelled():
             self.ready.exception()  # The caller may have been cancelled.
         for process in self._running.values():
@@ -135,7 +135,7 @@ class Control:
         self._borrowing.clear()
         self._on_lost()
 
-    def _take(self) -> None:
+    def _receive_messages(self) -> None:
         """Receive and process messages of the peer."""
         flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
         try:
@@ -145,7 +145,7 @@ class Control:
         except OSError:
             data, descriptors = b"", []
         try:
-            heard = bool(data) and self._hear(json.loads(data), descriptors)
+            heard = bool(data) and self._handle_reply(json.loads(data), descriptors)
         except (ValueError, KeyError, TypeError):
             heard = False
         if not heard:
@@ -153,13 +153,13 @@ class Control:
                 os.close(descriptor)
             self.lose()
 
-    def _hear(self, reply: Mapping[str, object], descriptors: list[int]) -> bool:
+    def _handle_reply(self, reply: Mapping[str, object], descriptors: list[int]) -> bool:
         """Process a reply. Return whether it was expected."""
         name = str(reply["id"])
         if not name:
-            return self._hear_ready(reply)
+            return self._handle_ready(reply)
         if name in self._borrowing:
-            return self._hear_of_borrowed(self._borrowing.pop(name), reply, descriptors)
+            return self._handle_descriptor(self._borrowing.pop(name), reply, descriptors)
         waiting = self._starting.get(name)
         if "code" in reply:
             code = int(str(reply["code"]))
@@ -172,7 +172,7 @@ class Control:
             return False
         else:
             descriptor = descriptors[0] if descriptors else None
-            process = Process(int(str(reply["pid"])) or _pid_of(descriptor), descriptor)
+            process = Process(int(str(reply["pid"])) or _pid_from_pidfd(descriptor), descriptor)
             descriptors.clear()
             self._running[name] = process
             if waiting is None or waiting.done():
@@ -181,7 +181,7 @@ class Control:
                 waiting.set_result(process)
         return True
 
-    def _hear_ready(self, reply: Mapping[str, object]) -> bool:
+    def _handle_ready(self, reply: Mapping[str, object]) -> bool:
         if not self.ready.done():
             if "failed" in reply:
                 self.ready.set_exception(EngineError("engine.launcher", str(reply["failed"])))
@@ -189,7 +189,7 @@ class Control:
                 self.ready.set_result(None)
         return True
 
-    def _hear_of_borrowed(
+    def _handle_descriptor(
         self, waiting: asyncio.Future[int], reply: Mapping[str, object], descriptors: list[int]
     ) -> bool:
         if waiting.done():
@@ -200,15 +200,15 @@ class Control:
         elif descriptors:
             waiting.set_result(descriptors.pop())
         else:
-            waiting.set_exception(self._has_died())
+            waiting.set_exception(self._death_error())
             return False
         return True
 
-    def _has_died(self) -> EngineError:
+    def _death_error(self) -> EngineError:
         return EngineError("engine.launcher", f"{self._name} has died", retryable=True)
 
 
-def _pid_of(descriptor: int | None) -> int:
+def _pid_from_pidfd(descriptor: int | None) -> int:
     """Return the process id behind a pidfd, according to the kernel rather than the sender.
 
     Raises: ValueError, if it isn't a pidfd.

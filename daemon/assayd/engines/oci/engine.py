@@ -14,7 +14,12 @@ from pathlib import Path
 
 from assayd.aio import finish
 from assayd.engines.oci.config import LONG_RUN_WEIGHT
-from assayd.engines.oci.container import HAS_ENDED, OciContainer, differences_made, differences_running
+from assayd.engines.oci.container import (
+    HAS_ENDED,
+    OciContainer,
+    find_config_differences,
+    find_process_differences,
+)
 from assayd.engines.oci.images import ImageStore
 from assayd.engines.oci.making import ContainerMaker, Ids, group_of
 from assayd.engines.oci.process import PipeStream, make_pipes
@@ -40,7 +45,7 @@ _TRANSFER_TIMEOUT_S = 600.0
 
 
 class OciEngine:
-    """Containers by crun or runc on this host: as root, or (crun only) as an ordinary user.
+    """An engine that runs containers by crun or runc: as root, or (crun only) as an ordinary user.
 
     Args:
         images: the folder of unpacked images; engines may share it.
@@ -74,7 +79,7 @@ class OciEngine:
 
         Raises: EngineError, naming the missing part.
         """
-        host = await self._maker.known_host()
+        host = await self._maker.get_host()
         rights = "" if host.is_root else f", without root on {host.ids.count} user ids"
         return EngineInfo(
             name="oci",
@@ -94,7 +99,7 @@ class OciEngine:
 
     @property
     def clones(self) -> bool:
-        """Whether containers are cloned from templates."""
+        """Return whether containers are cloned from templates."""
         return not self._templates.closed
 
     @property
@@ -102,7 +107,7 @@ class OciEngine:
         """Return the fault of the first clone that ended its template, or an empty string."""
         return self._templates.distrusted
 
-    async def give_up_templates(self, reason: str) -> None:
+    async def disable_templates(self, reason: str) -> None:
         """Stop cloning: the runtime starts every further container."""
         await self._templates.close(reason)
 
@@ -120,7 +125,7 @@ class OciEngine:
 
     async def create(self, spec: ContainerSpec) -> ContainerRef:
         """Create everything that a container needs, without starting it."""
-        host = await self._maker.known_host()
+        host = await self._maker.get_host()
         image = self._images.verified(spec.image_digest)
         if image is None:
             image = await self._threads.run(self._images.get, spec.image_digest)
@@ -138,7 +143,7 @@ class OciEngine:
         try:
             await finish(self._maker.make(container), timeout_s=self._threads.timeout_s)
         except BaseException:
-            await finish(self._discard(container), timeout_s=self._threads.timeout_s)
+            await finish(self._discard_container(container), timeout_s=self._threads.timeout_s)
             raise
         return ContainerRef(engine_id=name, ulid=name)
 
@@ -147,19 +152,19 @@ class OciEngine:
 
         The process is compared before its first frame counts.
         """
-        container = self._container(ref)
+        container = self._get_container(ref)
         found = [] if container.spec == spec else ["it belongs to another container"]
         # A clone has no configuration to compare; its process is compared once it runs.
         if not container.cloned:
-            found += await self._threads.run(differences_made, container)
+            found += await self._threads.run(find_config_differences, container)
         if found:
-            raise _mismatch(found)
+            raise _mismatch_error(found)
 
     async def start(self, ref: ContainerRef) -> PipeStream:
         """Start the runtime with the daemon's pipes, so that no output of the runner is lost."""
-        container = self._container(ref)
+        container = self._get_container(ref)
         ends, theirs = make_pipes()
-        container.stream = PipeStream(partial(self._inspect, container))
+        container.stream = PipeStream(partial(self._inspect_process, container))
         try:
             await container.stream.connect(ends)
             if container.cloned:
@@ -174,13 +179,13 @@ class OciEngine:
     async def make_way(self, ref: ContainerRef) -> None:
         """Lower the processor weight of a long-running container."""
         if (container := self._containers.get(ref.engine_id)) is not None:
-            await self._threads.run(container.group.weigh, LONG_RUN_WEIGHT)
+            await self._threads.run(container.group.set_cpu_weight, LONG_RUN_WEIGHT)
 
     async def kill(self, ref: ContainerRef) -> None:
         """End the container now, after closing its stream."""
         container = self._containers.get(ref.engine_id)
         if container is not None:
-            await self._end(container)
+            await self._end_container(container)
         elif (record := await self._threads.run(self._records.read, ref.engine_id)) is not None:
             await self._threads.run(group_of(record).kill)
 
@@ -188,17 +193,17 @@ class OciEngine:
         """End the container, remove everything of it, and verify that it is gone."""
         container = self._containers.get(ref.engine_id)
         if container is None:
-            await self._maker.remove_stranger(ref.engine_id)
+            await self._maker.remove_foreign_container(ref.engine_id)
             return
         async with container.changing:
             if self._containers.get(ref.engine_id) is not container:
                 return
-            await self._end(container)
-            await self._discard(container)
+            await self._end_container(container)
+            await self._discard_container(container)
 
     async def facts(self, ref: ContainerRef) -> EndFacts:
         """Return how a container ended; unknown for one that never ran or still runs."""
-        container = self._container(ref)
+        container = self._get_container(ref)
         if container.process is None or container.running:
             return EndFacts(running=container.running, exit_code=None, oom_killed=None)
         kills = await self._threads.run(container.group.oom_kills)
@@ -208,7 +213,9 @@ class OciEngine:
         """Return all containers with the daemon's label, running or not."""
         records = await self._threads.run(lambda: list(self._records.all()))
         return [
-            OwnedContainer(engine_id=record.name, labels=record.labels, running=await self._runs(record))
+            OwnedContainer(
+                engine_id=record.name, labels=record.labels, running=await self._is_running(record)
+            )
             for record in records
             if record.labels.get(LABEL_DAEMON) == daemon_id and record.name not in self._templates.names
         ]
@@ -244,14 +251,14 @@ class OciEngine:
         self._threads.close()
         self._images.close()
 
-    async def _end(self, container: OciContainer) -> None:
+    async def _end_container(self, container: OciContainer) -> None:
         try:
             await self._maker.end(container)
         except EngineError:
             self._templates.renew(container)
             raise
 
-    async def _discard(self, container: OciContainer) -> None:
+    async def _discard_container(self, container: OciContainer) -> None:
         await self._maker.discard(container)
         if container.cloned:
             await self._templates.release(container)
@@ -259,36 +266,36 @@ class OciEngine:
             self._maker.ranges.give_back(container.place.first_uid)
         self._containers.pop(container.record.name, None)
 
-    async def _inspect(self, container: OciContainer) -> None:
+    async def _inspect_process(self, container: OciContainer) -> None:
         """Compare the running process with the request.
 
         Raises: EngineError ``engine.mismatch``.
         """
         process = container.process
         if process is None:
-            raise _mismatch(["it sent data before it was started"])
+            raise _mismatch_error(["it sent data before it was started"])
         template = self._templates.of(container.record.name)
         beside = partial(template.beside, container) if template is not None else dict
-        found = await self._threads.run(differences_running, process, container, beside)
+        found = await self._threads.run(find_process_differences, process, container, beside)
         if found:
-            mismatch = _mismatch(found)
+            mismatch = _mismatch_error(found)
             # A process that was killed in the meantime says nothing about its template.
             if found != [HAS_ENDED]:
                 self._templates.distrust(container, mismatch.message)
             raise mismatch
         self._templates.trust(container)
 
-    async def _runs(self, record: Record) -> bool:
+    async def _is_running(self, record: Record) -> bool:
         container = self._containers.get(record.name)
         return container.running if container is not None else bool(group_of(record).pids())
 
-    def _container(self, ref: ContainerRef) -> OciContainer:
+    def _get_container(self, ref: ContainerRef) -> OciContainer:
         try:
             return self._containers[ref.engine_id]
         except KeyError:
             raise EngineError("container.missing", "the container no longer exists") from None
 
 
-def _mismatch(found: Sequence[str]) -> EngineError:
+def _mismatch_error(found: Sequence[str]) -> EngineError:
     message = "the container differs from the request: " + "; ".join(found)
     return EngineError("engine.mismatch", message)

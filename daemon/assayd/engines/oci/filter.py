@@ -29,7 +29,7 @@ _UNKNOWN_CALL = -1
 _MOST_BYTES = 4096 * _INSTRUCTION_BYTES
 
 
-class _Compared(ctypes.Structure):
+class _ArgumentComparison(ctypes.Structure):
     """``struct scmp_arg_cmp``."""
 
     _fields_ = [
@@ -47,21 +47,21 @@ def instructions(text: str, machine: str) -> bytes:
     Raises: EngineError ``engine.seccomp``.
     """
     profile = read_profile(text, machine)
-    library = _library()
-    context = library.seccomp_init(_action(profile["defaultAction"], profile["defaultErrnoRet"]))
+    library = _load_library()
+    context = library.seccomp_init(_action_code(profile["defaultAction"], profile["defaultErrnoRet"]))
     if not context:
-        raise _failed("start", -errno.ENOMEM)
+        raise _seccomp_error("start", -errno.ENOMEM)
     try:
         for rule in profile["syscalls"]:
-            _add(library, context, rule)
-        return _export(library, context)
+            _add_rule(library, context, rule)
+        return _export_bpf(library, context)
     finally:
         library.seccomp_release(context)
 
 
-def _add(library: ctypes.CDLL, context: int, rule: Mapping[str, Any]) -> None:
-    action = _action(rule["action"], rule.get("errnoRet", errno.EPERM))
-    compared = _compared(rule.get("args", ()))
+def _add_rule(library: ctypes.CDLL, context: int, rule: Mapping[str, Any]) -> None:
+    action = _action_code(rule["action"], rule.get("errnoRet", errno.EPERM))
+    compared = _to_comparisons(rule.get("args", ()))
     for name in rule["names"]:
         number = library.seccomp_syscall_resolve_name(name.encode())
         # Not a system call of this machine, or unknown to the library: the default action applies.
@@ -69,13 +69,13 @@ def _add(library: ctypes.CDLL, context: int, rule: Mapping[str, Any]) -> None:
             continue
         done = library.seccomp_rule_add_array(context, action, number, len(compared), compared)
         if done < 0:
-            raise _failed(f"add {name}", done)
+            raise _seccomp_error(f"add {name}", done)
 
 
-def _compared(conditions: Sequence[Mapping[str, Any]]) -> ctypes.Array[_Compared]:
-    return (_Compared * len(conditions))(
+def _to_comparisons(conditions: Sequence[Mapping[str, Any]]) -> ctypes.Array[_ArgumentComparison]:
+    return (_ArgumentComparison * len(conditions))(
         *(
-            _Compared(
+            _ArgumentComparison(
                 each["index"],
                 _OPERATORS[each["op"].removeprefix("SCMP_CMP_")],
                 each["value"],
@@ -86,25 +86,25 @@ def _compared(conditions: Sequence[Mapping[str, Any]]) -> ctypes.Array[_Compared
     )
 
 
-def _export(library: ctypes.CDLL, context: int) -> bytes:
+def _export_bpf(library: ctypes.CDLL, context: int) -> bytes:
     descriptor = os.memfd_create("filter", os.MFD_CLOEXEC)
     try:
         done = library.seccomp_export_bpf(context, descriptor)
         if done < 0:
-            raise _failed("export", done)
+            raise _seccomp_error("export", done)
         made = os.pread(descriptor, _MOST_BYTES + 1, 0)
     finally:
         os.close(descriptor)
     if not made or len(made) > _MOST_BYTES or len(made) % _INSTRUCTION_BYTES:
-        raise _failed("export", -errno.EMSGSIZE)
+        raise _seccomp_error("export", -errno.EMSGSIZE)
     return made
 
 
-def _action(name: str, number: int) -> int:
+def _action_code(name: str, number: int) -> int:
     return _ACTIONS[name] | (number if name == "SCMP_ACT_ERRNO" else 0)
 
 
-def _library() -> ctypes.CDLL:
+def _load_library() -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(_LIBRARY, use_errno=True)
     except OSError as problem:
@@ -124,6 +124,6 @@ def _library() -> ctypes.CDLL:
     return library
 
 
-def _failed(what: str, result: int) -> EngineError:
+def _seccomp_error(what: str, result: int) -> EngineError:
     reason = os.strerror(-result)
     return EngineError("engine.seccomp", f"libseccomp could not {what} the seccomp filter: {reason}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from assayd.engines.oci.cgroup import ROOT, Hierarchy, find_hierarchy
 from assayd.engines.oci.ranges import HOST_IDS, IdRange
 from assayd.engines.oci.runtime import CANDIDATES, Runtime, find_runtime
-from assayd.engines.oci.user import own_user, place_for_images, user_ids
+from assayd.engines.oci.user import find_mount_folder, own_user, user_ids
 from assayd.errors import EngineError
 from assayd.vulnerabilities import known_vulnerabilities
 
@@ -51,15 +51,17 @@ def find_host(runtimes: Sequence[tuple[str, str]] = CANDIDATES, folders: Sequenc
     return Host(
         runtime=runtime,
         hierarchy=hierarchy,
-        hugetlb=_missing_hugetlb(hierarchy, runtime, Path("/proc/cgroups").read_text(encoding="ascii"), ROOT),
+        hugetlb=_hugetlb_mount_point(
+            hierarchy, runtime, Path("/proc/cgroups").read_text(encoding="ascii"), ROOT
+        ),
         warnings=known_vulnerabilities({runtime.name: runtime.version}),
         ids=ids,
         is_root=is_root,
-        shown_at="" if is_root else place_for_images(folders),
+        shown_at="" if is_root else find_mount_folder(folders),
     )
 
 
-def _missing_hugetlb(hierarchy: Hierarchy, runtime: Runtime, controllers: str, root: Path) -> str:
+def _hugetlb_mount_point(hierarchy: Hierarchy, runtime: Runtime, controllers: str, root: Path) -> str:
     """Return the mount point for the hugetlb control groups, without which crun rejects version 1.
 
     Observed with crun 1.8.1: "cgroups in hybrid mode not supported, drop all controllers from cgroupv2".

@@ -58,12 +58,12 @@ class StoredImage:
 
     @property
     def root(self) -> Path:
-        """The root filesystem."""
+        """Return the folder of the root filesystem."""
         return self.folder / _ROOTFS
 
 
 class ImageStore:
-    """The images in one folder. All methods block and raise EngineError ``image.*``."""
+    """A store of images in one folder. All methods block and raise EngineError ``image.*``."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -75,7 +75,7 @@ class ImageStore:
 
     @property
     def roots(self) -> Path:
-        """The folder of all root filesystems: ``<sha256>/rootfs``."""
+        """Return the folder of all root filesystems: ``<sha256>/rootfs``."""
         return self._folder / "images"
 
     def prepare(self) -> None:
@@ -100,7 +100,9 @@ class ImageStore:
         except EngineError as problem:
             if problem.code != "image.missing":
                 raise
-            raise _missing(name) from problem  # Its message names a digest, which the reader can't build.
+            raise _missing_error(
+                name
+            ) from problem  # Its message names a digest, which the reader can't build.
         return ImageFacts(name=name, digest=image.digest, size_bytes=image.size_bytes, labels=image.labels)
 
     def listed(self) -> list[ListedImage]:
@@ -127,7 +129,7 @@ class ImageStore:
     def verified(self, digest: str) -> StoredImage | None:
         """Return an image if it was verified and its folder still exists. Doesn't block."""
         image = self._verified.get(digest)
-        if image is not None and _place_of(image.root) != image.place:
+        if image is not None and _folder_identity(image.root) != image.place:
             self._verified.pop(digest, None)
             return None
         return image
@@ -143,8 +145,8 @@ class ImageStore:
     def _verify(self, digest: str) -> StoredImage:
         found = _DIGEST.fullmatch(digest)
         if found is None:
-            raise _missing(digest)
-        self._hold(found[1])
+            raise _missing_error(digest)
+        self._pin_image(found[1])
         image = self._verified[digest] = _verify(digest, self.roots / found[1], self._known)
         return image
 
@@ -164,7 +166,7 @@ class ImageStore:
             message = f"{archive.name} can't be unpacked; build it again"
             raise EngineError("image.archive_refused", message) from problem
         self.get(digest)
-        self._name(name, digest)
+        self._write_name(name, digest)
         self.collect()
         return self.find(name)
 
@@ -187,7 +189,7 @@ class ImageStore:
 
         Raises: EngineError ``image.in_use``, if another engine uses it.
         """
-        named = self._named(name)
+        named = self._name_path(name)
         if not named.is_file():
             return
         digest = named.read_text(encoding="ascii").strip()
@@ -196,7 +198,7 @@ class ImageStore:
         if lock is not None:
             os.close(lock)
         try:
-            with _locked(self._lock_of(digest.removeprefix("sha256:")), fcntl.LOCK_EX):
+            with _hold_lock(self._lock_path(digest.removeprefix("sha256:")), fcntl.LOCK_EX):
                 named.unlink(missing_ok=True)
         except BlockingIOError:
             message = (
@@ -211,9 +213,9 @@ class ImageStore:
         for folder in list(self.roots.iterdir()):
             digest = f"sha256:{folder.name}"
             if _DIGEST.fullmatch(digest) and digest not in named and digest not in self._verified:
-                with suppress(BlockingIOError), _locked(self._lock_of(folder.name), fcntl.LOCK_EX):
+                with suppress(BlockingIOError), _hold_lock(self._lock_path(folder.name), fcntl.LOCK_EX):
                     _remove(folder)
-            elif folder.name.startswith((_LOADING, _GOING)) and _old(folder):
+            elif folder.name.startswith((_LOADING, _GOING)) and _is_stale(folder):
                 shutil.rmtree(folder, ignore_errors=True)
         self._shared.collect()
 
@@ -228,26 +230,26 @@ class ImageStore:
         if _DIGEST.fullmatch(name):
             return name
         try:
-            return self._named(name).read_text(encoding="ascii").strip()
+            return self._name_path(name).read_text(encoding="ascii").strip()
         except FileNotFoundError:
-            raise _missing(name) from None
+            raise _missing_error(name) from None
 
-    def _named(self, name: str) -> Path:
+    def _name_path(self, name: str) -> Path:
         tagged = name if ":" in name else f"{name}:latest"
         return self._folder / "names" / quote(tagged, safe="")
 
-    def _name(self, name: str, digest: str) -> None:
-        path = self._named(name)
+    def _write_name(self, name: str, digest: str) -> None:
+        path = self._name_path(name)
         fresh = path.with_name(f".{path.name}.{os.getpid()}")
         fresh.write_text(digest, encoding="ascii")
         fresh.replace(path)
 
     def _unpack(self, tar: tarfile.TarFile) -> tuple[str, str]:
         """Unpack into a sibling folder and move it into place; return name and digest."""
-        manifest = json.loads(_member(tar, "manifest.json"))[0]
-        config = _member(tar, manifest["Config"])
+        manifest = json.loads(_read_member(tar, "manifest.json"))[0]
+        config = _read_member(tar, manifest["Config"])
         digest = hashlib.sha256(config).hexdigest()
-        if not self._is_good(digest):
+        if not self._is_intact(digest):
             work = Path(tempfile.mkdtemp(prefix=_LOADING, dir=self.roots))
             try:
                 root = work / _ROOTFS
@@ -264,7 +266,7 @@ class ImageStore:
                 shutil.rmtree(work, ignore_errors=True)
         return str(manifest["RepoTags"][0]), f"sha256:{digest}"
 
-    def _is_good(self, digest: str) -> bool:
+    def _is_intact(self, digest: str) -> bool:
         """Return whether an image is unpacked and undamaged; remove a damaged one."""
         folder = self.roots / digest
         if not folder.is_dir():
@@ -277,13 +279,13 @@ class ImageStore:
             return False
         return True
 
-    def _lock_of(self, digest: str) -> Path:
+    def _lock_path(self, digest: str) -> Path:
         return self._folder / "locks" / digest
 
-    def _hold(self, digest: str) -> None:
+    def _pin_image(self, digest: str) -> None:
         """Prevent the removal of an image during the life of this engine."""
         if digest not in self._locks and (self.roots / digest).is_dir():
-            lock = os.open(self._lock_of(digest), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            lock = os.open(self._lock_path(digest), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             fcntl.flock(lock, fcntl.LOCK_SH)
             self._locks[digest] = lock
 
@@ -293,7 +295,7 @@ def _verify(digest: str, folder: Path, known: Known | None = None) -> StoredImag
     try:
         config = (folder / _CONFIG).read_bytes()
     except FileNotFoundError:
-        raise _missing(digest) from None
+        raise _missing_error(digest) from None
     said = json.loads(config) if hashlib.sha256(config).hexdigest() == folder.name else {}
     taken = said.get("config") or {}
     labels = taken.get("Labels") or {}
@@ -307,7 +309,7 @@ def _verify(digest: str, folder: Path, known: Known | None = None) -> StoredImag
     return StoredImage(
         digest=digest,
         folder=folder,
-        place=_place_of(folder / _ROOTFS),
+        place=_folder_identity(folder / _ROOTFS),
         arguments=tuple(taken.get("Entrypoint") or ()) + tuple(taken.get("Cmd") or ()),
         environment=tuple(taken.get("Env") or ()),
         labels=labels,
@@ -328,7 +330,7 @@ def _size_of(folder: Path | str) -> int:
 
 
 def _unpack_layer(tar: tarfile.TarFile, name: str, expected: str, root: Path, shared: SharedFiles) -> None:
-    with _open(tar, name) as stream:
+    with _open_member(tar, name) as stream:
         total = hashlib.sha256()
         while block := stream.read(1 << 20):
             total.update(block)
@@ -337,10 +339,10 @@ def _unpack_layer(tar: tarfile.TarFile, name: str, expected: str, root: Path, sh
         stream.seek(0)
         with tarfile.open(fileobj=stream, mode="r:") as layer:
             for member in layer:
-                _place(layer, member, root, shared)
+                _extract_member(layer, member, root, shared)
 
 
-def _place(layer: tarfile.TarFile, member: tarfile.TarInfo, root: Path, shared: SharedFiles) -> None:
+def _extract_member(layer: tarfile.TarFile, member: tarfile.TarInfo, root: Path, shared: SharedFiles) -> None:
     """Write one member as a file that only root can change, never through a link."""
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts:
@@ -354,7 +356,7 @@ def _place(layer: tarfile.TarFile, member: tarfile.TarInfo, root: Path, shared: 
         target.symlink_to(member.linkname)
     elif member.isreg():
         total = hashlib.sha256()
-        with _open(layer, member) as stream, target.open("xb") as file:
+        with _open_member(layer, member) as stream, target.open("xb") as file:
             while block := stream.read(1 << 20):
                 total.update(block)
                 file.write(block)
@@ -372,12 +374,12 @@ def _make_folder(path: Path) -> None:
         path.chmod(0o755)
 
 
-def _member(tar: tarfile.TarFile, name: str) -> bytes:
-    with _open(tar, name) as stream:
+def _read_member(tar: tarfile.TarFile, name: str) -> bytes:
+    with _open_member(tar, name) as stream:
         return stream.read(_CONFIG_BYTES)
 
 
-def _open(tar: tarfile.TarFile, member: str | tarfile.TarInfo) -> IO[bytes]:
+def _open_member(tar: tarfile.TarFile, member: str | tarfile.TarInfo) -> IO[bytes]:
     stream = tar.extractfile(member)
     if stream is None:
         raise ValueError(f"{member} isn't a file")
@@ -385,7 +387,7 @@ def _open(tar: tarfile.TarFile, member: str | tarfile.TarInfo) -> IO[bytes]:
 
 
 @contextmanager
-def _locked(path: Path, how: int) -> Iterator[None]:
+def _hold_lock(path: Path, how: int) -> Iterator[None]:
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(lock, how | fcntl.LOCK_NB)
@@ -402,7 +404,7 @@ def _remove(folder: Path) -> None:
     shutil.rmtree(going)
 
 
-def _old(folder: Path) -> bool:
+def _is_stale(folder: Path) -> bool:
     """Return whether a folder is too old for any process to be still writing it."""
     try:
         return time.time() - folder.stat().st_mtime > _OLD_S
@@ -410,7 +412,7 @@ def _old(folder: Path) -> bool:
         return False
 
 
-def _place_of(root: Path) -> tuple[int, int, int]:
+def _folder_identity(root: Path) -> tuple[int, int, int]:
     """Return device, inode and change time of a folder; zeros if it doesn't exist."""
     try:
         status = root.stat()
@@ -419,6 +421,6 @@ def _place_of(root: Path) -> tuple[int, int, int]:
     return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
-def _missing(name: str) -> EngineError:
+def _missing_error(name: str) -> EngineError:
     short = name.removeprefix("assayd/").removesuffix(":latest")
     return EngineError("image.missing", f"image {name} doesn't exist; run: assay images build {short}")

@@ -85,16 +85,18 @@ def observe(pid: int, place: HostShare, image: Path) -> Seen:
         },
         own_status=read_text("/proc/self/status"),
         namespaces=namespaces,
-        shared_namespaces=tuple(name for name in _NAMESPACES if namespaces[name] == _namespace("self", name)),
-        outside=tuple(path for path in place.cgroups.values() if str(pid) not in _members(path)),
+        shared_namespaces=tuple(
+            name for name in _NAMESPACES if namespaces[name] == _read_namespace("self", name)
+        ),
+        outside=tuple(path for path in place.cgroups.values() if str(pid) not in _read_members(path)),
         root_is_image=os.path.samestat(Path(f"/proc/{pid}/root").stat(), image.stat()),
-        masked=tuple(path for path in MASKED_PATHS if _shown(path)),
+        masked=tuple(path for path in MASKED_PATHS if _is_visible(path)),
     )
 
 
 def namespaces_of(pid: int) -> dict[str, str]:
     """Return the namespaces of a process. Raises: OSError, if it is gone."""
-    return {name: _namespace(str(pid), name) for name in _NAMESPACES}
+    return {name: _read_namespace(str(pid), name) for name in _NAMESPACES}
 
 
 def differences(seen: Seen, spec: ContainerSpec, place: HostShare) -> list[str]:
@@ -104,13 +106,13 @@ def differences(seen: Seen, spec: ContainerSpec, place: HostShare) -> list[str]:
         *(f"control group {path} doesn't contain the process" for path in seen.outside),
         *([] if seen.root_is_image else ["the root is not the image's"]),
         *([] if len(seen.routes.splitlines()) <= 1 else ["the network has routes"]),
-        *_identity(seen, place),
-        *([] if place.children else _limits(seen, rlimits(spec))),
-        *(_mounts_of_template(seen) if place.children else _mounts(seen, spec, place)),
+        *_identity_differences(seen, place),
+        *([] if place.children else _limit_differences(seen, rlimits(spec))),
+        *(_template_mount_differences(seen) if place.children else _mount_differences(seen, spec, place)),
     ]
 
 
-def shared_with(seen: Seen, others: Mapping[str, Mapping[str, str]]) -> list[str]:
+def find_shared_namespaces(seen: Seen, others: Mapping[str, Mapping[str, str]]) -> list[str]:
     """Return the namespaces that a process shares with others. Args: others: theirs, by container name."""
     return [
         f"namespace {name} is also that of {other}"
@@ -120,8 +122,8 @@ def shared_with(seen: Seen, others: Mapping[str, Mapping[str, str]]) -> list[str
     ]
 
 
-def _identity(seen: Seen, place: HostShare) -> Iterator[str]:
-    status = _fields(seen.status)
+def _identity_differences(seen: Seen, place: HostShare) -> Iterator[str]:
+    status = _parse_fields(seen.status)
     uid = str(place.program_uid)
     held_caps = f"{sum(1 << number for number in CAPABILITIES.values()) if place.children else 0:016x}"
     wanted = {
@@ -142,14 +144,14 @@ def _identity(seen: Seen, place: HostShare) -> Iterator[str]:
             yield f"{name} is {' '.join(held) or 'empty'}, expected {' '.join(value) or 'none'}"
     if status.get("NSpid", "").split()[-1:] != ["1"]:
         yield "it isn't the first process of its namespace"
-    yield from _filters(status, _fields(seen.own_status), place)
+    yield from _filter_differences(status, _parse_fields(seen.own_status), place)
     mapping = [[str(number) for number in line] for line in place.ids]
     for name, text in (("uid_map", seen.uid_map), ("gid_map", seen.gid_map)):
         if [line.split() for line in text.splitlines()] != mapping:
             yield f"{name} doesn't map the requested ids"
 
 
-def _filters(status: Mapping[str, str], own: Mapping[str, str], place: HostShare) -> Iterator[str]:
+def _filter_differences(status: Mapping[str, str], own: Mapping[str, str], place: HostShare) -> Iterator[str]:
     """Check the number of seccomp filters, on kernels that report it (Linux 5.9).
 
     A clone has its template's more permissive filter, and the filter of every container in addition.
@@ -161,11 +163,11 @@ def _filters(status: Mapping[str, str], own: Mapping[str, str], place: HostShare
             yield f"it has {held} seccomp filters, expected {wanted}"
 
 
-def _fields(status: str) -> dict[str, str]:
+def _parse_fields(status: str) -> dict[str, str]:
     return dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
 
 
-def _limits(seen: Seen, limits: Mapping[str, int]) -> Iterator[str]:
+def _limit_differences(seen: Seen, limits: Mapping[str, int]) -> Iterator[str]:
     for name, wanted in limits.items():
         title = _LIMITS[name]
         line = next((line for line in seen.limits.splitlines() if line.startswith(title)), title)
@@ -174,9 +176,9 @@ def _limits(seen: Seen, limits: Mapping[str, int]) -> Iterator[str]:
             yield f"limit {name} is {' '.join(held) or 'missing'}, expected {wanted}"
 
 
-def _mounts(seen: Seen, spec: ContainerSpec, place: HostShare) -> Iterator[str]:
+def _mount_differences(seen: Seen, spec: ContainerSpec, place: HostShare) -> Iterator[str]:
     held = read_mounts(seen.mountinfo)
-    wanted = _wanted_mounts(spec, place)
+    wanted = _required_mounts(spec, place)
     readonly = {"/", *READONLY_PATHS, *(f"{CGROUPS}/{name}".rstrip("/") for name in place.cgroups)}
     for path in sorted({*wanted, *seen.masked, *readonly} - held.keys()):
         yield f"{path} isn't mounted"
@@ -190,10 +192,10 @@ def _mounts(seen: Seen, spec: ContainerSpec, place: HostShare) -> Iterator[str]:
             yield f"{path} is writable"
     for path, (kind, options) in wanted.items():
         if path in held:
-            yield from _unlike(path, held[path], kind, options, _hidden(path, spec))
+            yield from _compare_mount(path, held[path], kind, options, _required_options(path, spec))
 
 
-def _mounts_of_template(seen: Seen) -> Iterator[str]:
+def _template_mount_differences(seen: Seen) -> Iterator[str]:
     """Check the mounts of a template, which mounts its clones' roots below its own folder."""
     held = read_mounts(seen.mountinfo)
     known = {
@@ -212,7 +214,7 @@ def _mounts_of_template(seen: Seen) -> Iterator[str]:
         yield "/ is writable"
 
 
-def _wanted_mounts(spec: ContainerSpec, place: HostShare) -> dict[str, tuple[str, Mapping[str, str]]]:
+def _required_mounts(spec: ContainerSpec, place: HostShare) -> dict[str, tuple[str, Mapping[str, str]]]:
     """Return the required type and options of each mount."""
     size = -(-spec.work_bytes // _PAGE) * _PAGE // 1024
     uid = str(place.program_uid)
@@ -227,13 +229,13 @@ def _wanted_mounts(spec: ContainerSpec, place: HostShare) -> dict[str, tuple[str
     }
 
 
-def _hidden(path: str, spec: ContainerSpec) -> frozenset[str]:
+def _required_options(path: str, spec: ContainerSpec) -> frozenset[str]:
     if path == WORK_DIRECTORY:
         return frozenset(work_options(spec))
     return _HIDDEN - {"nodev"} if path == "/dev" else _HIDDEN
 
 
-def _unlike(
+def _compare_mount(
     path: str, mount: Mount, kind: str, options: Mapping[str, str], hidden: frozenset[str]
 ) -> Iterator[str]:
     if mount.kind != kind:
@@ -264,14 +266,14 @@ def read_mounts(text: str) -> dict[str, Mount]:
     return found
 
 
-def _shown(path: str) -> bool:
+def _is_visible(path: str) -> bool:
     """Return whether a container could see this kernel path; its `/dev` is created from scratch."""
     return path.startswith(("/proc/", "/sys/")) and os.path.exists(path)  # noqa: PTH110 - as below
 
 
-def _namespace(process: str, name: str) -> str:
+def _read_namespace(process: str, name: str) -> str:
     return os.readlink(f"/proc/{process}/ns/{name}")  # noqa: PTH115 - a path object costs as much again
 
 
-def _members(group: str) -> list[str]:
+def _read_members(group: str) -> list[str]:
     return read_text(f"{group}/cgroup.procs").split()

@@ -44,7 +44,7 @@ Reply = dict[str, str | int]
 
 
 class Launcher:
-    """Starts containers on request over `control`, and reports their ends."""
+    """A process that starts containers on request over `control`, and reports their ends."""
 
     def __init__(self, control: socket.socket, libc: ctypes.CDLL) -> None:
         self._control = control
@@ -68,11 +68,11 @@ class Launcher:
             if reading in ready:
                 os.read(reading, 4096)
                 self._reap()
-            if self._control.fileno() in ready and not self._take():
+            if self._control.fileno() in ready and not self._handle_request():
                 break
         self._end_all()
 
-    def _take(self) -> bool:
+    def _handle_request(self) -> bool:
         """Process one request. Return whether the daemon is still connected."""
         try:
             data, descriptors, _, _ = socket.recv_fds(
@@ -85,15 +85,15 @@ class Launcher:
         request = json.loads(data)
         try:
             if "tree" in request:
-                self._lend(request["id"], request["tree"])
+                self._send_tree(request["id"], request["tree"])
             else:
-                self._start(request, descriptors)
+                self._start_runtime(request, descriptors)
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
         return True
 
-    def _start(self, request: dict[str, object], streams: list[int]) -> None:
+    def _start_runtime(self, request: dict[str, object], streams: list[int]) -> None:
         parent = os.getpid()
         pid = os.fork()
         if pid:
@@ -103,20 +103,20 @@ class Launcher:
             # The runtime ends with this process; its partial container ends with the control group.
             self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() == parent:
-                self._become(request, streams)
+                self._exec_runtime(request, streams)
         finally:
             os._exit(127)
 
-    def _lend(self, name: str, path: str) -> None:
+    def _send_tree(self, name: str, path: str) -> None:
         try:
             tree = read_only_tree(self._libc, path)
         except OSError as problem:
-            self._say({"id": name, "failed": problem.errno or 0})
+            self._send_reply({"id": name, "failed": problem.errno or 0})
             return
-        self._say({"id": name, "tree": path}, tree)
+        self._send_reply({"id": name, "tree": path}, tree)
         os.close(tree)
 
-    def _become(self, request: dict[str, object], streams: list[int]) -> None:
+    def _exec_runtime(self, request: dict[str, object], streams: list[int]) -> None:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
@@ -141,42 +141,42 @@ class Launcher:
                 break
             self._ended[pid] = status
         for pid in [pid for pid in self._starting if pid in self._ended]:
-            self._started(pid, self._ended.pop(pid))
+            self._report_started(pid, self._ended.pop(pid))
         for pid in [pid for pid in self._running if pid in self._ended]:
-            self._say({"id": self._running.pop(pid), "code": _code(self._ended.pop(pid))})
+            self._send_reply({"id": self._running.pop(pid), "code": _exit_code(self._ended.pop(pid))})
         if not self._starting:
             self._ended.clear()
 
-    def _started(self, runtime: int, status: int) -> None:
+    def _report_started(self, runtime: int, status: int) -> None:
         name, path = self._starting.pop(runtime)
         try:
             with open(path, encoding="ascii") as file:  # noqa: PTH123 - this program is to stay small
                 pid = int(file.read())
         except (OSError, ValueError):
-            self._say({"id": name, "failed": _code(status)})
+            self._send_reply({"id": name, "failed": _exit_code(status)})
             return
         if status:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            self._say({"id": name, "failed": _code(status)})
+            self._send_reply({"id": name, "failed": _exit_code(status)})
             return
         self._running[pid] = name
         if pid in self._ended:
-            self._say({"id": name, "pid": pid})
+            self._send_reply({"id": name, "pid": pid})
             return
         # This child hasn't been reaped, so its process id can't be reused yet.
         try:
             descriptor = os.pidfd_open(pid)
         except ProcessLookupError:  # The runtime has reaped it, which none of the supported runtimes does.
             del self._running[pid]
-            self._say({"id": name, "failed": _code(status)})
+            self._send_reply({"id": name, "failed": _exit_code(status)})
             return
         try:
-            self._say({"id": name, "pid": pid}, descriptor)
+            self._send_reply({"id": name, "pid": pid}, descriptor)
         finally:
             os.close(descriptor)
 
-    def _say(self, reply: Reply, *descriptors: int) -> None:
+    def _send_reply(self, reply: Reply, *descriptors: int) -> None:
         passed = (
             [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
         )
@@ -191,10 +191,10 @@ class Launcher:
             pid, status = os.waitpid(-1, 0)
             self._running.pop(pid, None)
             if pid in self._starting:
-                self._started(pid, status)
+                self._report_started(pid, status)
 
 
-def _code(status: int) -> int:
+def _exit_code(status: int) -> int:
     code = os.waitstatus_to_exitcode(status)
     return 128 - code if code < 0 else code
 
@@ -207,26 +207,26 @@ def read_only_tree(libc: ctypes.CDLL, path: str) -> int:
     Raises: OSError.
     """
     name, nothing = ctypes.create_string_buffer(os.fsencode(path)), ctypes.create_string_buffer(b"")
-    tree = _call(libc, _OPEN_TREE, _AT_FDCWD, ctypes.addressof(name), _TREE_CLONE | _TREE_CLOEXEC)
+    tree = _syscall(libc, _OPEN_TREE, _AT_FDCWD, ctypes.addressof(name), _TREE_CLONE | _TREE_CLOEXEC)
     wanted = struct.pack("QQQQ", _ATTR_RDONLY | _ATTR_HIDDEN, 0, _PRIVATE, 0)
     attributes = ctypes.create_string_buffer(wanted, len(wanted))
     places = (ctypes.addressof(nothing), _AT_EMPTY_PATH, ctypes.addressof(attributes))
     try:
-        _call(libc, _MOUNT_SETATTR, tree, *places, len(wanted))
+        _syscall(libc, _MOUNT_SETATTR, tree, *places, len(wanted))
     except OSError:
         os.close(tree)
         raise
     return tree
 
 
-def _call(libc: ctypes.CDLL, *numbers: int) -> int:
+def _syscall(libc: ctypes.CDLL, *numbers: int) -> int:
     done = int(libc.syscall(*map(ctypes.c_long, numbers)))
     if done < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return done
 
 
-def _become_root_of_a_namespace(libc: ctypes.CDLL, first: str, count: str) -> None:
+def _enter_user_namespace(libc: ctypes.CDLL, first: str, count: str) -> None:
     """Enter a new user namespace. Its root is the daemon's user; the ids from `first` follow.
 
     Only a process outside can write the mappings, and for foreign ids only setuid programs can.
@@ -245,7 +245,7 @@ def _become_root_of_a_namespace(libc: ctypes.CDLL, first: str, count: str) -> No
         finally:
             os._exit(0 if done else 1)
     try:
-        _check(libc, libc.unshare(_CLONE_NEWUSER), "make a user namespace")
+        _raise_on_error(libc, libc.unshare(_CLONE_NEWUSER), "make a user namespace")
         os.write(going, b"1")
     finally:
         os.close(going)
@@ -267,7 +267,7 @@ def _prepare_mounts(libc: ctypes.CDLL, images: str, target: str, hugetlb: str) -
         hugetlb: the mount point of the hugetlb control groups, without which crun rejects version 1; "" for
             none.
     """
-    _check(libc, libc.unshare(_CLONE_NEWNS), "unshare")
+    _raise_on_error(libc, libc.unshare(_CLONE_NEWNS), "unshare")
     _mount(libc, "none", "/", None, _MS_REC | _MS_SLAVE)
     if hugetlb:
         os.makedirs(hugetlb, exist_ok=True)  # noqa: PTH103 - this program is to stay small
@@ -286,10 +286,10 @@ def _mount(
         ctypes.c_ulong(flags),
         options.encode() or None,
     )
-    _check(libc, done, f"mount {target}")
+    _raise_on_error(libc, done, f"mount {target}")
 
 
-def _check(libc: ctypes.CDLL, result: int, what: str) -> None:
+def _raise_on_error(libc: ctypes.CDLL, result: int, what: str) -> None:
     if result:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
@@ -308,9 +308,9 @@ def main() -> int:
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     try:
-        _check(libc, libc.prctl(_PR_SET_CHILD_SUBREAPER, 1), "prctl")
+        _raise_on_error(libc, libc.prctl(_PR_SET_CHILD_SUBREAPER, 1), "prctl")
         if ids:
-            _become_root_of_a_namespace(libc, *ids)
+            _enter_user_namespace(libc, *ids)
         if target:
             _prepare_mounts(libc, images, target, hugetlb)
     except OSError as problem:

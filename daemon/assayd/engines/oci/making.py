@@ -19,14 +19,14 @@ from pathlib import Path
 import structlog
 
 from assayd.engines.oci.cgroup import ControlGroup
-from assayd.engines.oci.config import HostShare, resources, while_starting
+from assayd.engines.oci.config import HostShare, resources, startup_limits
 from assayd.engines.oci.container import OciContainer, document
 from assayd.engines.oci.control import StartFailed
 from assayd.engines.oci.host import Host, find_host
 from assayd.engines.oci.images import ImageStore, StoredImage
 from assayd.engines.oci.mounts import read_only_tree
-from assayd.engines.oci.owner import has_gone, own_mark
-from assayd.engines.oci.process import Launch, LauncherProcess
+from assayd.engines.oci.owner import has_process_ended, own_process_mark
+from assayd.engines.oci.process import LauncherProcess, LaunchRequest
 from assayd.engines.oci.ranges import Ranges
 from assayd.engines.oci.records import Record, Records
 from assayd.engines.oci.threads import Threads, timed_out
@@ -48,7 +48,7 @@ class Ids:
 
 
 class ContainerMaker:
-    """Creates and removes the parts of a container on this host.
+    """A factory of containers on this host, which also removes their parts.
 
     Args:
         images: the image store.
@@ -69,7 +69,7 @@ class ContainerMaker:
         self._launcher: LauncherProcess | None = None
         self._opening = asyncio.Lock()
 
-    async def known_host(self) -> Host:
+    async def get_host(self) -> Host:
         """Return the facts about this host. Raises: EngineError, naming the missing part."""
         if self._host is None:
             host = await self._threads.run(find_host, self._runtimes, (self._run, self._images.roots))
@@ -78,10 +78,10 @@ class ContainerMaker:
                 self._host = host
             await self._threads.run(self._images.prepare)
             await self._threads.run(self.records.sweep, time.time())
-            await self._threads.run(self._sweep_vanished)
+            await self._threads.run(self._sweep_orphans)
         return self._host
 
-    def _sweep_vanished(self) -> None:
+    def _sweep_orphans(self) -> None:
         """Remove leftovers of dead containers whose daemon is gone and may never return.
 
         A live container, or one whose control groups aren't visible here, is left to its own daemon.
@@ -89,7 +89,11 @@ class ContainerMaker:
         for record in self.records.all():
             group = group_of(record)
             # Records of earlier versions have no mark, but their containers soon had a process.
-            gone = has_gone(record.daemon) if record.daemon else self.records.is_old(record.name, time.time())
+            gone = (
+                has_process_ended(record.daemon)
+                if record.daemon
+                else self.records.is_old(record.name, time.time())
+            )
             if gone and group.visible and not group.pids():
                 with suppress(EngineError):
                     group.remove()
@@ -110,10 +114,10 @@ class ContainerMaker:
             other_cgroups=group.others,
             image=image.digest,
             first_uid=ids.first_uid,
-            daemon=own_mark(),
+            daemon=own_process_mark(),
         )
         place = HostShare(
-            root=str(self._shown_at(host) / image.folder.name / image.root.name),
+            root=str(self._image_mount_folder(host) / image.folder.name / image.root.name),
             arguments=image.arguments,
             environment=image.environment,
             first_uid=ids.first_uid,
@@ -122,7 +126,7 @@ class ContainerMaker:
             cgroups=group.folders,
             machine=platform.machine(),
             less=0 if host.is_root else host.ids.first - 1,
-            joins="" if host.runtime.leaves_cgroups else f"assayd-{name}",
+            joins="" if host.runtime.can_keep_cgroup else f"assayd-{name}",
         )
         folder = self.records.folder_of(name)
         return OciContainer(spec=spec, record=record, group=group, place=place, image=image, folder=folder)
@@ -132,7 +136,7 @@ class ContainerMaker:
 
         Raises: EngineError.
         """
-        host = await self.known_host()
+        host = await self.get_host()
         await self._threads.run(self._make, container, host.is_root)
         if container.cloned and not host.is_root:
             for folder in container.group.folders.values():
@@ -143,7 +147,7 @@ class ContainerMaker:
 
         Raises: EngineError ``engine.template``, ``engine.launcher``.
         """
-        host = await self.known_host()
+        host = await self.get_host()
         if host.is_root:
             return await self._threads.run(read_only_tree, folder)
         launcher = await self._ready_launcher(host)
@@ -158,7 +162,7 @@ class ContainerMaker:
         try:
             folder = self.records.write(container.record)
             container.claimed = True
-            container.group.make(limits if container.cloned else while_starting(limits))
+            container.group.make(limits if container.cloned else startup_limits(limits))
             if container.cloned:
                 _open_groups(container, with_trees)
             else:
@@ -173,13 +177,13 @@ class ContainerMaker:
 
         Raises: EngineError.
         """
-        host = await self.known_host()
+        host = await self.get_host()
         launcher = await self._ready_launcher(host)
         name = container.record.name
-        launch = Launch(
+        launch = LaunchRequest(
             name=name,
             arguments=host.runtime.arguments(container.folder, name),
-            join=container.group.entries() if host.runtime.leaves_cgroups else (),
+            join=container.group.entries() if host.runtime.can_keep_cgroup else (),
             pid_file=container.folder / "pid",
         )
         try:
@@ -187,7 +191,7 @@ class ContainerMaker:
                 container.process = await launcher.launch(launch, streams)
             await self._threads.run(container.group.limit_pids, container.spec.pids)
         except StartFailed as problem:
-            raise _refused(container, problem) from problem
+            raise _start_error(container, problem) from problem
         except TimeoutError as problem:
             raise timed_out() from problem
 
@@ -215,16 +219,16 @@ class ContainerMaker:
         Raises: EngineError.
         """
         if container.claimed:
-            await self._threads.run(self._remove, container)
+            await self._threads.run(self._remove_from_disk, container)
         if self._launcher is not None:
             self._launcher.forget(container.record.name)
 
-    def _remove(self, container: OciContainer) -> None:
-        container.close_handed()
+    def _remove_from_disk(self, container: OciContainer) -> None:
+        container.close_template_fds()
         container.group.remove()
         self.records.remove(container.record.name)
 
-    async def remove_stranger(self, name: str) -> None:
+    async def remove_foreign_container(self, name: str) -> None:
         """Remove the container of another engine, or of an earlier generation of this one."""
         record = await self._threads.run(self.records.read, name)
         if record is not None:
@@ -244,9 +248,9 @@ class ContainerMaker:
             if self._launcher is None or self._launcher.gone:
                 if self._launcher is not None:
                     self._launcher.close()
-                shown_at = self._shown_at(host)
+                shown_at = self._image_mount_folder(host)
                 if host.is_root:
-                    await self._threads.run(partial(_make_shown, shown_at))
+                    await self._threads.run(partial(_make_mount_folders, shown_at))
                 self._launcher = await LauncherProcess.start(
                     images=str(self._images.roots),
                     shown_at=str(shown_at),
@@ -256,7 +260,7 @@ class ContainerMaker:
                 )
             return self._launcher
 
-    def _shown_at(self, host: Host) -> Path:
+    def _image_mount_folder(self, host: Host) -> Path:
         """Return the folder in which the runtime finds the images.
 
         Containers may have no access to a user's folders.
@@ -277,13 +281,13 @@ def _open_groups(container: OciContainer, with_trees: bool) -> None:
         container.handed.append(read_only_tree(folder))
 
 
-def _make_shown(folder: Path) -> None:
+def _make_mount_folders(folder: Path) -> None:
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     for each in (folder.parent, folder):
         each.chmod(0o711 if each is folder.parent else 0o755)
 
 
-def _refused(container: OciContainer, problem: StartFailed) -> EngineError:
+def _start_error(container: OciContainer, problem: StartFailed) -> EngineError:
     """Return the error for a failed start; log the runtime's message, which submitters must not see."""
     try:
         said = (container.folder / "log").read_text(encoding="utf-8", errors="replace")[-_LOG_BYTES:]

@@ -20,10 +20,10 @@ def read_only_tree(path: str) -> int:
     try:
         return launcher.read_only_tree(_libc, path)
     except OSError as problem:
-        raise not_handed_over(path, problem.errno or 0) from problem
+        raise mapping_error(path, problem.errno or 0) from problem
 
 
-def not_handed_over(path: str, number: int) -> EngineError:
+def mapping_error(path: str, number: int) -> EngineError:
     """Return the error for a folder that can't be mounted for a container."""
     old = "; templates need Linux 5.12" if number == errno.ENOSYS else ""
     return EngineError("engine.template", f"can't map the owner of {path}: {os.strerror(number)}{old}")

@@ -19,12 +19,12 @@ _STARTED = 19
 
 
 @cache
-def own_mark() -> str:
+def own_process_mark() -> str:
     """Return the mark of this process."""
-    return ":".join((*_surroundings(), str(os.getpid()), _start_of(os.getpid())))
+    return ":".join((*_boot_and_namespace(), str(os.getpid()), _start_time(os.getpid())))
 
 
-def has_gone(mark: str) -> bool:
+def has_process_ended(mark: str) -> bool:
     """Return whether the process with this mark has certainly ended.
 
     False for a process in another namespace or a malformed mark, because its state is unknown.
@@ -34,23 +34,23 @@ def has_gone(mark: str) -> bool:
         number = int(pid)
     except ValueError:
         return False
-    own_boot, own_namespace = _surroundings()
+    own_boot, own_namespace = _boot_and_namespace()
     if boot != own_boot:
         return True
     if namespace != own_namespace:
         return False
     try:
-        return _start_of(number) != started
+        return _start_time(number) != started
     except (FileNotFoundError, ProcessLookupError):
         return True
 
 
-def _surroundings() -> tuple[str, str]:
+def _boot_and_namespace() -> tuple[str, str]:
     namespace = Path("/proc/self/ns/pid").readlink()
     return _BOOT.read_text(encoding="ascii").strip(), str(namespace).strip("pid:[]")
 
 
-def _start_of(pid: int) -> str:
+def _start_time(pid: int) -> str:
     # The name can contain any characters, including parentheses.
     text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     return text.rpartition(") ")[2].split()[_STARTED]

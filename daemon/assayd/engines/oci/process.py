@@ -14,7 +14,7 @@ from pathlib import Path
 
 from assayd.engines.oci import launcher
 from assayd.engines.oci.control import Control, Process, StartFailed
-from assayd.engines.oci.mounts import not_handed_over
+from assayd.engines.oci.mounts import mapping_error
 from assayd.engines.oci.ranges import IdRange
 from assayd.errors import EngineError
 
@@ -24,7 +24,7 @@ _ENDS_WITHIN_S = 10.0
 
 
 class PipeStream:
-    """The Duplex of one container. Created by `open_streams`.
+    """An implementation of the Duplex of one container. Created by `open_streams`.
 
     Args:
         inspect: called once, before the first bytes are passed on, because the runner is fully confined by
@@ -34,8 +34,8 @@ class PipeStream:
     def __init__(self, inspect: Callable[[], Awaitable[None]]) -> None:
         self._inspect: Callable[[], Awaitable[None]] | None = inspect
         self._reader = asyncio.StreamReader(limit=_READ_BYTES)
-        self._inlet = _Inlet()
-        self._complaints = _Complaints()
+        self._inlet = _InputProtocol()
+        self._complaints = _StderrProtocol()
         self._writing: asyncio.WriteTransport | None = None
         self._reading: list[asyncio.ReadTransport] = []
         self._closed = False
@@ -49,14 +49,14 @@ class PipeStream:
             waiting.callback(ends.stdout.close)
             waiting.callback(ends.stderr.close)
             self._writing = (await loop.connect_write_pipe(lambda: self._inlet, ends.stdin))[0]
-            ends.stdin.hand_over(loop)
+            ends.stdin.release_to(loop)
             waiting.pop_all()
             waiting.callback(ends.stderr.close)
             self._reading.append((await loop.connect_read_pipe(lambda: reading, ends.stdout))[0])
-            ends.stdout.hand_over(loop)
+            ends.stdout.release_to(loop)
             waiting.pop_all()
             self._reading.append((await loop.connect_read_pipe(lambda: self._complaints, ends.stderr))[0])
-            ends.stderr.hand_over(loop)
+            ends.stderr.release_to(loop)
 
     async def read(self) -> bytes:
         """Return the next bytes of standard output; empty at its end and after `close`."""
@@ -74,11 +74,11 @@ class PipeStream:
         Raises: EngineError ``engine.stream_broken``.
         """
         if self._writing is None or self._inlet.lost:
-            raise _broken()
+            raise _broken_error()
         self._writing.write(data)
         await self._inlet.room.wait()
         if self._inlet.lost:
-            raise _broken()
+            raise _broken_error()
 
     @property
     def diagnostics(self) -> bytes:
@@ -115,7 +115,7 @@ class PipeEnd:
         """Return the descriptor."""
         return self._descriptor
 
-    def hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
+    def release_to(self, loop: asyncio.AbstractEventLoop) -> None:
         """Leave the descriptor to a loop that closes it itself."""
         self._ours = self._ours and isinstance(loop, asyncio.BaseEventLoop)
 
@@ -148,8 +148,8 @@ def make_pipes() -> tuple[Ends, list[int]]:
     return Ends(stdin=stdin, stdout=stdout, stderr=stderr), [pairs[0][0], pairs[1][1], pairs[2][1]]
 
 
-class _Inlet(asyncio.BaseProtocol):
-    """Tracks whether standard input has room and a reader."""
+class _InputProtocol(asyncio.BaseProtocol):
+    """The protocol of standard input, which tracks whether it accepts more data and has a reader."""
 
     def __init__(self) -> None:
         self.room = asyncio.Event()
@@ -167,8 +167,8 @@ class _Inlet(asyncio.BaseProtocol):
         self.room.set()
 
 
-class _Complaints(asyncio.Protocol):
-    """Keeps the last bytes of standard error."""
+class _StderrProtocol(asyncio.Protocol):
+    """The protocol of standard error, which keeps its last bytes."""
 
     def __init__(self) -> None:
         self.kept = b""
@@ -178,7 +178,7 @@ class _Complaints(asyncio.Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class LaunchRequest:
     """A request to the launcher for one container."""
 
     name: str
@@ -239,7 +239,7 @@ class LauncherProcess:
             raise EngineError("engine.launcher", message, retryable=True) from problem
         return made
 
-    async def launch(self, launch: Launch, streams: Sequence[int]) -> Process:
+    async def launch(self, launch: LaunchRequest, streams: Sequence[int]) -> Process:
         """Start a container and wait for its first process.
 
         Raises: StartFailed; EngineError ``engine.launcher``, if the launcher died.
@@ -264,7 +264,7 @@ class LauncherProcess:
         try:
             return await self._control.borrow(name, {"id": name, "tree": path})
         except StartFailed as problem:
-            raise not_handed_over(path, int(str(problem))) from problem
+            raise mapping_error(path, int(str(problem))) from problem
 
     def forget(self, name: str) -> None:
         """Forget a removed container."""
@@ -281,5 +281,5 @@ class LauncherProcess:
             self._process.wait()
 
 
-def _broken() -> EngineError:
+def _broken_error() -> EngineError:
     return EngineError("engine.stream_broken", "the container no longer reads its input", retryable=True)

@@ -33,7 +33,7 @@ Source: systemd.io/UIDS-GIDS: nothing else uses 1879048192 to 2147483647.
 
 
 class Ranges:
-    """Assigns the first user id of each container.
+    """An allocator of the first user id of each container.
 
     Args:
         folder: holds the locks of the blocks; all daemons that use the same ids share it.

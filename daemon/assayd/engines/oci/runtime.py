@@ -31,14 +31,14 @@ class Runtime:
     version: str
 
     @property
-    def leaves_cgroups(self) -> bool:
-        """Whether it can leave a container in the control group in which the runtime was started."""
+    def can_keep_cgroup(self) -> bool:
+        """Return whether the runtime can keep a container in the control group in which it was started."""
         return self.name == "crun"
 
     def arguments(self, folder: Path, name: str) -> Sequence[str]:
         """Return the command that starts the container of the bundle `folder`, and ends once it runs."""
         log = f"--log={'file:' if self.name == 'crun' else ''}{folder}/log"
-        cgroups = ["--cgroup-manager=disabled"] if self.leaves_cgroups else []
+        cgroups = ["--cgroup-manager=disabled"] if self.can_keep_cgroup else []
         started = ["run", "--detach", f"--bundle={folder}", f"--pid-file={folder}/pid", name]
         return [self.path, f"--root={folder}/state", log, *cgroups, *started]
 
@@ -50,12 +50,12 @@ def find_runtime(candidates: Sequence[tuple[str, str]] = CANDIDATES) -> Runtime:
     """
     for name, path in candidates:
         if Path(path).is_file():
-            return Runtime(name=name, path=path, version=_version(path))
+            return Runtime(name=name, path=path, version=_read_version(path))
     message = "no OCI runtime found; install crun or runc (Debian: apt-get install crun)"
     raise EngineError("engine.runtime", message)
 
 
-def _version(path: str) -> str:
+def _read_version(path: str) -> str:
     try:
         said = subprocess.run(
             [path, "--version"], capture_output=True, text=True, timeout=_ASKED_WITHIN_S, check=True

@@ -32,7 +32,7 @@ class SharedFiles:
         fresh = path.with_name(f".{secrets.token_hex(8)}")
         # The number of links to a file is limited; beyond it, the image keeps its own copy.
         with suppress(OSError):
-            if not kept.is_file() or not _same(path, kept):
+            if not kept.is_file() or not _is_same_file(path, kept):
                 os.link(path, fresh)
                 fresh.replace(kept)
             else:
@@ -50,7 +50,7 @@ class SharedFiles:
     @staticmethod
     def shared_bytes(roots: Sequence[Path]) -> Mapping[Path, int]:
         """Return the number of bytes of each image that another of these images also has."""
-        files = {root: _sizes(root) for root in set(roots)}
+        files = {root: _file_sizes(root) for root in set(roots)}
         images_with = Counter(number for sizes in files.values() for number in sizes)
         return {
             root: sum(size for number, size in sizes.items() if images_with[number] > 1)
@@ -58,7 +58,7 @@ class SharedFiles:
         }
 
 
-def _sizes(root: Path) -> Mapping[int, int]:
+def _file_sizes(root: Path) -> Mapping[int, int]:
     """Return the size of each file by its inode number."""
     sizes = {}
     for path in root.rglob("*"):
@@ -69,7 +69,7 @@ def _sizes(root: Path) -> Mapping[int, int]:
     return sizes
 
 
-def _same(path: Path, kept: Path) -> bool:
+def _is_same_file(path: Path, kept: Path) -> bool:
     one, other = path.stat(), kept.stat()
     alike = (one.st_mode, one.st_uid, one.st_gid) == (other.st_mode, other.st_uid, other.st_gid)
     return alike and filecmp.cmp(path, kept, shallow=False)

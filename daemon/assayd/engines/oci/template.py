@@ -103,11 +103,11 @@ class Template:
                 os.read(reading, 4096)
                 self._reap()
             if self._control.fileno() in ready:
-                become = self._take()
+                become = self._handle_request()
                 if become is not None:
                     return become
 
-    def _take(self) -> Callable[[], None] | None:
+    def _handle_request(self) -> Callable[[], None] | None:
         """Process one request. In the resulting child, return the function to run."""
         data, descriptors, _, _ = socket.recv_fds(
             self._control, MESSAGE_BYTES, DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
@@ -118,29 +118,29 @@ class Template:
         pid, pidfd = _clone()
         if pid == 0:
             self._control.detach()
-            self._become(descriptors)
-            return self._program or _source(self._plan["code"])
+            self._run_child(descriptors)
+            return self._program or _compile_source(self._plan["code"])
         for descriptor in descriptors:
             os.close(descriptor)
         if pid < 0:
-            self._say({"id": number, "failed": pidfd})
+            self._send_reply({"id": number, "failed": pidfd})
             return None
         self._running[pid] = number
-        self._say({"id": number, "pid": 0}, pidfd)
+        self._send_reply({"id": number, "pid": 0}, pidfd)
         os.close(pidfd)
         return None
 
-    def _become(self, descriptors: Sequence[int]) -> None:
+    def _run_child(self, descriptors: Sequence[int]) -> None:
         """Turn this child into a sandbox; exit if it can't be confined."""
         try:
-            _stand_alone(descriptors[:3])
+            _detach(descriptors[:3])
             request, handed = json.loads(os.pread(descriptors[3], MESSAGE_BYTES, 0)), descriptors[4:]
             count = len(request["groups"])
             _confine(self._plan, request, handed[:count], handed[count : 2 * count])
             os.closerange(3, os.sysconf("SC_OPEN_MAX"))
             for name, value in request["limits"].items():
                 resource.setrlimit(getattr(resource, f"RLIMIT_{name.upper()}"), (value, value))
-            _forget_template(self._plan["argv"])
+            _reset_main(self._plan["argv"])
             _filter(self._filter)
         except BaseException as problem:  # noqa: BLE001 - whatever it is, nothing may run
             os.write(2, f"can't be confined: {type(problem).__name__}: {problem}\n".encode())
@@ -153,9 +153,9 @@ class Template:
                 if not pid:
                     return
                 code = os.waitstatus_to_exitcode(status)
-                self._say({"id": self._running.pop(pid, ""), "code": 128 - code if code < 0 else code})
+                self._send_reply({"id": self._running.pop(pid, ""), "code": 128 - code if code < 0 else code})
 
-    def _say(self, reply: Json, *descriptors: int) -> None:
+    def _send_reply(self, reply: Json, *descriptors: int) -> None:
         rights = array.array("i", descriptors)
         passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if descriptors else []
         # The daemon disconnected, which the next iteration notices.
@@ -167,7 +167,7 @@ def main(control: socket.socket) -> Callable[[], None]:
     """Load the plan's modules, prepare the common part of children's roots, and serve."""
     os.dup2(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), 0)
     plan = json.loads(control.recv(MESSAGE_BYTES))
-    program = _load(plan["file"], plan["preload"])
+    program = _load_runner(plan["file"], plan["preload"])
     _prepare_root()
     gc.collect()
     gc.disable()
@@ -178,7 +178,7 @@ def main(control: socket.socket) -> Callable[[], None]:
     return Template(control, plan, program).serve()
 
 
-def _load(file: str, preload: Sequence[str]) -> Callable[[], None] | None:
+def _load_runner(file: str, preload: Sequence[str]) -> Callable[[], None] | None:
     """Load the runner and its modules, and report failures. Return the function that starts the runner."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
@@ -201,7 +201,7 @@ def _load(file: str, preload: Sequence[str]) -> Callable[[], None] | None:
 
 
 def _prepare_root() -> None:
-    """Create, below `BASE`, a root of the image with devices, and an empty folder to hide others.
+    """Create, below `BASE`, a root of the image with devices, and an empty folder for masking paths.
 
     All of it is read-only. Each child gets a copy of these mounts in its own namespace, and adds its own.
     """
@@ -230,7 +230,7 @@ def _clone() -> tuple[int, int]:
     return pid, problem if pid < 0 else pidfd.value
 
 
-def _stand_alone(streams: Sequence[int]) -> None:
+def _detach(streams: Sequence[int]) -> None:
     """Install the streams; leave the template's session, and stop receiving its signals about children."""
     os.setsid()
     signal.set_wakeup_fd(-1)
@@ -245,14 +245,14 @@ def _confine(plan: Json, request: Json, members: Sequence[int], trees: Sequence[
     # begins where the process is.
     for member in members:
         os.write(member, b"0")
-    _check(_libc.unshare(_NEW_CGROUP), "unshare")
+    _raise_on_error(_libc.unshare(_NEW_CGROUP), "unshare")
     # 2. A separate network with only loopback. The host name is the template's.
     _set_loopback_up()
     # 3. A separate root: the image, masked kernel file systems, a tmpfs.
     _enter_root(plan, request, trees)
     # 4. A separate user. Its user namespace comes last: a user namespace that doesn't own the PID namespace
     # can't mount `/proc`, so no capability in it affects the earlier steps.
-    _become_user(request["uid"], plan["guest"])
+    _set_user(request["uid"], plan["guest"])
     # 5. No capability, permanently.
     _drop_capabilities()
     _prctl(_SET_NO_NEW_PRIVS, 1)
@@ -277,14 +277,16 @@ def _enter_root(plan: Json, request: Json, trees: Sequence[int]) -> None:
         _mount("none", f"{root}{path}", "", _BIND | _REMOUNT | _RDONLY | _HIDDEN)
     for path in plan["masked"]:
         _mask(root + path)
-    _show_groups(f"{root}/sys/fs/cgroup", request["groups"], trees)
+    _mount_groups(f"{root}/sys/fs/cgroup", request["groups"], trees)
     _mount("shm", f"{root}/dev/shm", "tmpfs", _HIDDEN, plan["shm"])  # noqa: S108 - the fixed path
     owner = f"uid={request['uid']},gid={request['uid']},mode=0700"
     flags = _HIDDEN & ~_NOEXEC if request["exec"] else _HIDDEN
     _mount("work", root + BASE, "tmpfs", flags, f"{request['work']},{owner}")
     os.chdir(root)
-    _check(_libc.syscall(_number["pivot_root"], *[ctypes.addressof(_HERE)] * 2, 0, 0, 0), "pivot_root")
-    _check(_libc.umount2(b".", _DETACH), "umount")
+    _raise_on_error(
+        _libc.syscall(_number["pivot_root"], *[ctypes.addressof(_HERE)] * 2, 0, 0, 0), "pivot_root"
+    )
+    _raise_on_error(_libc.umount2(b".", _DETACH), "umount")
     os.chdir("/")
 
 
@@ -294,10 +296,10 @@ def _mask(path: str) -> None:
     for empty in (b"/dev/null", f"{BASE}/empty".encode()):  # A file can't hide a folder.
         if _libc.mount(empty, target, b"", _BIND, b"") == 0 or ctypes.get_errno() == errno.ENOENT:
             return
-    _check(-1, f"mask {path}")
+    _raise_on_error(-1, f"mask {path}")
 
 
-def _show_groups(target: str, names: Sequence[str], trees: Sequence[int]) -> None:
+def _mount_groups(target: str, names: Sequence[str], trees: Sequence[int]) -> None:
     """Show the child its own control groups, which the daemon passes as read-only mounts."""
     if "" not in names:
         _mount("cgroup", target, "tmpfs", _HIDDEN, "mode=755,size=64k")
@@ -309,18 +311,18 @@ def _show_groups(target: str, names: Sequence[str], trees: Sequence[int]) -> Non
         moved = _libc.syscall(
             _MOVE_MOUNT, tree, ctypes.addressof(_NOTHING), -100, ctypes.addressof(buffer), _MOVE_EMPTY_PATH
         )
-        _check(moved, f"move_mount {place}")
+        _raise_on_error(moved, f"move_mount {place}")
 
 
-def _become_user(uid: int, guest: int) -> None:
+def _set_user(uid: int, guest: int) -> None:
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
     # The session keyring must not be shared; kernels without keyrings have none.
     joined = _libc.syscall(_number["keyctl"], _JOIN_SESSION_KEYRING, 0, 0, 0, 0)
     if joined < 0 and ctypes.get_errno() != errno.ENOSYS:
-        _check(-1, "keyctl")
-    _check(_libc.unshare(_NEW_USER), "unshare user")
+        _raise_on_error(-1, "keyctl")
+    _raise_on_error(_libc.unshare(_NEW_USER), "unshare user")
     # A non-dumpable process can't write its own maps.
     _prctl(_SET_DUMPABLE, 1)
     _write("/proc/self/setgroups", "deny")
@@ -332,10 +334,10 @@ def _drop_capabilities() -> None:
     for capability in range(_MOST_CAPABILITIES):
         if _libc.prctl(_CAPBSET_DROP, capability, 0, 0, 0) < 0:
             if ctypes.get_errno() != errno.EINVAL or not capability:
-                _check(-1, "capabilities")
+                _raise_on_error(-1, "capabilities")
             break
     _prctl(_AMBIENT, _AMBIENT_CLEAR_ALL)
-    _check(_libc.capset(struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24)), "capset")
+    _raise_on_error(_libc.capset(struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24)), "capset")
 
 
 def _filter(program: ctypes.Array[ctypes.c_char]) -> None:
@@ -351,13 +353,13 @@ def _filter_program(program: bytes) -> ctypes.Array[ctypes.c_char]:
     return buffer
 
 
-def _forget_template(arguments: Sequence[str]) -> None:
+def _reset_main(arguments: Sequence[str]) -> None:
     """Set the arguments of the program, and an empty main module."""
     sys.modules["__main__"] = type(sys)("__main__")
     sys.argv[:] = arguments
 
 
-def _source(text: str) -> Callable[[], None]:
+def _compile_source(text: str) -> Callable[[], None]:
     code = compile(text, "<string>", "exec")
     gc.enable()
     return lambda: exec(code, vars(sys.modules["__main__"]))  # noqa: S102 - the image's own program
@@ -365,11 +367,11 @@ def _source(text: str) -> Callable[[], None]:
 
 def _mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
     done = _libc.mount(source.encode(), target.encode(), kind.encode(), flags, options.encode())
-    _check(done, f"mount {target}")
+    _raise_on_error(done, f"mount {target}")
 
 
 def _prctl(option: int, value: int, address: int = 0) -> None:
-    _check(_libc.prctl(option, value, address, 0, 0), f"prctl {option}")
+    _raise_on_error(_libc.prctl(option, value, address, 0, 0), f"prctl {option}")
 
 
 def _write(path: str, content: str) -> None:
@@ -378,7 +380,7 @@ def _write(path: str, content: str) -> None:
     os.close(descriptor)
 
 
-def _check(result: int, what: str) -> None:
+def _raise_on_error(result: int, what: str) -> None:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")

@@ -182,8 +182,8 @@ def plan(spec: ContainerSpec, place: HostShare, instructions: bytes) -> Document
     }
 
 
-def clone_order(spec: ContainerSpec, place: HostShare) -> Document:
-    """Return the order of one child."""
+def clone_request(spec: ContainerSpec, place: HostShare) -> Document:
+    """Return the request for one child."""
     return {
         "uid": place.clone_uid,
         "groups": list(place.cgroups),

@@ -23,13 +23,13 @@ import structlog
 
 from assayd.aio import finish
 from assayd.engines.oci import template as program
-from assayd.engines.oci.container import OciContainer, differences_running
+from assayd.engines.oci.container import OciContainer, find_process_differences
 from assayd.engines.oci.control import Control, Process, StartFailed
 from assayd.engines.oci.filter import instructions
 from assayd.engines.oci.images import StoredImage
 from assayd.engines.oci.making import ContainerMaker, Ids
 from assayd.engines.oci.process import PipeStream, make_pipes
-from assayd.engines.oci.template_config import CHILDREN, clone_order, plan, read_program, template_spec
+from assayd.engines.oci.template_config import CHILDREN, clone_request, plan, read_program, template_spec
 from assayd.engines.oci.threads import Threads, timed_out
 from assayd.errors import EngineError
 from assayd.ports.engine import (
@@ -73,7 +73,7 @@ class Template:
 
     @property
     def has_room(self) -> bool:
-        """Whether the template can have another child."""
+        """Return whether the template can have another child."""
         return bool(self._free) and not self.gone
 
     def take_ids(self) -> Ids:
@@ -92,7 +92,7 @@ class Template:
         self._numbers[child.record.name] = number
         order = os.memfd_create("order", os.MFD_CLOEXEC)
         try:
-            os.write(order, json.dumps(clone_order(child.spec, child.place)).encode())
+            os.write(order, json.dumps(clone_request(child.spec, child.place)).encode())
             return await self.control.start(number, {"id": number}, [*streams, order, *child.handed])
         finally:
             os.close(order)
@@ -147,13 +147,13 @@ class Templates:
     async def claim(self, spec: ContainerSpec, image: StoredImage) -> tuple[Template, Ids] | None:
         """Return a template and ids for a new clone; None if the runtime must start the container."""
         key = (spec.image, spec.image_digest, spec.preload, spec.seccomp, image.place)
-        if self.closed or self._pauses(key):
+        if self.closed or self._is_paused(key):
             return None
         async with self._changing:
             await self._end_idle(spec, image)
             template = self._live.pop(key, None)
             if template is None:
-                template = await self._start(key, spec, image)
+                template = await self._start_or_count(key, spec, image)
             if template is None:
                 return None
             self._live[key] = template
@@ -161,7 +161,7 @@ class Templates:
             return None
         return template, template.take_ids()
 
-    def _pauses(self, key: Key) -> bool:
+    def _is_paused(self, key: Key) -> bool:
         """Return whether a template has failed so often and recently that it is paused."""
         return self._failures[key] >= _TRIES and monotonic() - self._failed_at[key] < self.pause_s
 
@@ -190,7 +190,7 @@ class Templates:
             template.control.lose()
             raise timed_out() from problem
         finally:
-            child.close_handed()
+            child.close_template_fds()
 
     def trust(self, child: OciContainer) -> None:
         """Record that a container matches the request."""
@@ -246,29 +246,29 @@ class Templates:
         for template in [each for each in self._retired if not each.children]:
             template.control.lose()
             with suppress(EngineError):  # A remaining container is listed, and the reaper tries again.
-                await finish(self._end(template.container), timeout_s=self._threads.timeout_s)
+                await finish(self._end_container(template.container), timeout_s=self._threads.timeout_s)
             self._retired.remove(template)
 
-    async def _end(self, container: OciContainer) -> None:
+    async def _end_container(self, container: OciContainer) -> None:
         await self._maker.end(container)
         await self._maker.discard(container)
         self._maker.ranges.give_back(container.place.first_uid)
 
-    async def _start(self, key: Key, spec: ContainerSpec, image: StoredImage) -> Template | None:
+    async def _start_or_count(self, key: Key, spec: ContainerSpec, image: StoredImage) -> Template | None:
         if len(self._live) + len(self._retired) >= MOST_TEMPLATES:
             return None
         try:
             read_program(image.arguments)
-            return await self._started(key, spec, image)
+            return await self._start_template(key, spec, image)
         except EngineError as problem:
             self._note_failure(key, _TRIES if problem.code == "engine.template" else 1)
             self.reason = f"{spec.image}: {problem.message}"
             log.warning("template.failed", image=spec.image, code=problem.code, problem=problem.message)
             return None
 
-    async def _started(self, key: Key, spec: ContainerSpec, image: StoredImage) -> Template:
+    async def _start_template(self, key: Key, spec: ContainerSpec, image: StoredImage) -> Template:
         """Start a template, send its plan, and compare it with the request."""
-        host = await self._maker.known_host()
+        host = await self._maker.get_host()
         if host.ids.count < FEWEST_IDS:
             few = f"templates need {FEWEST_IDS} user ids for containers, but the range has {host.ids.count}"
             raise EngineError("engine.template", few)
@@ -277,25 +277,25 @@ class Templates:
         ids = Ids(first_uid=self._maker.ranges.take(1 + CHILDREN), children=CHILDREN)
         container = self._maker.plan(template_spec(spec, labels), image, host, ids)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        control = Control(ours, "a template", partial(self._lost, key))
+        control = Control(ours, "a template", partial(self._handle_loss, key))
         try:
             with theirs:
                 await self._maker.make(container)
-                await self._launch(container, theirs.fileno())
-            await self._tell(container, control, ours)
+                await self._launch_template(container, theirs.fileno())
+            await self._send_plan(container, control, ours)
         except BaseException:
             control.lose()
             with suppress(EngineError):  # A remaining container is listed, and the reaper tries again.
-                await finish(self._end(container), timeout_s=self._threads.timeout_s)
+                await finish(self._end_container(container), timeout_s=self._threads.timeout_s)
             raise
         self.reason = ""
         log.info("template.started", image=spec.image, container=container.record.name)
         return Template(container, control)
 
-    async def _launch(self, container: OciContainer, control: int) -> None:
+    async def _launch_template(self, container: OciContainer, control: int) -> None:
         """Start a template by the runtime, with the socket as its standard input."""
         ends, streams = make_pipes()
-        container.stream = PipeStream(_nothing)
+        container.stream = PipeStream(_do_nothing)
         try:
             await container.stream.connect(ends)
             await self._maker.launch(container, [control, *streams[1:]])
@@ -303,7 +303,7 @@ class Templates:
             for descriptor in streams:
                 os.close(descriptor)
 
-    async def _tell(self, container: OciContainer, control: Control, ours: socket.socket) -> None:
+    async def _send_plan(self, container: OciContainer, control: Control, ours: socket.socket) -> None:
         place = container.place
         system_calls = await self._threads.run(instructions, container.spec.seccomp, place.machine)
         told = json.dumps(plan(container.spec, place, system_calls)).encode()
@@ -322,12 +322,12 @@ class Templates:
         os.close(await self._maker.read_only_tree(container.record.name, folder))
         if container.process is None:
             raise EngineError("engine.launcher", "the template has no process", retryable=True)
-        found = await self._threads.run(differences_running, container.process, container)
+        found = await self._threads.run(find_process_differences, container.process, container)
         if found:
             differs = "a template isn't as requested: " + "; ".join(found)
             raise EngineError("engine.mismatch", differs)
 
-    def _lost(self, key: Key) -> None:
+    def _handle_loss(self, key: Key) -> None:
         """Record that a template has ended; count an unexpected end and stop using that template."""
         template = self._live.get(key)
         if template is not None and template.control.gone:
@@ -337,5 +337,5 @@ class Templates:
             log.warning("template.lost", container=template.container.record.name)
 
 
-async def _nothing() -> None:
+async def _do_nothing() -> None:
     """Do nothing: a template writes nothing to its standard output."""

@@ -47,8 +47,8 @@ def user_ids(user: User, root: Path = Path("/")) -> IdRange:
 
     Raises: EngineError ``engine.rights``, naming everything that is missing and its remedy.
     """
-    found = common_ids(*(_given(root / "etc" / name, user) for name in ("subuid", "subgid")))
-    missing = list(_missing(user, found, root))
+    found = common_ids(*(_parse_subordinate_ids(root / "etc" / name, user) for name in ("subuid", "subgid")))
+    missing = list(_missing_requirements(user, found, root))
     if missing:
         message = f"the OCI engine can't run as the unprivileged user {user.name} here: "
         raise EngineError("engine.rights", message + "; ".join(missing))
@@ -67,7 +67,7 @@ def common_ids(users: Sequence[IdRange], groups: Sequence[IdRange]) -> IdRange:
     return best
 
 
-def place_for_images(hidden: Sequence[Path]) -> str:
+def find_mount_folder(hidden: Sequence[Path]) -> str:
     """Return a folder over which the launcher can mount images in its own mount namespace.
 
     Args:
@@ -83,7 +83,7 @@ def place_for_images(hidden: Sequence[Path]) -> str:
     raise EngineError("engine.rights", message)
 
 
-def _given(path: Path, user: User) -> list[IdRange]:
+def _parse_subordinate_ids(path: Path, user: User) -> list[IdRange]:
     """Parse one of the two files; skip lines of other users, and malformed lines."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -92,12 +92,12 @@ def _given(path: Path, user: User) -> list[IdRange]:
     found = []
     for line in text.splitlines():
         name, *numbers = line.split(":")
-        if name in {user.name, str(user.uid)} and len(numbers) == 2 and all(map(_is_number, numbers)):
+        if name in {user.name, str(user.uid)} and len(numbers) == 2 and all(map(_is_ascii_digits, numbers)):
             found.append(IdRange(first=int(numbers[0]), count=int(numbers[1])))
     return found
 
 
-def _missing(user: User, ids: IdRange, root: Path) -> Iterator[str]:
+def _missing_requirements(user: User, ids: IdRange, root: Path) -> Iterator[str]:
     if not (root / "sys/fs/cgroup/cgroup.controllers").exists():
         yield (
             "cgroup v1 can't be delegated to a user "
@@ -113,21 +113,21 @@ def _missing(user: User, ids: IdRange, root: Path) -> Iterator[str]:
             "with a range that no other user has)"
         )
     for name, remedy in (("user/max_user_namespaces", "15000"), ("kernel/unprivileged_userns_clone", "1")):
-        if _read(root / "proc/sys" / name) == "0":
+        if _read_or_empty(root / "proc/sys" / name) == "0":
             key = name.replace("/", ".")
             yield f"user namespaces are switched off (sysctl {key}={remedy})"
-    if "NoNewPrivs:\t1" in _read(root / "proc/self/status"):
+    if "NoNewPrivs:\t1" in _read_or_empty(root / "proc/self/status"):
         yield (
             "newuidmap doesn't work under no_new_privs (remove NoNewPrivileges= from the "
             "unit, with options that imply it)"
         )
 
 
-def _is_number(text: str) -> bool:
+def _is_ascii_digits(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
-def _read(path: Path) -> str:
+def _read_or_empty(path: Path) -> str:
     try:
         return path.read_text(encoding="ascii", errors="replace").strip()
     except OSError:

@@ -52,7 +52,7 @@ class Context(Value):
 
 
 def load_programs(names: Iterable[str]) -> dict[str, UnitProgram]:
-    """Import programs of this package, and return them by name; unknown ones are omitted."""
+    """Import programs of this package and return them by name; omit unknown ones."""
     wanted = [name for name in names if name in PROGRAMS]
     for name in wanted:
         __import__(f"{__name__}.{name}")

@@ -20,7 +20,7 @@ else:
 
 
 class Adapter:
-    """A class to inherit from; it brings a place for settings, and none of the methods."""
+    """A base class with a place for settings and without any of the methods."""
 
     def __init__(self, config: Mapping[str, object] | None = None, **settings: object) -> None:
         self.config = {**(config or {}), **settings}
@@ -33,21 +33,21 @@ class Adapter:
 def adapter_module(
     names: Iterable[str], decorators: Iterable[str], base_classes: Iterable[str]
 ) -> dict[str, ModuleType]:
-    """Return one and the same module under all names."""
+    """Return the same module under each of the names."""
     listed: list[type] = []
 
     def register_adapter(*marks: object, **settings: object) -> object:
-        """Register an adapter class: bare, or called with whatever the register should know of it."""
+        """Register an adapter class, as a bare decorator or with any arguments for the register."""
         if len(marks) == 1 and isinstance(marks[0], type) and not settings:
-            return _listed(marks[0])
-        return _listed
+            return _add_to_list(marks[0])
+        return _add_to_list
 
-    def _listed(kind: _T) -> _T:
+    def _add_to_list(kind: _T) -> _T:
         listed.append(kind)
         return kind
 
     def registered() -> tuple[type, ...]:
-        """Return the classes that were registered, in order."""
+        """Return the registered classes in order."""
         return tuple(listed)
 
     own: dict[str, object] = {"registered": registered, "Adapter": Adapter}

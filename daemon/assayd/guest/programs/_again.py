@@ -32,8 +32,8 @@ _KILLED_AFTER_S = 1.0
 _MOST_CHARS = 4096
 
 
-class _Nowhere:
-    """A stream that drops its text."""
+class _NullStream:
+    """A stream that discards its text."""
 
     def write(self, text: object) -> int:
         return 0
@@ -42,10 +42,10 @@ class _Nowhere:
         return
 
 
-def results_again(
+def repeat_calls(
     first: object, spent_s: float, tries: Iterable[Try], reporter: Reporter, form: Form = render
 ) -> list[object]:
-    """Return the results of further tries as JSON, None for one that raised or has a large result.
+    """Return the results of further calls as JSON; None for one that raised or has a large result.
 
     Args:
         first: the judged result, as JSON.
@@ -58,25 +58,25 @@ def results_again(
         return []
     reporter.event("check", "", allowed=True, enforced=False)
     streams = sys.stdout, sys.stderr
-    sys.stdout = sys.stderr = _Nowhere()
+    sys.stdout = sys.stderr = _NullStream()
     until, found = process_time() + _MOST_S, []
     setitimer(ITIMER_REAL, _KILLED_AFTER_S)
     left = iter(tries)
-    while process_time() < until and (each := _next(left)) is not None:
-        found.append(_result(each, form))
+    while process_time() < until and (each := _next_or_none(left)) is not None:
+        found.append(_run_try(each, form))
     setitimer(ITIMER_REAL, 0)
     sys.stdout, sys.stderr = streams
     return found
 
 
-def _next(left: Iterator[Try]) -> Try | None:
+def _next_or_none(left: Iterator[Try]) -> Try | None:
     try:
         return next(left, None)
     except BaseException:  # noqa: BLE001 - guest code prepares the tries: it is imported anew
         return None
 
 
-def _result(each: Try, form: Form) -> object:
+def _run_try(each: Try, form: Form) -> object:
     try:
         value = form(each()).value
     except BaseException:  # noqa: BLE001 - guest code, which may raise whatever it likes

@@ -61,7 +61,7 @@ def _is_docstring(ast: Any, statement: Any) -> bool:
 
 
 def _blocks(ast: Any, tree: Any) -> Iterator[Block]:
-    """Return each block within a function, a function's own with the line of its ``def``."""
+    """Yield each block of a function with its line; the function's own block has the line of its ``def``."""
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     pending = [(node, False) for node in tree.body]
     while pending:

@@ -22,14 +22,14 @@ _MESSAGE_CHARS = 400
 _TOLD = ("error_type", "line")
 
 
-def results_each(
+def run_each_call(
     function: Callable[..., object], calls: Sequence[Sequence[object]], text: SubmittedText
 ) -> list[Record]:
-    """Return the result of each call, in order: a value with its type, or an exception."""
-    return [_result(function, args, text) for args in calls]
+    """Return the result of each call in order: a value with its type, or an exception."""
+    return [_run_call(function, args, text) for args in calls]
 
 
-def _result(function: Callable[..., object], args: Sequence[object], text: SubmittedText) -> Record:
+def _run_call(function: Callable[..., object], args: Sequence[object], text: SubmittedText) -> Record:
     try:
         value = function(*args)
     except BaseException as problem:  # noqa: BLE001 - guest code, which may raise whatever it likes

@@ -18,22 +18,22 @@ _MOST_NESTED = 50
 
 
 class Skipped(Exception):
-    """The test has skipped itself."""
+    """An exception raised when a test skips itself."""
 
 
 def skips(problem: BaseException) -> bool:
-    """Return whether an exception of the tests skips them. None of a solution's is of such a class."""
+    """Return whether an exception of the tests skips them; exceptions of a solution never do."""
     known = (("unittest", "SkipTest"), ("_pytest.outcomes", "Skipped"))
     classes = (getattr(sys.modules.get(module), name, Skipped) for module, name in known)
     return isinstance(problem, (Skipped, *classes))
 
 
-class _Fixtures:
-    """The fixtures of a module: made when a test asks for one, and ended after it."""
+class _FixtureSet:
+    """The fixtures of a module, which are created when a test requests them and ended after it."""
 
     def __init__(self, names: Mapping[str, object]) -> None:
         self._functions = {
-            name: found for name, value in names.items() if (found := _fixture_of(value)) is not None
+            name: found for name, value in names.items() if (found := _unwrap_fixture(value)) is not None
         }
         self._made: dict[str, object] = {}
         self._open: list[Generator[object, None, None]] = []
@@ -44,14 +44,14 @@ class _Fixtures:
         if name not in self._functions or deep > _MOST_NESTED:
             raise LookupError(f"fixture {name!r} not found; fixtures must be functions of the tests")
         function = self._functions[name]
-        made = function(**{each: self.get(each, deep + 1) for each in _parameters(function)})
+        made = function(**{each: self.get(each, deep + 1) for each in _parameter_names(function)})
         if type(made).__name__ == "generator":
             self._open.append(made)  # type: ignore[arg-type]
             made = next(made)  # type: ignore[call-overload]
         self._made[name] = made
         return made
 
-    def automatic(self, names: Mapping[str, object]) -> None:
+    def start_automatic(self, names: Mapping[str, object]) -> None:
         for name in self._functions:
             if _is_automatic(names[name]):
                 self.get(name)
@@ -64,7 +64,7 @@ class _Fixtures:
 def run_function(
     names: Mapping[str, object], name: str, parameter_set: object, kind: str, asked: Callable[[], int]
 ) -> None:
-    """Run a test function, or a method of a plain class, with one of its parameter sets or all of them.
+    """Run a test function or method of a plain class, with one or all of its parameter sets.
 
     Of several sets, those that skip themselves don't count, unless they have asked the solution before.
     """
@@ -92,9 +92,9 @@ def _run_once(
     function: Callable[..., object],
     given: Mapping[str, object],
 ) -> None:
-    fixtures = _Fixtures(names)
-    fixtures.automatic(names)
-    wanted = [each for each in _parameters(function) if each not in given]
+    fixtures = _FixtureSet(names)
+    fixtures.start_automatic(names)
+    wanted = [each for each in _parameter_names(function) if each not in given]
     if holder is not None and hasattr(holder, "setup_method"):
         holder.setup_method()
     made = function(**given, **{each: fixtures.get(each) for each in wanted})
@@ -107,21 +107,21 @@ def _run_once(
     fixtures.end()
 
 
-def _marks(function: object) -> list[object]:
+def _marks_of(function: object) -> list[object]:
     marks = getattr(function, "pytestmark", [])
     return marks if isinstance(marks, list) else [marks]
 
 
 def _skip_by_mark(function: object) -> None:
-    for mark in _marks(function):
+    for mark in _marks_of(function):
         if mark.name == "skip" or (mark.name == "skipif" and mark.args and mark.args[0]):  # type: ignore[attr-defined]
             raise Skipped(str(mark.kwargs.get("reason", "")))  # type: ignore[attr-defined]
 
 
 def _parameter_sets(function: object) -> list[dict[str, object]]:
-    """Return the arguments of every run; several marks are combined."""
+    """Return the arguments of each run; several marks are combined."""
     sets: list[dict[str, object]] = [{}]
-    for mark in _marks(function):
+    for mark in _marks_of(function):
         if mark.name != "parametrize":  # type: ignore[attr-defined]
             continue
         asked, values = mark.args[:2] if len(mark.args) > 1 else (mark.args[0], mark.kwargs["argvalues"])  # type: ignore[attr-defined]
@@ -143,7 +143,7 @@ def _parameter_sets(function: object) -> list[dict[str, object]]:
     return sets
 
 
-def _parameters(function: Callable[..., object]) -> list[str]:
+def _parameter_names(function: Callable[..., object]) -> list[str]:
     plain = getattr(function, "__func__", function)
     code = plain.__code__
     names = list(code.co_varnames[: code.co_argcount])
@@ -152,8 +152,8 @@ def _parameters(function: Callable[..., object]) -> list[str]:
     return wanted[1:] if plain is not function else wanted
 
 
-def _fixture_of(value: object) -> Callable[..., object] | None:
-    """Return the function of a fixture, whichever way this version of pytest keeps it."""
+def _unwrap_fixture(value: object) -> Callable[..., object] | None:
+    """Return the function of a fixture in any supported version of pytest, or None."""
     if "pytest" not in sys.modules or issubclass(type(value), (RemoteObject, type)):
         return None  # a fixture is never the solution's, and the solution isn't asked for one
     function = getattr(value, "_fixture_function", None) or getattr(

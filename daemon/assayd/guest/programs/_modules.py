@@ -48,7 +48,7 @@ class Submitted(Value):
 
     @property
     def is_package(self) -> bool:
-        """Return whether it is a package's own file."""
+        """Return whether the file is a package's `__init__.py`."""
         return self.file.rpartition("/")[2] == f"{_INIT}.py"
 
     def compile(self) -> CodeType:
@@ -57,7 +57,7 @@ class Submitted(Value):
 
 
 class SubmittedModules(Value):
-    """The submitted Python files by module name, and what the container provides for them."""
+    """The submitted Python files by module name, and the modules that the container provides."""
 
     files: Mapping[str, Submitted]
     provided: tuple[str, ...]
@@ -73,8 +73,8 @@ class SubmittedModules(Value):
         """Let import statements find the files."""
         shown = {one.path: one.file for one in self.files.values()}
         names = policy.share_builtins(shown)
-        _provide(adapter_module(self.provided, self.decorators, self.base_classes))
-        packages = _packages(self.files)
+        _install_modules(adapter_module(self.provided, self.decorators, self.base_classes))
+        packages = _package_names(self.files)
 
         def find(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
             one = self.files.get(name)
@@ -94,17 +94,17 @@ class SubmittedModules(Value):
                 exec(code, module.__dict__)  # noqa: S102 - this is what the container is for
 
         # Plain containers: a class of this project would lead guest code to our functions' globals.
-        loader: Any = SimpleNamespace(create_module=opaque(_default), exec_module=opaque(execute))
+        loader: Any = SimpleNamespace(create_module=opaque(_create_default), exec_module=opaque(execute))
         finder: Any = SimpleNamespace(find_spec=opaque(find))
         sys.meta_path.insert(0, finder)
 
 
 def read_modules(arguments: Arguments) -> SubmittedModules:
-    """Read the files that the argument `modules` names, before any of them can change another."""
+    """Read all files that the argument `modules` names, before any of them can change another."""
     said = mapping(arguments, "modules")
     import linecache  # brings `tokenize`
 
-    found = [_read(file) for file in texts(said, "files")]
+    found = [_read_submitted(file) for file in texts(said, "files")]
     for one in found:
         # So that a traceback shows the text that runs, whatever lies there by then.
         linecache.cache[one.path] = (len(one.text), None, one.text.splitlines(keepends=True), one.path)
@@ -126,14 +126,14 @@ def module_name(file: str) -> str:
     return file.removesuffix(".py").replace("/", ".").removesuffix(f".{_INIT}")
 
 
-def _read(file: str) -> Submitted:
+def _read_submitted(file: str) -> Submitted:
     path = os.path.join(os.getcwd(), file)
     with open(path, encoding="utf-8", newline="") as opened:
         return Submitted(name=module_name(file), file=file, path=path, text=opened.read())
 
 
-def _packages(files: Mapping[str, Submitted]) -> frozenset[str]:
-    """Name all folders above files, and the files that are packages."""
+def _package_names(files: Mapping[str, Submitted]) -> frozenset[str]:
+    """Return all folders above files, and the files that are packages."""
     above = {
         ".".join(parts[:count])
         for parts in (name.split(".") for name in files)
@@ -142,8 +142,8 @@ def _packages(files: Mapping[str, Submitted]) -> frozenset[str]:
     return frozenset(above | {one.name for one in files.values() if one.is_package})
 
 
-def _provide(modules: Mapping[str, ModuleType]) -> None:
-    """Put ready modules, and the packages above them, where imports look first."""
+def _install_modules(modules: Mapping[str, ModuleType]) -> None:
+    """Install prepared modules and their parent packages in `sys.modules`."""
     for name, module in modules.items():
         parts = name.split(".")
         sys.modules[name] = module
@@ -153,5 +153,5 @@ def _provide(modules: Mapping[str, ModuleType]) -> None:
             setattr(package, parts[count], sys.modules[".".join(parts[: count + 1])])
 
 
-def _default(spec: ModuleSpec) -> None:
-    """Leave the making of a module to the import system."""
+def _create_default(spec: ModuleSpec) -> None:
+    """Return None, so that the import system creates the module."""

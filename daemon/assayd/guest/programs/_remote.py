@@ -30,7 +30,7 @@ _Function = type(own_classes)
 
 
 class SolutionFault(Exception):
-    """What the solution can't be asked for, or did not answer; the test has failed."""
+    """An exception raised when the solution can't be asked or doesn't answer; the test has failed."""
 
 
 class Solution:
@@ -51,10 +51,10 @@ class Solution:
         self._peer = Peer(
             reading,
             writing,
-            represent=self._represent,
+            represent=self._create_proxy,
             describe=_describe,
-            perform=_perform,
-            explain=_explain,
+            perform=_perform_call,
+            explain=_describe_exception,
         )
 
     def open(self) -> dict[str, object] | None:
@@ -62,11 +62,11 @@ class Solution:
         try:
             kind, content = self._peer.receive()
         except (PeerGone, PeerFault) as problem:
-            self._note("ended", str(problem))
+            self._record_fault("ended", str(problem))
             return {"status": "ended"}
         if kind == "ready" and type(content) is list:
             for name, number, form, names in content:
-                self._offer(name, number, form, names)
+                self._add_export(name, number, form, names)
             return None
         return content if kind == "broken" and type(content) is dict else {"status": "raised"}
 
@@ -91,13 +91,15 @@ class Solution:
         try:
             value = self._peer.ask(operation, number, name, args, kwargs or {})
         except RemoteRaised as remote:
-            raise self._raised(remote, operation, name, args) from None
+            raise self._to_exception(remote, operation, name, args) from None
         except PeerGone as problem:
-            raise self._note("ended", f"The solution's process has ended: {problem}") from None
+            raise self._record_fault("ended", f"The solution's process has ended: {problem}") from None
         except PeerFault as problem:
-            raise self._note("protocol", f"The solution sent {problem}") from None
+            raise self._record_fault("protocol", f"The solution sent {problem}") from None
         except TransferError as problem:
-            raise self._note("transfer", f"An argument can't be passed to the solution: {problem}") from None
+            raise self._record_fault(
+                "transfer", f"An argument can't be passed to the solution: {problem}"
+            ) from None
         if operation == "call":
             self._last = args, "returned", value
         return value
@@ -107,41 +109,43 @@ class Solution:
         if self._last is None:
             return ""
         args, how, value = self._last
-        return f"{_shown(args)} {how} {value if how == 'raised' else _shown(value)}"
+        return f"{_render(args)} {how} {value if how == 'raised' else _render(value)}"
 
     def refuse(self, what: str) -> SolutionFault:
         """Return the exception for an operation that the solution must not decide."""
-        return self._note(
+        return self._record_fault(
             "trust",
             f"{what}: the solution would decide the outcome; compare plain values, or set trust_objects",
         )
 
-    def misused(self, what: str) -> SolutionFault:
-        """Return the exception for a use of the solution that can't be passed on."""
-        return self._note("transfer", what)
+    def misuse_error(self, what: str) -> SolutionFault:
+        """Return the exception for a use of the solution that can't be forwarded."""
+        return self._record_fault("transfer", what)
 
     def count(self) -> None:
         """Count an item of an iterator. Raises: SolutionFault, when there are too many."""
         self._items += 1
         if self._items > _MOST_ITEMS:
-            raise self._note("limit", f"The solution's iterators gave more than {_MOST_ITEMS} items")
+            raise self._record_fault("limit", f"The solution's iterators gave more than {_MOST_ITEMS} items")
 
     @property
     def trusted(self) -> bool:
-        """Return whether objects of the solution may compare themselves."""
+        """Return whether objects of the solution may be compared by their own methods."""
         return self._trusted
 
-    def _note(self, kind: str, message: str) -> SolutionFault:
+    def _record_fault(self, kind: str, message: str) -> SolutionFault:
         if self.fault is None:
             self.fault = {"kind": kind, "message": message[:1000]}
         return SolutionFault(message)
 
-    def _raised(
+    def _to_exception(
         self, remote: RemoteRaised, operation: str, name: str, args: tuple[object, ...]
     ) -> BaseException:
         told: Raised = remote.told
         if type(told.get("untransferable")) is str:
-            return self._note("transfer", f"The solution's value can't be used: {told['untransferable']}")
+            return self._record_fault(
+                "transfer", f"The solution's value can't be used: {told['untransferable']}"
+            )
         message, names = told.get("message"), told.get("names")
         own = (
             next((self._exceptions[n] for n in names if n in self._exceptions), None)
@@ -161,7 +165,7 @@ class Solution:
         self.raised = problem, told.get("told")
         return problem
 
-    def _offer(self, name: object, number: object, kind: object, names: object) -> None:
+    def _add_export(self, name: object, number: object, kind: object, names: object) -> None:
         if (
             type(name) is not str
             or type(number) is not int
@@ -176,22 +180,22 @@ class Solution:
         if kind == "class" and exception is not None:
             self._names[name] = self._exceptions[name] = type(name, (exception,), {})
         elif kind == "class":
-            self._names[name] = _class_of(self, name, number, self._bases(known[1:]))
+            self._names[name] = _create_class(self, name, number, self._known_bases(known[1:]))
             self._peer.adopt(number, self._names[name])
         else:
-            self._names[name] = self._represent(self._peer, number, kind, known)  # type: ignore[assignment]
+            self._names[name] = self._create_proxy(self._peer, number, kind, known)  # type: ignore[assignment]
             self._peer.adopt(number, self._names[name])
 
-    def _bases(self, names: list[str]) -> tuple[type, ...]:
+    def _known_bases(self, names: list[str]) -> tuple[type, ...]:
         return (
             next(
                 (self._names[name] for name in names if isinstance(self._names.get(name), type)), RemoteObject
             ),
         )
 
-    def _represent(self, _: Peer, number: int, kind: str, names: list[str]) -> object:
+    def _create_proxy(self, _: Peer, number: int, kind: str, names: list[str]) -> object:
         if kind == "coroutine":
-            return self._awaited(number)
+            return self._await_remote(number)
         found = (self._names.get(name) for name in names) if kind == "object" else ()
         made = next(
             (one for one in found if isinstance(one, type) and issubclass(one, RemoteObject)), RemoteObject
@@ -202,11 +206,11 @@ class Solution:
         object.__setattr__(remote, "_assayd_label", names[0] if names else kind)
         return remote
 
-    async def _awaited(self, number: int) -> object:
+    async def _await_remote(self, number: int) -> object:
         return self.ask("await", number, "")
 
 
-def _class_of(solution: Solution, name: str, number: int, bases: tuple[type, ...]) -> type:
+def _create_class(solution: Solution, name: str, number: int, bases: tuple[type, ...]) -> type:
     kind = _RemoteClass(name, bases, {"__slots__": ()})
     type.__setattr__(kind, "_assayd_owner", solution)
     type.__setattr__(kind, "_assayd_at", number)
@@ -217,7 +221,7 @@ def _is_exception(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, BaseException)
 
 
-def _ask(remote: object, operation: str, name: str, *args: object, **kwargs: object) -> object:
+def _ask_object(remote: object, operation: str, name: str, *args: object, **kwargs: object) -> object:
     solution: Solution = object.__getattribute__(remote, "_assayd_solution")
     return solution.ask(operation, object.__getattribute__(remote, "_assayd_number"), name, args, kwargs)
 
@@ -225,12 +229,14 @@ def _ask(remote: object, operation: str, name: str, *args: object, **kwargs: obj
 def _ask_class(kind: _RemoteClass, operation: str, name: str, *args: object, **kwargs: object) -> object:
     solution: Solution = type.__getattribute__(kind, "_assayd_owner")
     if "_assayd_at" not in type.__getattribute__(kind, "__dict__"):
-        raise solution.misused("A class of the tests that inherits from one of the solution can't be used")
+        raise solution.misuse_error(
+            "A class of the tests that inherits from one of the solution can't be used"
+        )
     return solution.ask(operation, type.__getattribute__(kind, "_assayd_at"), name, args, kwargs)
 
 
 class _RemoteClass(type):
-    """A class of the solution: calling it makes an instance there."""
+    """A class of the solution; calling it creates an instance in the solution's process."""
 
     _assayd_owner: Solution
     _assayd_at: int
@@ -251,72 +257,72 @@ class _RemoteClass(type):
 
 
 class RemoteObject:
-    """An object of the solution, by its number."""
+    """A proxy for an object of the solution, which a number identifies."""
 
     __slots__ = ("__weakref__", "_assayd_label", "_assayd_number", "_assayd_solution")
 
     def __call__(self, *args: object, **kwargs: object) -> object:
-        return _ask(self, "call", "", *args, **kwargs)
+        return _ask_object(self, "call", "", *args, **kwargs)
 
     def __getattr__(self, name: str) -> object:
         if name == "__name__":
             return object.__getattribute__(self, "_assayd_label")
         if name[:2] == "__":
             raise AttributeError(name)
-        return _ask(self, "get", name)
+        return _ask_object(self, "get", name)
 
     def __setattr__(self, name: str, value: object) -> None:
-        _ask(self, "set", name, value)
+        _ask_object(self, "set", name, value)
 
     def __delattr__(self, name: str) -> None:
-        _ask(self, "delete", name)
+        _ask_object(self, "delete", name)
 
     def __next__(self) -> object:
         object.__getattribute__(self, "_assayd_solution").count()
-        return _ask(self, "special", "__next__")
+        return _ask_object(self, "special", "__next__")
 
     def __contains__(self, value: object) -> bool:
         # Item by item, here: the solution must not learn the value.
         return any(item is value or item == value for item in self)
 
     def __iter__(self) -> Iterator[object]:
-        return _ask(self, "special", "__iter__")  # type: ignore[return-value]
+        return _ask_object(self, "special", "__iter__")  # type: ignore[return-value]
 
     def __bool__(self) -> bool:
-        return _ask(self, "special", "__bool__") is True
+        return _ask_object(self, "special", "__bool__") is True
 
     def __len__(self) -> int:
-        return _exactly(self, int, "__len__")
+        return _ask_exact_type(self, int, "__len__")
 
     def __str__(self) -> str:
-        return _exactly(self, str, "__str__")
+        return _ask_exact_type(self, str, "__str__")
 
     def __repr__(self) -> str:
-        return _exactly(self, str, "__repr__")
+        return _ask_exact_type(self, str, "__repr__")
 
     def __format__(self, form: str) -> str:
         return format(str(self), form)
 
     def __getitem__(self, key: object) -> object:
-        return _ask(self, "special", "__getitem__", key)
+        return _ask_object(self, "special", "__getitem__", key)
 
     def __setitem__(self, key: object, value: object) -> None:
-        _ask(self, "special", "__setitem__", key, value)
+        _ask_object(self, "special", "__setitem__", key, value)
 
     def __delitem__(self, key: object) -> None:
-        _ask(self, "special", "__delitem__", key)
+        _ask_object(self, "special", "__delitem__", key)
 
     def __enter__(self) -> object:
-        return _ask(self, "special", "__enter__")
+        return _ask_object(self, "special", "__enter__")
 
     def __exit__(self, kind: object, problem: object, traceback: object) -> Literal[False]:
         # No exception of the tests reaches the solution, and the solution swallows none.
-        _ask(self, "special", "__exit__", None, None, None)
+        _ask_object(self, "special", "__exit__", None, None, None)
         return False
 
     def __await__(self) -> Generator[object, None, object]:
         yield from ()
-        return _ask(self, "await", "")
+        return _ask_object(self, "await", "")
 
     def __reduce_ex__(self, _: object) -> str:
         raise object.__getattribute__(self, "_assayd_solution").refuse(
@@ -326,20 +332,20 @@ class RemoteObject:
     __hash__ = object.__hash__
 
 
-def _exactly(remote: RemoteObject, kind: type[_T], name: str) -> _T:
-    value = _ask(remote, "special", name)
+def _ask_exact_type(remote: RemoteObject, kind: type[_T], name: str) -> _T:
+    value = _ask_object(remote, "special", name)
     if type(value) is not kind:
         raise TypeError(f"{name} returned a {type_name(value)}")
     return value
 
 
-def _compared(name: str) -> Callable[[RemoteObject, object], object]:
+def _comparison_method(name: str) -> Callable[[RemoteObject, object], object]:
     def compare(self: RemoteObject, other: object) -> object:
         solution: Solution = object.__getattribute__(self, "_assayd_solution")
         if not solution.trusted:
             label = object.__getattribute__(self, "_assayd_label")
             raise solution.refuse(f"{name} on an object of the solution ({label})")
-        return _ask(self, "special", name, other)
+        return _ask_object(self, "special", name, other)
 
     compare.__name__ = name
     return compare
@@ -355,30 +361,34 @@ _UNARY = frozenset(
 )
 
 
-def _reduced(name: str) -> Callable[..., object]:
+def _reduce_method(name: str) -> Callable[..., object]:
     def reduce(self: RemoteObject, *more: object) -> object:
         solution: Solution = object.__getattribute__(self, "_assayd_solution")
         if not solution.trusted:
             raise solution.refuse(f"{name} on an object of the solution")
-        return _ask(self, "special", name, *more)
+        return _ask_object(self, "special", name, *more)
 
     reduce.__name__ = name
     return reduce
 
 
 for _name in _DECIDING.split():
-    setattr(RemoteObject, f"__{_name}__", (_reduced if _name in _UNARY else _compared)(f"__{_name}__"))
+    setattr(
+        RemoteObject,
+        f"__{_name}__",
+        (_reduce_method if _name in _UNARY else _comparison_method)(f"__{_name}__"),
+    )
 
 
 def _describe(value: object, kept: bool) -> tuple[str, list[str]] | None:
-    """Let functions of the tests be called back; all else that has no copy is refused."""
+    """Return the description of a test function that the solution may call back; refuse other values."""
     kind = type(value)
     if kind is _Function or kind.__name__ in {"method", "_lru_cache_wrapper"}:
         return "function", [str(getattr(value, "__name__", "callback"))[:100]]
     return None
 
 
-def _perform(
+def _perform_call(
     operation: str, value: object, name: str, args: list[object], kwargs: dict[str, object]
 ) -> object:
     if operation != "call":
@@ -386,8 +396,8 @@ def _perform(
     return value(*args, **kwargs)  # type: ignore[operator]
 
 
-def _explain(problem: BaseException, operation: str, name: str) -> Raised:
-    """Describe an exception of a function that was called back."""
+def _describe_exception(problem: BaseException, operation: str, name: str) -> Raised:
+    """Return the description of an exception that a called-back function raised."""
     known = private.NAMES.get(type(problem).__name__)
     base = known if known is type(problem) and _is_exception(known) else RuntimeError
     return {
@@ -399,19 +409,19 @@ def _explain(problem: BaseException, operation: str, name: str) -> Raised:
 
 
 def _made(kind: type[BaseException], args: object, message: str) -> BaseException:
-    """Make an exception, of the arguments that it had if they could be transferred."""
+    """Return an exception, with its original arguments if they could be transferred."""
     try:
         return kind(*args) if type(args) is tuple else kind(message)
     except Exception:  # noqa: BLE001 - a type that wants other arguments
         return RuntimeError(f"{kind.__name__}: {message}")
 
 
-def _shown(value: object) -> str:
-    """Show a plain value; a proxy is named, not asked."""
+def _render(value: object) -> str:
+    """Return a plain value as text; name a proxy without asking its object."""
     if isinstance(value, RemoteObject):
         return f"<{object.__getattribute__(value, '_assayd_label')}>"
     if type(value) is tuple:
-        return f"({', '.join(map(_shown, value[:8]))}{', …' if len(value) > 8 else ''})"
+        return f"({', '.join(map(_render, value[:8]))}{', …' if len(value) > 8 else ''})"
     if type(value) in {list, dict, set} and any(isinstance(item, RemoteObject) for item in value):  # type: ignore[attr-defined]
         return f"<{type(value).__name__}>"
     try:

@@ -33,8 +33,8 @@ _Names = Mapping[str, object]
 _bases_of = type.__dict__["__bases__"].__get__
 
 
-class Seal:
-    """Remembers the current code of packages: their modules, their classes and base classes."""
+class CodeSnapshot:
+    """A snapshot of the code of packages: their modules, classes and base classes."""
 
     def __init__(self, packages: Iterable[str]) -> None:
         tops = frozenset(packages)
@@ -42,7 +42,7 @@ class Seal:
         classes: dict[type, None] = {}
         self._held: list[tuple[_Names, str, object, str]] = []
         for name, module in self._modules.items():
-            for key, value in _code_of(vars(module)):
+            for key, value in _code_items(vars(module)):
                 self._held.append((vars(module), key, value, f"{name}.{key}"))
                 if isinstance(value, type) and value.__module__.partition(".")[0] in tops:
                     classes |= dict.fromkeys(value.__mro__)
@@ -54,7 +54,7 @@ class Seal:
                     classes |= dict.fromkeys(value.__mro__)
         for kind in classes:
             self._held += [
-                (vars(kind), key, value, f"{_name(kind)}.{key}") for key, value in _code_of(vars(kind))
+                (vars(kind), key, value, f"{_name(kind)}.{key}") for key, value in _code_items(vars(kind))
             ]
         self._keys = [(vars(kind), frozenset(vars(kind)), _name(kind)) for kind in classes]
         self._bases = [(kind, _bases_of(kind), _name(kind)) for kind in classes]
@@ -70,7 +70,7 @@ class Seal:
             if names.get(key) is not value:
                 return name
         for names, keys, name in self._keys:
-            if names.keys() != keys and (added := _that_count(names, keys)):
+            if names.keys() != keys and (added := _new_code_names(names, keys)):
                 return f"{name}.{added[0]}"
         for kind, bases, name in self._bases:
             if _bases_of(kind) is not bases:
@@ -79,8 +79,8 @@ class Seal:
         return next((name for name, module in self._modules.items() if loaded.get(name) is not module), None)
 
 
-def shadowing(thing: object) -> Iterator[tuple[str, object]]:
-    """Return what an object has itself in the place of code of its class."""
+def shadowed_attributes(thing: object) -> Iterator[tuple[str, object]]:
+    """Yield the attributes of an object that override code of its class."""
     kinds = type(thing).__mro__
     for key, value in list(getattr(thing, "__dict__", {}).items()):
         found = next((vars(kind)[key] for kind in kinds if key in vars(kind)), None)
@@ -88,9 +88,9 @@ def shadowing(thing: object) -> Iterator[tuple[str, object]]:
             yield key, value
 
 
-def _that_count(names: _Names, keys: frozenset[str]) -> list[str]:
-    """Return the names that are new and stand for code, or that the interpreter itself looks for."""
-    code = dict(_code_of(names))
+def _new_code_names(names: _Names, keys: frozenset[str]) -> list[str]:
+    """Return the new names that refer to code, or that the interpreter itself looks up."""
+    code = dict(_code_items(names))
     new = (key for key in names if key not in keys)
     return [key for key in new if key in code or key.startswith("__")]
 
@@ -105,7 +105,7 @@ def _modules() -> Iterator[tuple[str, ModuleType]]:
             yield name, module
 
 
-def _code_of(names: _Names) -> Iterator[tuple[str, object]]:
+def _code_items(names: _Names) -> Iterator[tuple[str, object]]:
     for key, value in list(names.items()):
         if isinstance(value, _CODE):
             yield key, value

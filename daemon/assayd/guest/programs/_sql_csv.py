@@ -25,11 +25,11 @@ _MOST_FIELD_CHARS = 16 * 2**20
 
 
 class BadCsv(Exception):
-    """A file cannot be read as a table."""
+    """An exception raised when a file can't be read as a table."""
 
 
 def load_files(connection: sqlite3.Connection, text: str) -> dict[str, str]:
-    """Create a table for each file that the SQL names; return, by name, why others can't be opened.
+    """Create a table for each file that the SQL names; return the errors of files that can't be opened.
 
     Raises: BadCsv, sqlite3.Error.
     """
@@ -39,11 +39,11 @@ def load_files(connection: sqlite3.Connection, text: str) -> dict[str, str]:
         if _is_table(connection, name):
             continue
         try:
-            descriptor = open_below(name)
+            descriptor = open_in_work_dir(name)
         except OSError as problem:
             missing[name] = problem.strerror or "it cannot be opened"
         else:
-            _load(connection, name, descriptor)
+            _load_table(connection, name, descriptor)
     return missing
 
 
@@ -52,13 +52,13 @@ def _is_table(connection: sqlite3.Connection, name: str) -> bool:
     return found.fetchone() is not None
 
 
-def open_below(name: str) -> int:
-    """Open a file below the work directory, which is the current one; links are not followed."""
+def open_in_work_dir(name: str) -> int:
+    """Open a file below the work directory, which is the current one, without following links."""
     *folders, last = name.split("/")
     here = os.open(".", _FOLDER)
     try:
         for folder in folders:
-            inner = os.open(folder, _FOLDER, dir_fd=here) if folder != ".." else _refuse()
+            inner = os.open(folder, _FOLDER, dir_fd=here) if folder != ".." else _raise_outside()
             os.close(here)
             here = inner
         return os.open(last, _FILE, dir_fd=here)
@@ -66,28 +66,28 @@ def open_below(name: str) -> int:
         os.close(here)
 
 
-def _refuse() -> int:
+def _raise_outside() -> int:
     raise PermissionError(1, "it is outside the sandbox")
 
 
-def _load(connection: sqlite3.Connection, name: str, descriptor: int) -> None:
+def _load_table(connection: sqlite3.Connection, name: str, descriptor: int) -> None:
     with open(descriptor, encoding="utf-8-sig", newline="") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise BadCsv(f"{name} is not a regular file")
-        with _told(name):
+        with _translate_errors(name):
             rows = csv.reader(stream, delimiter="\t" if name.lower().endswith(".tsv") else ",", strict=True)
-            columns = _columns(name, next(rows, []))
-            table = _quoted(name)
+            columns = _column_names(name, next(rows, []))
+            table = _quote_name(name)
             connection.execute("BEGIN")
             connection.execute(f"CREATE TEMP TABLE {table} ({', '.join(f'{c} TEXT' for c in columns)})")
             places = ", ".join("?" * len(columns))
             insert = f"INSERT INTO temp.{table} VALUES ({places})"  # noqa: S608 - the name is quoted
-            connection.executemany(insert, _padded(name, rows, len(columns)))
+            connection.executemany(insert, _pad_rows(name, rows, len(columns)))
             connection.execute("COMMIT")
 
 
 @contextlib.contextmanager
-def _told(name: str) -> Iterator[None]:
+def _translate_errors(name: str) -> Iterator[None]:
     try:
         yield
     except csv.Error as problem:
@@ -96,8 +96,8 @@ def _told(name: str) -> Iterator[None]:
         raise BadCsv(f"{name} is not UTF-8 text") from None
 
 
-def _columns(name: str, heads: Sequence[str]) -> list[str]:
-    """Return the quoted names of the columns, each once."""
+def _column_names(name: str, heads: Sequence[str]) -> list[str]:
+    """Return the quoted names of the columns without duplicates."""
     if not heads:
         raise BadCsv(f"{name} has no first line that names its columns")
     taken: dict[str, int] = {}
@@ -105,11 +105,11 @@ def _columns(name: str, heads: Sequence[str]) -> list[str]:
     for number, head in enumerate(heads, 1):
         column = head.strip() or f"column_{number}"
         taken[column.lower()] = count = taken.get(column.lower(), 0) + 1
-        columns.append(_quoted(column if count == 1 else f"{column}_{count}"))
+        columns.append(_quote_name(column if count == 1 else f"{column}_{count}"))
     return columns
 
 
-def _padded(name: str, rows: Iterator[list[str]], width: int) -> Iterator[list[str | None]]:
+def _pad_rows(name: str, rows: Iterator[list[str]], width: int) -> Iterator[list[str | None]]:
     for number, row in enumerate(rows, 2):
         if len(row) > width:
             raise BadCsv(f"{name}, record {number}: {len(row)} fields, and {width} columns")
@@ -117,5 +117,5 @@ def _padded(name: str, rows: Iterator[list[str]], width: int) -> Iterator[list[s
             yield [*row, *[None] * (width - len(row))]
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return '"' + name.replace('"', '""').replace("\0", "") + '"'

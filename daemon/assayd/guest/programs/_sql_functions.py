@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ._sql_csv import open_below
+from ._sql_csv import open_in_work_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _ALIAS = re.compile(
 
 
 class ShellFunctions:
-    """The functions of one connection. `refused` says why a call of one was refused last."""
+    """The functions of one connection. `refused` is the reason for the last refused call."""
 
     def __init__(self) -> None:
         self.refused = ""
@@ -56,7 +56,7 @@ class ShellFunctions:
             self.refused = f"not authorized: readfile reads below {_READABLE} only, not {name[:100]!r}"
             raise ValueError(self.refused)
         try:
-            descriptor = open_below(name)
+            descriptor = open_in_work_dir(name)
         except OSError:
             return None  # as the shell's
         with open(descriptor, "rb") as file:
@@ -67,26 +67,26 @@ class ShellFunctions:
         return content
 
 
-def without_series(statement: str, depth: int = 0) -> str:
-    """Return a statement with recursive queries for its calls of ``generate_series``, to some depth."""
+def expand_series(statement: str, depth: int = 0) -> str:
+    """Replace calls of ``generate_series`` by recursive queries, up to a nesting depth."""
     parts, done = [], 0
     for found in _CALL.finditer(statement):
         if found["call"] is None or found.start() < done:
             continue
-        *arguments, end = _arguments(statement, found.end())
+        *arguments, end = _split_arguments(statement, found.end())
         if not end or depth == _MOST_DEPTH:
             break  # it isn't closed, so none of those inside it is
         if not 1 <= len(arguments) <= 3:
             continue
-        arguments = [without_series(argument, depth + 1) for argument in arguments]
+        arguments = [expand_series(argument, depth + 1) for argument in arguments]
         alias = "" if _ALIAS.match(statement, int(end)) else " AS generate_series"
-        parts += [statement[done : found.start()], _series(arguments), alias]
+        parts += [statement[done : found.start()], _series_query(arguments), alias]
         done = int(end)
     return "".join([*parts, statement[done:]])
 
 
-def _arguments(statement: str, begin: int) -> Iterator[str]:
-    """Return the arguments of a call, and as the last item the place behind it; empty if it isn't closed."""
+def _split_arguments(statement: str, begin: int) -> Iterator[str]:
+    """Yield the arguments of a call, and finally the index after it; nothing if it isn't closed."""
     depth, start = 0, begin
     for found in _SIGN.finditer(statement, begin):
         if found[0] == "(":
@@ -102,7 +102,7 @@ def _arguments(statement: str, begin: int) -> Iterator[str]:
     yield ""
 
 
-def _series(arguments: list[str]) -> str:
+def _series_query(arguments: list[str]) -> str:
     start, stop, step = [*arguments, _NO_END, "1"][:3] if len(arguments) == 1 else [*arguments, "1"][:3]
     return (  # the text is of the step itself, which may run any statement
         '(WITH RECURSIVE "series bounds" (a, b, s) AS '  # noqa: S608

@@ -69,8 +69,8 @@ _MOST_ACTS = 200
 _NONE: frozenset[str] = frozenset()
 
 
-class Guard:
-    """An authorizer. `refused` is the last refused action; `acts` has the changed and read tables."""
+class SqlGuard:
+    """An authorizer. `refused` is the last refused action; `acts` holds the changed and read tables."""
 
     def __init__(
         self, *, schema: bool, pragmas: frozenset[str], admits: frozenset[str] = frozenset()
@@ -104,13 +104,13 @@ class Guard:
         if verb is not None and first and own and len(self.acts) < _MOST_ACTS:
             if not first.lower().startswith("sqlite_"):
                 self.acts.append((verb, first))
-        if self._allows(action, (first or "").lower(), (second or "").lower()):
+        if self._is_allowed(action, (first or "").lower(), (second or "").lower()):
             return self._ok
         named = second if action == self._function else first
         self.refused = f"{self._words.get(action, f'action {action}')} {named or ''}".rstrip()
         return self._deny
 
-    def _allows(self, action: int, first: str, second: str) -> bool:
+    def _is_allowed(self, action: int, first: str, second: str) -> bool:
         if action == self._pragma:
             return first in self._pragmas or second in _HARMLESS.get(first, ())
         if action == self._function:

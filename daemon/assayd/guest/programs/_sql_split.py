@@ -28,11 +28,11 @@ class Statement(Value):
 
 def split(text: str) -> Iterator[Statement]:
     """Return the statements; comments between them belong to none."""
-    number, start = 0, _code_from(text, 0)
+    number, start = 0, _skip_blanks(text, 0)
     while start < len(text):
-        number, end = number + 1, _end(text, start)
+        number, end = number + 1, _statement_end(text, start)
         yield Statement(number=number, start=start, text=text[start:end])
-        start = _code_from(text, end)
+        start = _skip_blanks(text, end)
 
 
 def place(text: str, statement: Statement, message: str) -> tuple[int, int]:
@@ -45,12 +45,12 @@ def place(text: str, statement: Statement, message: str) -> tuple[int, int]:
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
-def _code_from(text: str, start: int) -> int:
+def _skip_blanks(text: str, start: int) -> int:
     found = _BLANK.match(text, start)
     return found.end() if found else start
 
 
-def _end(text: str, start: int) -> int:
+def _statement_end(text: str, start: int) -> int:
     import sqlite3
 
     for semicolon in re.finditer(";", text[start:]):

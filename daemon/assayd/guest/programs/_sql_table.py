@@ -14,8 +14,8 @@ _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 _ESCAPES = {**_CONTROL, 9: "\\t", 10: "\\n", 13: "\\r"}
 
 
-def _number(value: float) -> str:
-    """Write a number as the sqlite3 shell does: 15 digits, and always a point."""
+def _format_float(value: float) -> str:
+    """Format a number as the sqlite3 shell does: 15 digits, and always a decimal point."""
     if value - value != 0:  # infinite; SQLite has no NaN
         return "Inf" if value > 0 else "-Inf"
     digits, _, exponent = f"{value:.15g}".partition("e")
@@ -23,8 +23,8 @@ def _number(value: float) -> str:
     return f"{digits}e{exponent}" if exponent else digits
 
 
-class Printer:
-    """Prints up to so many rows of all statements together, and counts all."""
+class TablePrinter:
+    """A printer of a limited number of rows of all statements together, which counts all rows."""
 
     def __init__(self, *, max_rows: int, max_cell_chars: int) -> None:
         self.rows = 0
@@ -35,27 +35,27 @@ class Printer:
     def show(self, number: int, cursor: sqlite3.Cursor) -> None:
         """Print what a statement selects; it is run to its end, whatever is shown of it."""
         before, room = self.rows, self._left
-        self._line([name for name, *_ in cursor.description or ()], apart=self._began)
+        self._print_line([name for name, *_ in cursor.description or ()], apart=self._began)
         self._began = True
         while rows := cursor.fetchmany(_ROWS_AT_ONCE):
             self.rows += len(rows)
             for row in rows[: self._left]:
-                self._line(row)
+                self._print_line(row)
             self._left = max(self._left - len(rows), 0)
         selected = self.rows - before
         if selected > room:
             print(f"statement {number}: {selected} rows, {room} shown", file=sys.stderr)
 
-    def _line(self, cells: tuple[object, ...] | list[str], *, apart: bool = False) -> None:
-        sys.stdout.write("\n" * apart + "\t".join(map(self._cell, cells)) + "\n")
+    def _print_line(self, cells: tuple[object, ...] | list[str], *, apart: bool = False) -> None:
+        sys.stdout.write("\n" * apart + "\t".join(map(self._format_cell, cells)) + "\n")
 
-    def _cell(self, value: object) -> str:
+    def _format_cell(self, value: object) -> str:
         if value is None:
             return "NULL"
         if isinstance(value, bytes):
             text = f"x'{value[: self._most_chars].hex()}'"
         elif isinstance(value, float):
-            text = _number(value)
+            text = _format_float(value)
         else:
             text = str(value)[: self._most_chars + 1].translate(_ESCAPES)
         return text if len(text) <= self._most_chars else text[: self._most_chars] + "…"

@@ -6,7 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
 
-    from ._sql_guard import Guard
+    from ._sql_guard import SqlGuard
 
 
 _MOST_TABLES, _MOST_COLUMNS, _MOST_NAME, _MOST_TYPE = 50, 2000, 100, 40
@@ -16,7 +16,7 @@ _TABLES = (
 )
 
 
-def tables_of(connection: sqlite3.Connection, guard: Guard | None = None) -> list[list[object]]:
+def tables_of(connection: sqlite3.Connection, guard: SqlGuard | None = None) -> list[list[object]]:
     """Return [name, rows, [column, type, …]] of each table; none if the database can't tell.
 
     Only the catalog is read without the guard, whose profile may refuse to name columns.

@@ -16,7 +16,7 @@ from types import MethodType, ModuleType, SimpleNamespace
 from .. import private
 from ..builtins_safe import opaque
 from ..failures import clean, told
-from ._seal import Seal, shadowing
+from ._seal import CodeSnapshot, shadowed_attributes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ _FINE = frozenset({0, 5})
 _INTERNAL_ERROR = 3
 
 
-class Telling:
-    """Listens to one session of the framework and reports what happens in it."""
+class PytestReporter:
+    """A reporter of the events of one session of the framework."""
 
     def __init__(self, tell: Tell, texts: Texts, test: Submitted) -> None:
         self._write = tell
@@ -55,11 +55,11 @@ class Telling:
         self._lines = 0
         self._notes: list[str] = []
         self._seen: set[str] = set()
-        self._watched: _Watched | None = None
+        self._watched: _SessionSnapshot | None = None
         self._names: dict[str, str] = {}
         self._collected: list[str] = []
         self._ended: dict[str, str] = {}
-        self._current: _Running | None = None
+        self._current: _RunningTest | None = None
         self._problem: BaseException | None = None
         self._whole = True
 
@@ -71,18 +71,18 @@ class Telling:
             self.pytest_keyboard_interrupt, self.pytest_internalerror,
         )  # fmt: skip
         plugin = ModuleType("assayd")
-        plugin.__dict__.update({hook.__name__: _handed_over(hook) for hook in hooks})
+        plugin.__dict__.update({hook.__name__: _wrap_hook(hook) for hook in hooks})
         return plugin
 
     def broken_off(self, problem: BaseException) -> Record:
-        """Report that the framework itself failed, and return the record that ends the lines."""
+        """Report that the framework itself failed, and return the final record."""
         self._whole = False
-        self._tell("stopped", **told(problem, self._texts))
+        self._report_event("stopped", **told(problem, self._texts))
         return self.record(_INTERNAL_ERROR)
 
     def record(self, exit_code: int) -> Record:
         """Return the record that ends the lines."""
-        self._look("after the last test")
+        self._check_unchanged("after the last test")
         good = self._whole and not self._notes and exit_code in _FINE
         good = good and list(self._ended) == self._collected and _GOOD.issuperset(self._ended.values())
         return {
@@ -99,104 +99,106 @@ class Telling:
         session.config.pluginmanager.unregister(name="terminalreporter")
 
     def pytest_collection(self, session: Any) -> bool:
-        """Import the file and collect its tests, in the place of the framework's search for files."""
-        self._watched = _Watched(session)
+        """Import the file and collect its tests, instead of the framework's search for files."""
+        self._watched = _SessionSnapshot(session)
         session.items = []
         try:
             module = import_module(self._test.name)
         except BaseException as problem:  # noqa: BLE001 - guest code, which may raise whatever it likes
-            self._not_imported(problem)
+            self._report_not_imported(problem)
             return True
-        self._look("while the file was imported")
+        self._check_unchanged("while the file was imported")
         items = list(_items(session, self._test.path, module))
         if len(items) > MAX_TESTS:
             self._whole = False
-            self._tell("too_many", count=len(items))
+            self._report_event("too_many", count=len(items))
             return True
         session.items = items
         config = session.config
         config.hook.pytest_collection_modifyitems(session=session, config=config, items=items)
         config.hook.pytest_collection_finish(session=session)
         session.testscollected = len(items)
-        self._names = {item.nodeid: _unlike(item.nodeid, number) for number, item in enumerate(items)}
-        self._watched.hold({self._name(item.nodeid): item for item in items})
-        self._collected = [self._name(item.nodeid) for item in items]
-        self._tell("collected", tests=self._collected)
-        self._look("while the tests were collected")
+        self._names = {item.nodeid: _unique_name(item.nodeid, number) for number, item in enumerate(items)}
+        self._watched.hold({self._test_name(item.nodeid): item for item in items})
+        self._collected = [self._test_name(item.nodeid) for item in items]
+        self._report_event("collected", tests=self._collected)
+        self._check_unchanged("while the tests were collected")
         return True
 
     def pytest_exception_interact(self, node: Any, call: Any, report: Any) -> None:
-        """Report tests that could not be collected."""
+        """Report tests that couldn't be collected."""
         if getattr(report, "when", None) == "collect":
             self._whole = False
-            self._tell("not_collected", id=_shown(node.nodeid), **told(call.excinfo.value, self._texts))
+            self._report_event(
+                "not_collected", id=_clean_node_id(node.nodeid), **told(call.excinfo.value, self._texts)
+            )
 
     def pytest_runtest_logstart(self, nodeid: str, location: object) -> None:
         """Report that a test begins."""
-        name = self._name(nodeid)
+        name = self._test_name(nodeid)
         if self._current is not None or len(self._ended) >= len(self._collected):
-            self._note(f"{name} was begun when it was not its turn")
+            self._add_note(f"{name} was begun when it was not its turn")
             return
         if name != self._collected[len(self._ended)]:
-            self._note(f"{name} was begun in the place of {self._collected[len(self._ended)]}")
-        self._look(f"before {name}", name)
-        self._current = _Running(name)
-        self._tell("started", id=name)
+            self._add_note(f"{name} was begun in the place of {self._collected[len(self._ended)]}")
+        self._check_unchanged(f"before {name}", name)
+        self._current = _RunningTest(name)
+        self._report_event("started", id=name)
 
     def pytest_runtest_makereport(self, item: Any, call: Any) -> None:
-        """Remember the exception of a step; the framework's report has it as text only."""
+        """Keep the exception of a step, which the framework's report contains only as text."""
         self._problem = call.excinfo.value if call.excinfo else None
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Take the report of one step of a test."""
-        name, running = self._name(report.nodeid), self._current
+        """Process the report of one step of a test."""
+        name, running = self._test_name(report.nodeid), self._current
         if running is None or running.name != name or running.due != report.when:
-            self._note(f"{name} was reported when none of its steps had ended")
+            self._add_note(f"{name} was reported when none of its steps had ended")
             return
         # When it is called, the framework itself wraps a coroutine.
-        self._look(f"in {name} ({running.due})", name if running.due == "setup" else None)
+        self._check_unchanged(f"in {name} ({running.due})", name if running.due == "setup" else None)
         problem, self._problem = self._problem, None
         running.take(report, problem, self._texts)
         if running.due is None:
             self._current = None
             self._ended[name] = running.outcome
-            self._tell("ended", **running.line)
+            self._report_event("ended", **running.line)
 
     def pytest_keyboard_interrupt(self, excinfo: Any) -> None:
-        """Report that a test ended all of them."""
+        """Report that a test interrupted the session."""
         self._whole = False
-        self._tell("stopped", **told(excinfo.value, self._texts))
+        self._report_event("stopped", **told(excinfo.value, self._texts))
 
     def pytest_internalerror(self, excrepr: Any, excinfo: Any) -> None:
-        """Report that the framework gave up."""
+        """Report an internal error of the framework."""
         self._whole = False
-        self._tell("stopped", **told(excinfo.value, self._texts))
+        self._report_event("stopped", **told(excinfo.value, self._texts))
 
-    def _name(self, nodeid: str) -> str:
-        return self._names.get(nodeid) or _shown(nodeid)
+    def _test_name(self, nodeid: str) -> str:
+        return self._names.get(nodeid) or _clean_node_id(nodeid)
 
-    def _not_imported(self, problem: BaseException) -> None:
+    def _report_not_imported(self, problem: BaseException) -> None:
         skipped = isinstance(problem, import_module("pytest").skip.Exception)
         self._whole = skipped
-        self._tell("import_skipped" if skipped else "not_imported", **told(problem, self._texts))
+        self._report_event("import_skipped" if skipped else "not_imported", **told(problem, self._texts))
 
-    def _look(self, when: str, test: str | None = None) -> None:
+    def _check_unchanged(self, when: str, test: str | None = None) -> None:
         broken = self._watched and self._watched.broken(test)
         if broken and broken not in self._seen:
             self._seen.add(broken)
-            self._note(f"{broken} was exchanged {when}")
+            self._add_note(f"{broken} was exchanged {when}")
 
-    def _note(self, text: str) -> None:
+    def _add_note(self, text: str) -> None:
         if len(self._notes) < _MAX_NOTES:
             self._notes.append(clean(text))
 
-    def _tell(self, event: str, **fields: object) -> None:
+    def _report_event(self, event: str, **fields: object) -> None:
         self._lines += 1
         self._write({"event": event, **fields})
 
 
-class _Running:
-    """One test on its way through its steps."""
+class _RunningTest:
+    """One test while it goes through its steps."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -210,34 +212,34 @@ class _Running:
         self.due = _NEXT.get(step)
         if step == "setup" and not report.passed:
             self.due = "teardown"
-        outcome = _outcome(report, step)
+        outcome = _test_outcome(report, step)
         if outcome != "passed" and self.outcome in {"passed", "xpassed"}:
             self.outcome = outcome
-            self.line |= {"step": step, **_details(report, problem, texts)}
+            self.line |= {"step": step, **_outcome_details(report, problem, texts)}
         self.line["duration_s"] = float(self.line["duration_s"]) + float(report.duration)  # type: ignore[arg-type]
         if self.due is None:
-            self.line |= {"outcome": self.outcome, **_output(report)}
+            self.line |= {"outcome": self.outcome, **_captured_output(report)}
 
 
-class _Watched:
-    """Everything that must not change while tests run."""
+class _SessionSnapshot:
+    """The parts of the framework that must not change while tests run."""
 
     def __init__(self, session: Any) -> None:
-        self._seal = Seal(_SEALED)
+        self._seal = CodeSnapshot(_SEALED)
         self._session = session
         self._registered = dict(_registered(session))
         self._items: dict[str, tuple[Any, dict[str, object]]] = {}
 
     def hold(self, items: Mapping[str, Any]) -> None:
         """Remember what the tests are that were collected."""
-        self._items = {name: (item, dict(_of_item(item, name))) for name, item in items.items()}
+        self._items = {name: (item, dict(_iter_item_parts(item, name))) for name, item in items.items()}
 
     def broken(self, test: str | None) -> str | None:
         """Name the first thing that has changed, of the framework or of this test."""
         item, held = self._items.get(test or "", (None, {}))
         for before, now in (
             (self._registered, dict(_registered(self._session))),
-            (held, dict(_of_item(item, test)) if item is not None else {}),
+            (held, dict(_iter_item_parts(item, test)) if item is not None else {}),
         ):
             for name in {**before, **now}:
                 if now.get(name) is not before.get(name):
@@ -246,7 +248,7 @@ class _Watched:
 
 
 def _registered(session: Any) -> Iterator[tuple[str, object]]:
-    """Return what runs tests, every plugin, and every function that a hook calls, in its place."""
+    """Yield the plugins and hook functions that run tests, with a name for each."""
     config = session.config
     manager = config.pluginmanager
     yield "the session's config", config
@@ -255,7 +257,7 @@ def _registered(session: Any) -> Iterator[tuple[str, object]]:
     yield "the plugin manager's hooks", manager.hook
     yield "how the plugin manager calls hooks", vars(manager).get("_inner_hookexec")
     for thing in (session, config, manager):
-        for key, value in shadowing(thing):
+        for key, value in shadowed_attributes(thing):
             yield f"{type(thing).__name__}.{key}", value
     for name, plugin in manager.list_name_plugin():
         yield f"the plugin {name}", plugin
@@ -268,28 +270,28 @@ def _registered(session: Any) -> Iterator[tuple[str, object]]:
             yield f"function {place} of {name}", implementation.function
 
 
-def _of_item(item: Any, name: str | None) -> Iterator[tuple[str, object]]:
-    """Return what a test is run by: its function, and the nodes that it belongs to."""
+def _iter_item_parts(item: Any, name: str | None) -> Iterator[tuple[str, object]]:
+    """Yield the objects that run a test: its function, and the nodes that it belongs to."""
     own = getattr(item, "__dict__", {}).get("_obj")
     yield f"the function of {name}", own.__func__ if type(own) is MethodType else own
     for node in item.listchain():
         what = f"{type(node).__name__} of {name}"
         yield f"the session of {what}", node.session
         yield f"the config of {what}", node.config
-        for key, value in shadowing(node):
+        for key, value in shadowed_attributes(node):
             yield f"{key} of {what}", value
 
 
 def _items(session: Any, path: str, module: object) -> Iterator[Any]:
-    """Return the tests of a module that is imported already."""
+    """Yield the tests of a module that has already been imported."""
     node = import_module("pytest").Module.from_parent(session, path=Path(path))
     # What it would call imports the file anew. A function of ours would lead to our names.
     node._getobj = partial(getattr, SimpleNamespace(module=module), "module")
     return iter(session.genitems(node))
 
 
-def _handed_over(hook: Callable[..., object]) -> object:
-    """Return a plain function, as the framework wants one, whose names lead to the call alone."""
+def _wrap_hook(hook: Callable[..., object]) -> object:
+    """Return a plain function for the framework, which can reach nothing but the hook call."""
     names: dict[str, object] = {"__builtins__": {}, "told": opaque(hook)}
     parameters = ", ".join(inspect.signature(hook).parameters)
     text = f"def {hook.__name__}({parameters}): return told({parameters})"
@@ -297,7 +299,7 @@ def _handed_over(hook: Callable[..., object]) -> object:
     return names.pop(hook.__name__)
 
 
-def _outcome(report: Any, step: str | None) -> str:
+def _test_outcome(report: Any, step: str | None) -> str:
     expected = hasattr(report, "wasxfail")
     if report.passed:
         return "xpassed" if expected and step == "call" else "passed"
@@ -306,7 +308,7 @@ def _outcome(report: Any, step: str | None) -> str:
     return "failed" if step == "call" else "error"
 
 
-def _details(report: Any, problem: BaseException | None, texts: Texts) -> dict[str, object]:
+def _outcome_details(report: Any, problem: BaseException | None, texts: Texts) -> dict[str, object]:
     if report.skipped:
         found = report.longrepr
         reason = found[2] if isinstance(found, tuple) and len(found) == 3 else ""
@@ -316,22 +318,22 @@ def _details(report: Any, problem: BaseException | None, texts: Texts) -> dict[s
     return dict(told(problem, texts))
 
 
-def _output(report: Any) -> dict[str, object]:
-    return {name: _cut(str(getattr(report, f"cap{name}", ""))) for name in ("stdout", "stderr")}
+def _captured_output(report: Any) -> dict[str, object]:
+    return {name: _truncate_middle(str(getattr(report, f"cap{name}", ""))) for name in ("stdout", "stderr")}
 
 
-def _cut(text: str) -> str:
+def _truncate_middle(text: str) -> str:
     half = _MAX_OUTPUT // 2
     if len(text) > _MAX_OUTPUT:
         text = f"{text[:half]}\n[… {len(text) - _MAX_OUTPUT} characters omitted …]\n{text[-half:]}"
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _shown(nodeid: str) -> str:
+def _clean_node_id(nodeid: str) -> str:
     return clean(nodeid)[:_MAX_ID]
 
 
-def _unlike(nodeid: str, number: int) -> str:
-    """Return a name that is cut if need be, and then told from others by its number."""
+def _unique_name(nodeid: str, number: int) -> str:
+    """Return a name that is truncated if it is long, and then made unique by its number."""
     name = clean(nodeid)
     return name if len(name) <= _MAX_ID else f"{name[: _MAX_ID - 10]}…{number}"

@@ -23,7 +23,7 @@ _Module = type(sys)
 
 
 class SubmittedText(Value):
-    """A submitted text, and what it is to see."""
+    """A submitted text, and the names that it can use."""
 
     source: str
     filename: str
@@ -34,7 +34,7 @@ class SubmittedText(Value):
         return compile(self.source, self.filename, "exec", dont_inherit=True)
 
     def module(self, name: str, policy: RuntimePolicy, namespace: Mapping[str, object]) -> ModuleType:
-        """Make the module that the text is to run in; ``__main__`` means it as well."""
+        """Create the module that the text runs in, also as ``__main__``."""
         module = _Module(name)
         module.__dict__.update(namespace)
         module.__dict__["__builtins__"] = policy.builtins(self.builtins, self.filename)

@@ -14,8 +14,8 @@ from time import perf_counter, process_time
 from .. import private
 from ..failures import not_compiled, raised
 from ..values import is_a, render
-from ._again import results_again
-from ._each import results_each
+from ._again import repeat_calls
+from ._each import run_each_call
 from ._text import argument, read_text
 
 TYPE_CHECKING = False
@@ -58,7 +58,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
         if "each" in arguments:
             return {
                 "status": "returned",
-                "each": results_each(function, argument(arguments, "each", list), text),
+                "each": run_each_call(function, argument(arguments, "each", list), text),
             }
         phase = "call"
         began_s, started = process_time(), perf_counter()
@@ -75,21 +75,21 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
         "duration_s": duration_s,
     }
     if "again" in arguments:
-        tries = _tries(text, code, name, argument(arguments, "again", list), context)
-        record["again"] = results_again(found.value, spent_s, tries, context.reporter)
+        tries = _further_calls(text, code, name, argument(arguments, "again", list), context)
+        record["again"] = repeat_calls(found.value, spent_s, tries, context.reporter)
     return record
 
 
-def _tries(
+def _further_calls(
     text: SubmittedText, code: CodeType, name: str, calls: list[list[object]], context: Context
 ) -> Iterator[Try]:
-    """Return the further calls; a second module makes them, so that import-time values are created again."""
+    """Yield the further calls, made in a second module so that import-time values are created again."""
     module = text.module(_MODULE, context.policy, {})
     exec(code, module.__dict__)  # noqa: S102 - this is what the container is for
     for args in calls:
-        yield partial(_dict_of, module.__dict__[name], args)
+        yield partial(_call_for_dict, module.__dict__[name], args)
 
 
-def _dict_of(function: Callable[..., object], args: list[object]) -> object:
+def _call_for_dict(function: Callable[..., object], args: list[object]) -> object:
     value = function(*args)
     return value if is_a(value, dict) else None

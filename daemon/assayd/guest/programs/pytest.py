@@ -16,7 +16,7 @@ from types import ModuleType
 from .. import private
 from ._coverage import Coverage
 from ._modules import plainly, read_modules
-from ._tests import Telling
+from ._tests import PytestReporter
 from ._text import argument
 
 TYPE_CHECKING = False
@@ -50,14 +50,14 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     modules, test = read_modules(arguments), argument(arguments, "test", str)
     (one,) = (each for each in modules.files.values() if each.file == test)
     sys.modules["__main__"] = ModuleType("__main__")
-    telling = Telling(context.reporter.progress, modules.texts, one)
+    telling = PytestReporter(context.reporter.progress, modules.texts, one)
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     coverage = Coverage() if "covered" in arguments else None
     offered = Offer(modules, one, arguments.get("covered"), coverage)
     context.policy.refuse_to_leave()
     modules.offer(context.policy, offered.compile)
     try:
-        options = [*_options(os.getcwd()), *(["--exitfirst"] if "first_failure" in arguments else [])]
+        options = [*_pytest_options(os.getcwd()), *(["--exitfirst"] if "first_failure" in arguments else [])]
         code = int(framework.main([*options, one.path], plugins=[telling.plugin()]))
     except BaseException as problem:  # noqa: BLE001 - guest code ran, and may have taken the framework apart
         return telling.broken_off(problem)
@@ -65,7 +65,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
 
 
 class Offer:
-    """Compiles the files; the assertions of the tests so that they tell what they compared.
+    """A compiler of the files, which rewrites assertions of tests so that they report compared values.
 
     The blocks of the `covered` file tell that they begin.
     """
@@ -97,7 +97,7 @@ class Offer:
         return compile(tree, one.path, "exec", dont_inherit=True), helpers
 
 
-def _options(work: str) -> list[str]:
+def _pytest_options(work: str) -> list[str]:
     options = [*_OPTIONS, f"--rootdir={work}", f"--basetemp={work}/{_SCRATCH}"]
     try:
         import_module(_ASYNC)

@@ -17,7 +17,7 @@ from ..failures import ShownText, message_of, not_compiled, told
 from ..suppress import suppress
 from ..tagged import render_tagged, restore
 from ..values import is_a, render
-from ._again import results_again
+from ._again import repeat_calls
 from ._modules import plainly, read_modules
 from ._text import argument, read_text
 
@@ -66,21 +66,21 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     try:
         exec(code, module.__dict__)  # noqa: S102 - this is what the container is for
     except BaseException as problem:  # noqa: BLE001 - guest code, which may raise whatever it likes
-        return _failed_script(problem, texts) if as_script else _raised(problem, texts)
+        return _failed_script_record(problem, texts) if as_script else _raised_record(problem, texts)
     spent_s = process_time() - began_s
-    record = {"status": "returned", **_results(module.__dict__, wanted, tagged)}
+    record = {"status": "returned", **_result_record(module.__dict__, wanted, tagged)}
     if "again" in arguments:
         runs = argument(arguments, "again", int)
         tries = [partial(_run_again, text, code, arguments, context) for _ in range(runs)]
         form = render_tagged if tagged else render
-        record["again"] = results_again(record["values"], spent_s, tries, context.reporter, form)
+        record["again"] = repeat_calls(record["values"], spent_s, tries, context.reporter, form)
     return {**record, "exit_code": 0} if as_script else record
 
 
 def _run_again(
     text: SubmittedText, code: CodeType, arguments: Mapping[str, object], context: Context
 ) -> object:
-    """Run the text in another namespace, and return the first of the values that are wanted."""
+    """Run the text in another namespace, and return the first of the requested values."""
     given = argument(arguments, "namespace", dict)
     tagged = arguments.get("tagged") is True
     namespace = {name: restore(value) if tagged else value for name, value in given.items()}
@@ -89,7 +89,7 @@ def _run_again(
     return module.__dict__.get(argument(arguments, "results", list)[0])
 
 
-def _results(names: Mapping[str, object], wanted: list[str], tagged: bool) -> Record:
+def _result_record(names: Mapping[str, object], wanted: list[str], tagged: bool) -> Record:
     values: dict[str, object] = {}
     for name in wanted:
         if name in names:
@@ -103,30 +103,30 @@ def _results(names: Mapping[str, object], wanted: list[str], tagged: bool) -> Re
     return {"values": values, "missing": [name for name in wanted if name not in names]}
 
 
-def _raised(problem: BaseException, texts: Texts) -> Record:
+def _raised_record(problem: BaseException, texts: Texts) -> Record:
     return {"status": "raised", **told(problem, texts), "phase": "call"}
 
 
-def _failed_script(problem: BaseException, texts: Texts) -> Record:
-    """Return the record of a script's exception, and say on standard error what the interpreter would."""
+def _failed_script_record(problem: BaseException, texts: Texts) -> Record:
+    """Return the record of a script's exception, and print the interpreter's message to standard error."""
     if is_a(problem, SystemExit):
         return {"status": "exited", "exit_code": _exit_code(problem)}
-    record = _raised(problem, texts)
-    _complain(f"{record['traceback']}")
+    record = _raised_record(problem, texts)
+    _write_stderr(f"{record['traceback']}")
     return {**record, "exit_code": _FAILED}
 
 
 def _exit_code(problem: SystemExit) -> int:
-    """Read what ``sys.exit()`` was given: a number, nothing, or words for standard error."""
+    """Return the exit status for the argument of ``sys.exit()``: a number, None, or a message."""
     code = _code_of(problem)
     if code is None:
         return 0
     if is_a(code, int):
         return int.__index__(code) & 0xFF
-    _complain(message_of(problem))
+    _write_stderr(message_of(problem))
     return _FAILED
 
 
-def _complain(text: str) -> None:
+def _write_stderr(text: str) -> None:
     with suppress(OSError):  # it may have closed its standard error
         write(2, f"{text}\n".encode())

@@ -13,11 +13,11 @@ from contextlib import closing
 
 from ..database import FILE
 from ._sql_csv import BadCsv, load_files
-from ._sql_functions import ShellFunctions, without_series
-from ._sql_guard import Guard, connect
+from ._sql_functions import ShellFunctions, expand_series
+from ._sql_guard import SqlGuard, connect
 from ._sql_names import names_of
 from ._sql_split import place, split
-from ._sql_table import Printer
+from ._sql_table import TablePrinter
 from ._sql_tables import tables_of
 from ._text import argument
 
@@ -49,8 +49,8 @@ _BY_INTENT = re.compile(
 """Statements that mend data, or can run again: they change rows only if there are any such."""
 
 
-class _Unfit(Exception):
-    """The database cannot be used, or would be left in a state that it must not have."""
+class _UnfitDatabase(Exception):
+    """An exception raised when the database can't be used, or would be left in a forbidden state."""
 
 
 def run(arguments: Mapping[str, object], context: Context) -> Record:
@@ -58,12 +58,12 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     import sqlite3
 
     mode = argument(arguments, "mode", str)
-    job = _Job(arguments, guard=_guard(arguments, schema=mode == "schema"))
+    job = _ScriptRun(arguments, guard=_guard(arguments, schema=mode == "schema"))
     try:
         most = argument(arguments, "max_bytes", int)
         with closing(connect(FILE, max_bytes=most, schema=mode == "schema")) as connection:
             job.check(connection) if mode == "check" else job.run(connection)
-    except (sqlite3.Error, sqlite3.Warning, BadCsv, _Unfit, MemoryError) as problem:
+    except (sqlite3.Error, sqlite3.Warning, BadCsv, _UnfitDatabase, MemoryError) as problem:
         return job.failed(problem)
     return {"status": "returned", **job.counts, **({"tables": job.tables} if job.tables else {})}
 
@@ -80,19 +80,19 @@ def _has_rows(connection: sqlite3.Connection, table: str) -> bool:
         return False
 
 
-def _guard(arguments: Mapping[str, object], *, schema: bool) -> Guard:
+def _guard(arguments: Mapping[str, object], *, schema: bool) -> SqlGuard:
     pragmas: list[str] = argument(arguments, "pragmas", list)
     admits: list[str] = argument(arguments, "admits", list)
-    return Guard(schema=schema, pragmas=frozenset(pragmas), admits=frozenset(admits))
+    return SqlGuard(schema=schema, pragmas=frozenset(pragmas), admits=frozenset(admits))
 
 
-class _Job:
-    """One running source: its current statement, and the results of the earlier ones."""
+class _ScriptRun:
+    """The run of one script: its current statement, and the results of the earlier ones."""
 
-    def __init__(self, arguments: Mapping[str, object], guard: Guard) -> None:
+    def __init__(self, arguments: Mapping[str, object], guard: SqlGuard) -> None:
         self._text = argument(arguments, "sql", str)
         self._guard = guard
-        self._printer = Printer(
+        self._printer = TablePrinter(
             max_rows=argument(arguments, "max_rows", int),
             max_cell_chars=argument(arguments, "max_cell_chars", int),
         )
@@ -120,13 +120,13 @@ class _Job:
         return self._tables
 
     def check(self, connection: sqlite3.Connection) -> None:
-        """See that the file is a sound database. Raises: sqlite3.Error, _Unfit."""
+        """See that the file is a sound database. Raises: sqlite3.Error, _UnfitDatabase."""
         (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if answer != "ok":
-            raise _Unfit(f"database disk image is malformed: {answer}")
+            raise _UnfitDatabase(f"database disk image is malformed: {answer}")
 
     def run(self, connection: sqlite3.Connection) -> None:
-        """Run all statements. Raises: sqlite3.Error, sqlite3.Warning, BadCsv, _Unfit, MemoryError."""
+        """Run all statements. Raises: sqlite3.Error, sqlite3.Warning, BadCsv, _UnfitDatabase, MemoryError."""
         import sqlite3
 
         self._missing = load_files(connection, self._text)
@@ -138,7 +138,7 @@ class _Job:
             changed = connection.total_changes
             self._guard.acts.clear()
             try:
-                cursor = connection.execute(without_series(statement.text))
+                cursor = connection.execute(expand_series(statement.text))
                 if cursor.description is not None:
                     self._printer.show(statement.number, cursor)
             except sqlite3.OperationalError:
@@ -147,13 +147,13 @@ class _Job:
             self._done += 1
             self._changes = connection.total_changes - before
             if connection.total_changes == changed and len(self._idle) < _MOST_IDLE:
-                self._note_idle(connection, statement)
+                self._note_unchanged(connection, statement)
         if connection.in_transaction:
-            raise _Unfit("the step ends inside a transaction: COMMIT is missing")
+            raise _UnfitDatabase("the step ends inside a transaction: COMMIT is missing")
         self._tables = tables_of(connection, self._guard)
 
-    def _note_idle(self, connection: sqlite3.Connection, statement: Statement) -> None:
-        """Note a statement that should change rows and changed none, though there are some."""
+    def _note_unchanged(self, connection: sqlite3.Connection, statement: Statement) -> None:
+        """Note a statement that should change rows but changed none of the existing ones."""
         acts = self._guard.acts
         verb, table = next(((verb, table) for verb, table in acts if verb != "READ"), ("", ""))
         if not verb or not _CHANGING.match(statement.text) or _BY_INTENT.search(statement.text):
@@ -168,7 +168,7 @@ class _Job:
 
     def failed(self, problem: BaseException) -> Record:
         """Return the record of a failure, and print it."""
-        message = self._words(problem)[:_MOST_CHARS]
+        message = self._error_message(problem)[:_MOST_CHARS]
         line, column = place(self._text, self._current, message) if self._current else (None, None)
         where = f"line {line}, column {column}: " if line is not None else ""
         print(f"{where}{message}", file=sys.stderr)
@@ -184,8 +184,8 @@ class _Job:
             "code": getattr(problem, "sqlite_errorname", None),
         }
 
-    def _words(self, problem: BaseException) -> str:
-        """Return what went wrong in SQLite's words, and what it does not say: which act, which file."""
+    def _error_message(self, problem: BaseException) -> str:
+        """Return SQLite's error message, with the refused action or the file that it doesn't name."""
         message = str(problem) or type(problem).__name__
         if getattr(problem, "sqlite_errorname", None) == "SQLITE_AUTH" and self._guard.refused:
             return f"not authorized: {self._guard.refused}"

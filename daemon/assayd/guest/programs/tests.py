@@ -55,7 +55,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     try:
         runner.run()
     except BaseException as problem:  # noqa: BLE001 - tests raise to fail, and may raise anything
-        record = _failed(problem, solution, texts)
+        record = _failure_record(problem, solution, texts)
     else:
         record = {"status": "returned" if solution.fault is None else "failed", "value": runner.value}
     last_call = "" if record["status"] == "returned" else clean(solution.last_call())
@@ -63,7 +63,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
 
 
 def _swallow_output() -> Callable[[], str]:
-    """Keep what the tests print in memory, up to a limit."""
+    """Redirect the output of the tests to memory, up to a limit; return a function that reads it."""
     from _io import StringIO
 
     kept = sys.stdout = sys.stderr = StringIO()
@@ -71,7 +71,7 @@ def _swallow_output() -> Callable[[], str]:
 
 
 class _TestRun:
-    """One test, from its module to its end."""
+    """The run of one test, from the creation of its module to its end."""
 
     def __init__(
         self, common: Mapping[str, object], own: Mapping[str, object], context: Context, solution: Solution
@@ -85,16 +85,16 @@ class _TestRun:
     def run(self) -> None:
         """Run the test. Returns if it has passed; raises what the test raises."""
         do = self._own["do"]
-        names = self._module()
+        names = self._create_module()
         if do == "case":
-            return self._case(names)
+            return self._run_case(names)
         text = str(self._common["text"])
         if do == "item":
             text, filename = strings(self._common, "texts")[int(str(self._own["index"]))], TEXT
             self._execute(compile(str(self._common["text"]), TEXT, "exec", dont_inherit=True), names)
             return self._execute(compile(text, filename, "exec", dont_inherit=True), names)
         if do == "assert":
-            return self._assertion(text, names)
+            return self._run_assertion(text, names)
         self._execute(compile(text, TEXT, "exec", dont_inherit=True), names)
         if do == "check":
             names["check"](names[self._entry])  # type: ignore[operator]
@@ -105,8 +105,8 @@ class _TestRun:
             run_function(names, str(self._own["name"]), chosen, kind, lambda: self._solution.asked)
         return None
 
-    def _module(self) -> Names:
-        """Make the module of the tests: the context, and the solution's names over it."""
+    def _create_module(self) -> Names:
+        """Create the module of the tests: the context's names, overridden by the solution's names."""
         module = type(sys)(MODULE)
         names: Names = module.__dict__
         names["__builtins__"] = self._policy.builtins("full", TEXT)
@@ -127,12 +127,12 @@ class _TestRun:
         return names
 
     def _modules(self, entry: object, names: Names) -> None:
-        """Let tests import the solution's names from modules that stand for it."""
+        """Install modules from which tests can import the solution's names."""
         for name in strings(self._common, "modules"):
             module = sys.modules[name] = type(sys)(name)
-            module.__dict__["__getattr__"] = self._attribute
+            module.__dict__["__getattr__"] = self._get_solution_name
 
-    def _attribute(self, name: str) -> object:
+    def _get_solution_name(self, name: str) -> object:
         found = self._solution.found(name)
         if found is None:
             raise AttributeError(f"the solution defines no function or class {name!r}")
@@ -141,8 +141,8 @@ class _TestRun:
     def _execute(self, code: CodeType, names: Names) -> None:
         exec(code, names)  # noqa: S102 - this is what the container is for
 
-    def _assertion(self, text: str, names: Names) -> None:
-        """Run the other statements up to the chosen assertion, and then the assertion."""
+    def _run_assertion(self, text: str, names: Names) -> None:
+        """Run the other statements that precede the chosen assertion, and then the assertion."""
         tree = compile(text, TEXT, "exec", _ONLY_TREE, dont_inherit=True)
         left = int(str(self._own["index"]))
         body = []
@@ -157,7 +157,7 @@ class _TestRun:
         tree.body = body
         self._execute(compile(tree, TEXT, "exec", dont_inherit=True), names)
 
-    def _case(self, names: Names) -> None:
+    def _run_case(self, names: Names) -> None:
         args = [restore(value) for value in self._own["args"]]  # type: ignore[attr-defined]
         kwargs = {name: restore(value) for name, value in self._own["kwargs"].items()}  # type: ignore[attr-defined]
         found = render_tagged(names[self._entry](*args, **kwargs))  # type: ignore[operator]
@@ -165,7 +165,7 @@ class _TestRun:
 
 
 def _run_method(names: Names, kind: str, method: str) -> None:
-    """Run one method of a TestCase, with the set-up of its class and module. Raises what it raised."""
+    """Run one method of a TestCase with the set-up of its class and module. Raises: its exceptions."""
     from unittest import TestResult, TestSuite
 
     result = TestResult()
@@ -187,7 +187,7 @@ def _run_method(names: Names, kind: str, method: str) -> None:
         raise AssertionError("the test did not pass" if result.testsRun else "the test did not run")
 
 
-def _failed(problem: BaseException, solution: Solution, texts: Texts) -> Record:
+def _failure_record(problem: BaseException, solution: Solution, texts: Texts) -> Record:
     if skips(problem) and not solution.asked:
         return {"status": "skipped", "message": clean(str(problem))}
     if is_a(problem, PeerFault):

@@ -22,7 +22,7 @@ from assayd.kinds.code import type_names as code_type_names
 from assayd.kinds.code import types as code_types
 from assayd.kinds.code.type_names import Declaration, check_names, finding_at
 from assayd.model.finding import Edit, Finding, Rule, Severity
-from assayd.static.python.annotations import alternatives, module_aliases
+from assayd.static.python.annotations import alternatives, annotation_aliases
 from assayd.static.python.module_scope import annotated, insertion_line, is_variable, module_statements
 
 RESULT = "result"
@@ -61,11 +61,11 @@ RULES = (
 
 
 def declarations(tree: ast.Module, wanted: Collection[str]) -> list[Declaration]:
-    """Return the module's declarations of the wanted names, in order; only the first few hundred.
+    """Return the module's declarations of the wanted names in order, limited to the first few hundred.
 
     In the worst case, each one follows all of the module's aliases, so the number is limited.
     """
-    aliases = module_aliases(tree)
+    aliases = annotation_aliases(tree)
     if len(aliases) > _MOST_ALIASES:
         aliases = {}
     found = islice(((name, node) for name, node in annotated(tree) if name in wanted), _MOST_READ)
@@ -81,17 +81,17 @@ def check_annotations(text: str, tree: ast.Module, inputs: Mapping[str, object])
     wanted = declarations(tree, {*inputs, RESULT})
     for name in inputs:
         if name not in known and is_variable(name):
-            yield _missing_input(name, inputs[name], text, tree)
+            yield _missing_input_finding(name, inputs[name], text, tree)
     if RESULT not in known:
-        yield _missing_result(text, tree)
+        yield _missing_result_finding(text, tree)
     yield from check_names(tree, text)
     own = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
     for declaration in wanted:
-        yield from _check_meaning(declaration, text, own)
-    yield from _conflicts(wanted, text)
+        yield from _check_type_names(declaration, text, own)
+    yield from _find_conflicts(wanted, text)
 
 
-def _missing_input(name: str, value: object, text: str, tree: ast.Module) -> Finding:
+def _missing_input_finding(name: str, value: object, text: str, tree: ast.Module) -> Finding:
     kind = code_types.type_of(value)  # type: ignore[arg-type]  # it came as JSON
     declaration = f"{name}: {'object' if kind == code_types.ANYTHING else kind}"
     line = insertion_line(tree)
@@ -111,10 +111,10 @@ def _missing_input(name: str, value: object, text: str, tree: ast.Module) -> Fin
     )
 
 
-def _missing_result(text: str, tree: ast.Module) -> Finding:
-    assigned = [node for node in module_statements(tree) if RESULT in _targets(node)]
+def _missing_result_finding(text: str, tree: ast.Module) -> Finding:
+    assigned = [node for node in module_statements(tree) if RESULT in _assigned_names(node)]
     if not assigned:
-        where, call = _inner_result(tree)
+        where, call = _advise_inner_result(tree)
         return Finding(
             rule="annotations.missing_result",
             category="annotations",
@@ -122,7 +122,7 @@ def _missing_result(text: str, tree: ast.Module) -> Finding:
             suggestion=call or "Assign it with its type, e.g.: result: dict = {…}",
         )
     node = assigned[-1]
-    kind = _kind_of(node)
+    kind = _obvious_type(node)
     return Finding(
         rule="annotations.missing_result",
         category="annotations",
@@ -130,14 +130,16 @@ def _missing_result(text: str, tree: ast.Module) -> Finding:
         line=node.lineno,
         snippet=snippet(text, node.lineno),
         suggestion=f"Declare its type at the assignment: result:  {kind or 'list'} = …",
-        edit=_annotated(node, kind, text) if kind and len(assigned) == 1 else None,
+        edit=_annotation_edit(node, kind, text) if kind and len(assigned) == 1 else None,
     )
 
 
-def _inner_result(tree: ast.Module) -> tuple[str, str | None]:
+def _advise_inner_result(tree: ast.Module) -> tuple[str, str | None]:
     """Return the advice about a module-level function that assigns a local `result`."""
     for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and any(RESULT in _targets(one) for one in _statements(node)):
+        if isinstance(node, ast.FunctionDef) and any(
+            RESULT in _assigned_names(one) for one in _walk_statements(node)
+        ):
             kind = "dict" if node.returns is None else ast.unparse(node.returns)
             call = f"{node.name}({', '.join(arg.arg for arg in node.args.args)})"
             said = f"; a variable inside {node.name}() doesn't count, and code under __main__ doesn't run"
@@ -145,11 +147,11 @@ def _inner_result(tree: ast.Module) -> tuple[str, str | None]:
     return "", None
 
 
-def _statements(node: ast.FunctionDef) -> Iterator[ast.stmt]:
+def _walk_statements(node: ast.FunctionDef) -> Iterator[ast.stmt]:
     return (one for one in ast.walk(node) if isinstance(one, ast.stmt))
 
 
-def _targets(node: ast.stmt) -> set[str]:
+def _assigned_names(node: ast.stmt) -> set[str]:
     match node:
         case ast.Assign(targets=targets):
             return {target.id for target in targets if isinstance(target, ast.Name)}
@@ -175,7 +177,7 @@ _CONSTRUCTORS = {
 }
 
 
-def _kind_of(node: ast.stmt) -> str | None:
+def _obvious_type(node: ast.stmt) -> str | None:
     """Return the type of an assigned value, if it is obvious."""
     if not isinstance(node, ast.Assign):
         return None
@@ -188,7 +190,7 @@ def _kind_of(node: ast.stmt) -> str | None:
             return _LITERALS.get(type(value))
 
 
-def _annotated(node: ast.stmt, kind: str, text: str) -> Edit | None:
+def _annotation_edit(node: ast.stmt, kind: str, text: str) -> Edit | None:
     """Return the edit that adds the annotation to an assignment at the start of its line."""
     line = line_at(text, node.lineno) or ""
     head, equals, rest = line.partition("=")
@@ -198,7 +200,7 @@ def _annotated(node: ast.stmt, kind: str, text: str) -> Edit | None:
     return Edit(start_line=node.lineno, end_line=node.lineno, replacement=replaced)
 
 
-def _check_meaning(declaration: Declaration, text: str, own: Collection[str]) -> Iterator[Finding]:
+def _check_type_names(declaration: Declaration, text: str, own: Collection[str]) -> Iterator[Finding]:
     odd = [name for name in code_types.unknown(declaration.names) if not name.isidentifier()]
     known = {"any", *own}
     other = [n for n in code_types.unknown(declaration.names) if n.isidentifier() and n not in known]
@@ -213,7 +215,7 @@ def _check_meaning(declaration: Declaration, text: str, own: Collection[str]) ->
         )
 
 
-def _conflicts(wanted: Sequence[Declaration], text: str) -> Iterator[Finding]:
+def _find_conflicts(wanted: Sequence[Declaration], text: str) -> Iterator[Finding]:
     first: dict[str, Declaration] = {}
     for declaration in wanted:
         before = first.setdefault(declaration.name, declaration)

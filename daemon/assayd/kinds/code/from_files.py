@@ -8,7 +8,7 @@ from math import isfinite, nan
 from assayd.errors import RequestError
 from assayd.kinds.code.command_line import command_line
 from assayd.ports.command_line import FileOptions
-from assayd.static.submitted_file import only_text
+from assayd.static.submitted_file import single_file_text
 
 
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
@@ -16,23 +16,23 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
 
     Raises: RequestError ``request.options``.
     """
-    code = only_text(files, what="a code node")
+    code = single_file_text(files, what="a code node")
     if options.sample_paths or options.extra.keys() - {option.name for option in command_line.options}:
         message = "a code node accepts only --input, and --option timeout_s and requires"
         raise RequestError("request.options", message)
-    return {"code": code, "inputs": dict(options.input or {}), **_extra(options.extra)}
+    return {"code": code, "inputs": dict(options.input or {}), **_parse_extra_options(options.extra)}
 
 
-def _extra(options: Mapping[str, str]) -> dict[str, object]:
+def _parse_extra_options(options: Mapping[str, str]) -> dict[str, object]:
     extra: dict[str, object] = {}
     if "requires" in options:
         extra["requires"] = [name.strip() for name in options["requires"].split(",")]
     if "timeout_s" in options:
-        extra["timeout_s"] = _seconds(options["timeout_s"])
+        extra["timeout_s"] = _parse_seconds(options["timeout_s"])
     return extra
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:

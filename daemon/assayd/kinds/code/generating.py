@@ -8,9 +8,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assayd.findings.expected import CASES, cases_told
+from assayd.findings.expected import CASES, describe_cases
 from assayd.kinds.code.payload import CodeCase, Module
-from assayd.model.prompting import Document, Example, Proposal, Surrounding
+from assayd.model.prompting import Document, Example, PromptContext, Proposal
 
 _SHOWN_CHARS = 2000
 TASK = "Write a code node: Python that computes `result` from its inputs, which are given as variables."
@@ -31,7 +31,7 @@ result: int = sum(len(word) > least for word in text.split())
 
 
 class CodeContext(BaseModel):
-    """The inputs that it receives, cases to pass, and modules that it may need."""
+    """The context of a generated code node: its inputs, cases to pass, and modules that it may need."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -51,24 +51,24 @@ def base_of(context: CodeContext) -> Document:
     return base
 
 
-def surroundings(inputs: Mapping[str, object], cases: Sequence[CodeCase]) -> list[Surrounding]:
+def surroundings(inputs: Mapping[str, object], cases: Sequence[CodeCase]) -> list[PromptContext]:
     """Return the inputs and the cases. Without inputs, only the cases are listed, with their own inputs."""
-    found = [_shown_inputs(inputs)] if inputs or not cases else []
+    found = [_describe_inputs(inputs)] if inputs or not cases else []
     if cases:
-        told = cases_told((case, case.inputs, case.expected) for case in cases)
-        found.append(Surrounding(title="cases that must pass: inputs -> result", text=told))
+        told = describe_cases((case, case.inputs, case.expected) for case in cases)
+        found.append(PromptContext(title="cases that must pass: inputs -> result", text=told))
     return found
 
 
-def _shown_inputs(inputs: Mapping[str, object]) -> Surrounding:
-    """Return each input with its type and at most 2,000 characters of its value."""
+def _describe_inputs(inputs: Mapping[str, object]) -> PromptContext:
+    """Describe each input by its type and at most 2,000 characters of its value."""
     shown = [
         f"{name}: {type(value).__name__} = {json.dumps(value, ensure_ascii=False)[:_SHOWN_CHARS]}"
         for name, value in inputs.items()
     ]
-    return Surrounding(title="inputs", text="\n".join(shown) or "none")
+    return PromptContext(title="inputs", text="\n".join(shown) or "none")
 
 
-def around(context: CodeContext) -> list[Surrounding]:
+def around(context: CodeContext) -> list[PromptContext]:
     """Return the context that the code must fit."""
     return surroundings(context.inputs, context.cases)

@@ -16,7 +16,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from assayd.findings.python_failures import IMAGE_MODULES, instead_of, module_of
+from assayd.findings.python_failures import IMAGE_MODULES, guess_module, instead_of
 from assayd.guest.tagged import TAGS, restore
 from assayd.kinds.code import types as code_types
 from assayd.kinds.code.annotations import RESULT, declarations
@@ -72,16 +72,16 @@ def check_inputs(
     missing = awaited(tree, inputs)
     declared = {found.name: found for found in reversed(declarations(tree, {*inputs, *missing}))}
     for name, value in inputs.items():
-        wrong = _name(name) or _encoding(name, value)
+        wrong = _check_name(name) or _check_encoding(name, value)
         if wrong is not None:
             yield wrong
         elif name in declared:
-            yield from _type(declared[name], value, text)
+            yield from _check_type(declared[name], value, text)
     for name in missing:
-        yield _not_given(declared[name], text)
+        yield _missing_value_finding(declared[name], text)
     for module in requires:
-        if module_of(module) not in IMAGE_MODULES:
-            yield _requires(module)
+        if guess_module(module) not in IMAGE_MODULES:
+            yield _missing_module_finding(module)
 
 
 def check_values(
@@ -92,15 +92,15 @@ def check_values(
     declared = {found.name: found for found in reversed(declarations(tree, wanted))}
     for case, inputs in given:
         for name, value in inputs.items():
-            wrong = _name(name) or _encoding(name, value)  # type: ignore[arg-type]  # it came as JSON
+            wrong = _check_name(name) or _check_encoding(name, value)  # type: ignore[arg-type]  # it came as JSON
             found = [wrong] if wrong is not None else []
             if not found and name in declared:
-                found = list(_type(declared[name], value, text))  # type: ignore[arg-type]
+                found = list(_check_type(declared[name], value, text))  # type: ignore[arg-type]
             yield from (replace(finding, context=f"case {case}") for finding in found)
 
 
 def awaited(tree: ast.Module, inputs: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the declared names that are neither inputs nor bound by the source; at most a hundred."""
+    """Return the declared names that are neither inputs nor bound by the source; at most 100."""
     bare = [node.target for _, node in annotated(tree) if node.value is None]
     bound = bound_names(tree, leaving_out=bare)
     if bound is None:
@@ -109,7 +109,7 @@ def awaited(tree: ast.Module, inputs: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(sorted(declared - bound - {*inputs, RESULT}))[:_MOST_AWAITED]
 
 
-def _name(name: str) -> Finding | None:
+def _check_name(name: str) -> Finding | None:
     if name == RESULT:
         remedy = "Rename the input; `result` is the code node's output."
     elif not is_variable(name):
@@ -119,7 +119,7 @@ def _name(name: str) -> Finding | None:
     return _finding("inputs.name", f"The input {shorten(name, 80)!a} can't be a variable name.", remedy)
 
 
-def _encoding(name: str, value: JsonValue) -> Finding | None:
+def _check_encoding(name: str, value: JsonValue) -> Finding | None:
     """Return the finding for a value that the container couldn't decode; scalars always can be."""
     if not isinstance(value, list | dict):
         return None
@@ -135,19 +135,19 @@ def _encoding(name: str, value: JsonValue) -> Finding | None:
     return _finding("inputs.encoding", f"The input '{name}' can't be read: {why}.", remedy)
 
 
-def _type(declaration: Declaration, value: JsonValue, text: str) -> Iterator[Finding]:
+def _check_type(declaration: Declaration, value: JsonValue, text: str) -> Iterator[Finding]:
     name, actual = declaration.name, code_types.type_of(value)
     if not code_types.fits(actual, declaration.types):
         message = f"The input '{name}' is declared as {declaration.shown(text)}, but its value is {actual}."
-        yield finding_at(declaration, text, "inputs.type", message, _remedy(declaration, actual))
+        yield finding_at(declaration, text, "inputs.type", message, _suggest_type_fix(declaration, actual))
     elif declaration.has_value:
         message = f"The input '{name}' has a value, but the code replaces it at its declaration."
         remedy = f"Declare it without a value: {name}: {declaration.shown(text)}"
         yield _warning(finding_at(declaration, text, "inputs.overwritten", message, remedy))
 
 
-def _remedy(declaration: Declaration, actual: str) -> str:
-    """Return both remedies: change the declaration, or the value."""
+def _suggest_type_fix(declaration: Declaration, actual: str) -> str:
+    """Suggest both remedies: to change the declaration, or to change the value."""
     name = declaration.name
     if actual == "None":
         optional = code_types.written({*declaration.types, "None"})
@@ -160,18 +160,18 @@ def _remedy(declaration: Declaration, actual: str) -> str:
     )
 
 
-def _not_given(declaration: Declaration, text: str) -> Finding:
+def _missing_value_finding(declaration: Declaration, text: str) -> Finding:
     message = f"'{declaration.name}' is declared, but neither passed nor assigned."
     remedy = f"Pass '{declaration.name}' in the inputs, or remove the line."
     return _warning(finding_at(declaration, text, "inputs.not_given", message, remedy))
 
 
-def _requires(module: str) -> Finding:
+def _missing_module_finding(module: str) -> Finding:
     return _warning(
         _finding(
             "inputs.requires",
             f"The image doesn't have the required module {module!a}; it has Python's standard library.",
-            f"Use {instead_of(module_of(module))} instead.",
+            f"Use {instead_of(guess_module(module))} instead.",
         )
     )
 

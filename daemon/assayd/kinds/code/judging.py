@@ -17,7 +17,7 @@ from assayd.guest_results.record import Bound, Value
 from assayd.kinds.code.annotations import RESULT
 from assayd.kinds.code.payload import CodeCase, CodePayload, PreparedCode
 from assayd.kinds.code.result import Wanted, check_result
-from assayd.kinds.code.worth import judge_second
+from assayd.kinds.code.worth import compare_second_run
 from assayd.model.finding import Finding, has_errors
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import Cause, RunResult, UnitResult
@@ -39,20 +39,20 @@ def judge_runs(payload: PreparedCode, result: RunResult) -> Judgement:
     payload = payload.model_copy(update={"code": SplitText(payload.code)})  # each unit quotes its lines
     cases = [case for _, _, case in runs_of(payload)]
     tries = [
-        _judge_unit(name, _unit_of(result, index, name), payload)
+        _judge_unit(name, _find_unit(result, index, name), payload)
         for index, (name, _, _) in enumerate(runs_of(payload))
     ]
-    found = _together(tries)
+    found = _merge_findings(tries)
     if any(one.case.status is not CaseStatus.PASSED for one in tries) or has_errors(found):
         found = found if has_errors(found) else (*found, *unfinished(result, "The code"))
-        stage = next((stage for one in tries if (stage := _stage_of(one)) != "sandbox"), "sandbox")
+        stage = next((stage for one in tries if (stage := _failed_stage(one)) != "sandbox"), "sandbox")
         return Judgement(stage_findings={stage: found}, cases=tuple(one.case for one in tries))
     judged = [_judge_result(one, case, payload) for one, case in zip(tries, cases, strict=True)]
     last = tries[-1]
     value = last.value.value if last.value else None
-    varying = judge_second(value, last.again, payload.code, payload.result_line)
+    varying = compare_second_run(value, last.again, payload.code, payload.result_line)
     return Judgement(
-        stage_findings={"sandbox": found, "result": (*_together(judged), *varying)},
+        stage_findings={"sandbox": found, "result": (*_merge_findings(judged), *varying)},
         cases=tuple(one.case for one in judged),
     )
 
@@ -75,7 +75,7 @@ def _judge_result(tried: Tried, wanted: CodeCase | None, payload: PreparedCode) 
     return judge_value(judged, wanted, wanted.expected)  # type: ignore[arg-type]  # it was read as JSON
 
 
-def _together(tries: Sequence[Tried]) -> tuple[Finding, ...]:
+def _merge_findings(tries: Sequence[Tried]) -> tuple[Finding, ...]:
     """Return the findings of all runs; equal ones of several runs are merged."""
     if len(tries) == 1:
         return tries[0].findings
@@ -83,14 +83,14 @@ def _together(tries: Sequence[Tried]) -> tuple[Finding, ...]:
     return (*grouped(alike), *(finding for one in tries for finding in one.findings if finding.context))
 
 
-def _unit_of(result: RunResult, index: int, name: str) -> UnitResult | None:
+def _find_unit(result: RunResult, index: int, name: str) -> UnitResult | None:
     """Return the unit of a run if it has the right name, or None."""
     unit = result.units[index] if index < len(result.units) else None
     return unit if unit is not None and unit.name == name else None
 
 
 def _judge_unit(name: str, unit: UnitResult | None, payload: PreparedCode) -> Tried:
-    """Judge the end of a run; a good one must have reported the value of `result`, or its absence."""
+    """Judge the end of a run; a successful run must report `result` or its absence."""
     if unit is None:
         return never_started(name)
     around = ExceptionContext(text=payload.code, required=payload.requires, awaited=payload.awaited)
@@ -98,7 +98,7 @@ def _judge_unit(name: str, unit: UnitResult | None, payload: PreparedCode) -> Tr
     if tried.case.status is not CaseStatus.PASSED:
         return tried
     try:
-        value, again = _value(unit)
+        value, again = _read_result_value(unit)
         return replace(tried, value=value, again=again)
     except GuestJsonError as problem:
         finding = cause_finding(Cause.PROTOCOL_VIOLATION, "The code", str(problem))
@@ -106,7 +106,7 @@ def _judge_unit(name: str, unit: UnitResult | None, payload: PreparedCode) -> Tr
         return Tried(case=case, findings=(*tried.findings, finding))
 
 
-def _value(unit: UnitResult) -> tuple[Value | None, tuple[JsonValue, ...]]:
+def _read_result_value(unit: UnitResult) -> tuple[Value | None, tuple[JsonValue, ...]]:
     """Return the value of `result`, and its values in a second run."""
     record = read(unit)
     if not isinstance(record, Bound):
@@ -116,7 +116,7 @@ def _value(unit: UnitResult) -> tuple[Value | None, tuple[JsonValue, ...]]:
     return record.values.get(RESULT), record.again
 
 
-def _stage_of(tried: Tried) -> str:
-    """Return the stage of a failure: source that only the container's Python rejects counts as `syntax`."""
+def _failed_stage(tried: Tried) -> str:
+    """Return the failed stage: `syntax` if only the container's Python rejects the source."""
     disagrees = any(finding.rule == run_findings.NOT_COMPILED_RULE.id for finding in tried.findings)
     return "syntax" if disagrees else "sandbox"

@@ -6,13 +6,13 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
-from assayd.findings.expected import CASES, ExpectedCase, refuse_twins
+from assayd.findings.expected import CASES, ExpectedCase, require_unique_names
 
 Module = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,99}$")]
 
 
 class CodeCase(ExpectedCase):
-    """The expected `result` for some inputs: named fields must be equal, others may exist."""
+    """The expected `result` for given inputs; the listed fields must be equal, and others may exist."""
 
     inputs: dict[str, object] = Field(default_factory=dict, max_length=100)
     expected: object
@@ -41,11 +41,11 @@ class CodePayload(BaseModel):
 
     @field_validator("cases")
     @classmethod
-    def _name_each(cls, cases: tuple[CodeCase, ...]) -> tuple[CodeCase, ...]:
-        refuse_twins(cases)
+    def _require_unique_names(cls, cases: tuple[CodeCase, ...]) -> tuple[CodeCase, ...]:
+        require_unique_names(cases)
         return cases
 
-    def all_inputs(self) -> dict[str, object]:
+    def merge_inputs(self) -> dict[str, object]:
         """Return the inputs of all runs by name, each with its first value."""
         given: dict[str, object] = dict(self.inputs)
         for case in self.cases:
@@ -54,7 +54,7 @@ class CodePayload(BaseModel):
 
 
 class PreparedCode(CodePayload):
-    """A payload with the facts read from its code, so that the code is parsed only once."""
+    """A payload with the facts read from its code, so that the code isn't parsed again."""
 
     model_config = ConfigDict(strict=False, cache_strings="none")
 

@@ -77,7 +77,7 @@ class Wanted:
 
 
 def check_result(value: Value | None, wanted: Wanted) -> Iterator[Finding]:
-    """Yield the findings about the value; None means that the code ended without one."""
+    """Yield findings about the value, which is None if the code ended without one."""
     if value is None:
         message = "The code ended without a value in 'result'."
         remedy = f"Assign it on every code path: result: {wanted.annotation} = …"
@@ -88,17 +88,17 @@ def check_result(value: Value | None, wanted: Wanted) -> Iterator[Finding]:
     if not unseen and not code_types.fits(actual, wanted.types):
         name = shorten(value.type_name, 60) if actual == code_types.ANYTHING else actual
         message = f"The result is declared as {wanted.annotation}, but has the type {name}."
-        yield _finding("result.type", message, _remedy(actual, name, wanted), wanted)
+        yield _finding("result.type", message, _suggest_fix(actual, name, wanted), wanted)
     if not value.complete:
-        message = f"The result is too large: {_noted(value)}"
+        message = f"The result is too large: {_format_notes(value)}"
         remedy = "Return less: aggregate, filter, or join values; return numbers of 900 digits as strings."
         yield _finding("result.cut", message, remedy, wanted)
     elif value.notes:
-        message = f"The result can't be returned unchanged: {_noted(value)}"
+        message = f"The result can't be returned unchanged: {_format_notes(value)}"
         yield _finding("result.not_plain", message, _PLAIN, wanted, Severity.WARNING)
 
 
-def _remedy(actual: str, name: str, wanted: Wanted) -> str:
+def _suggest_fix(actual: str, name: str, wanted: Wanted) -> str:
     if actual == "None" and (found := _IN_PLACE.search(line_at(wanted.text, wanted.line) or "")):
         other = {"sort": "sorted(…)", "reverse": "list(reversed(…))"}.get(found[1])
         instead = f", or use {other}" if other else ""
@@ -115,7 +115,7 @@ def _remedy(actual: str, name: str, wanted: Wanted) -> str:
     return f"Declare the actual type: result: {name}.{by_code}"
 
 
-def _noted(value: Value) -> str:
+def _format_notes(value: Value) -> str:
     shown = "; ".join(f"{note.path}: {note.problem}" for note in value.notes[:_NOTES_SHOWN])
     more = len(value.notes) - _NOTES_SHOWN
     return shorten(shown, 600) + (f"; and {more} more" if more > 0 else "")

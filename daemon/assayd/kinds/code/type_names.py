@@ -51,12 +51,12 @@ class Declaration:
 
     @property
     def types(self) -> frozenset[str]:
-        """The allowed types of a value."""
+        """Return the allowed types of a value."""
         return code_types.meaning(self.names)
 
     @property
     def has_value(self) -> bool:
-        """Whether the statement also assigns a value."""
+        """Return whether the statement also assigns a value."""
         return self.node.value is not None
 
     def shown(self, text: str) -> str:
@@ -77,13 +77,15 @@ def check_names(tree: ast.Module, text: str) -> Iterator[Finding]:
     for name, node in annotated(tree):
         names = [(found, quoted) for found, quoted in _type_names(node.annotation) if found.id not in bound]
         if names:
-            yield from _missing(Declaration(name=name, node=node, names=frozenset()), names, text, top)
+            yield from _undefined_name_findings(
+                Declaration(name=name, node=node, names=frozenset()), names, text, top
+            )
 
 
-def _missing(
+def _undefined_name_findings(
     declaration: Declaration, names: Sequence[tuple[ast.Name, bool]], text: str, top: int
 ) -> Iterator[Finding]:
-    edit = _plain_types(names, text)
+    edit = _plain_type_edit(names, text)
     for name in dict.fromkeys(node.id for node, _ in names):
         if name == "any":
             message = f"'{declaration.name}' is annotated with any, which is a function, not a type."
@@ -98,7 +100,7 @@ def _missing(
             yield finding_at(declaration, text, "annotations.not_imported", message, remedy, change)
 
 
-def _plain_types(names: Sequence[tuple[ast.Name, bool]], text: str) -> Edit | None:
+def _plain_type_edit(names: Sequence[tuple[ast.Name, bool]], text: str) -> Edit | None:
     """Return the edit that replaces all names of an annotation that have a plain type."""
     nodes = [node for node, _ in names if node.id in _PLAIN]
     lines = {node.lineno for node in nodes}
@@ -120,13 +122,13 @@ def _type_names(annotation: ast.expr) -> Iterator[tuple[ast.Name, bool]]:
         if isinstance(node, ast.Name):
             yield node, quoted
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            inner = _parse(node.value)
+            inner = _parse_annotation(node.value)
             pending.extend([] if inner is None else [(inner, True)])
         elif not isinstance(node, ast.Attribute):
-            pending.extend((child, quoted) for child in reversed(_inside(node)))
+            pending.extend((child, quoted) for child in reversed(_nested_type_expressions(node)))
 
 
-def _inside(node: ast.expr) -> list[ast.expr]:
+def _nested_type_expressions(node: ast.expr) -> list[ast.expr]:
     """Return the nested expressions that name types."""
     if not isinstance(node, ast.Subscript):
         return [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
@@ -135,7 +137,7 @@ def _inside(node: ast.expr) -> list[ast.expr]:
     return [node.value, *{"Literal": [], "Annotated": parts[:1]}.get(name, parts)]
 
 
-def _parse(text: str) -> ast.expr | None:
+def _parse_annotation(text: str) -> ast.expr | None:
     try:
         return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):

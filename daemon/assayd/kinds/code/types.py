@@ -60,7 +60,7 @@ _WIDER: Mapping[str, tuple[str, ...]] = {
 
 
 def meaning(names: Collection[str]) -> frozenset[str]:
-    """Return the types that an annotation's names mean; `ANYTHING` for unchecked ones."""
+    """Return the types that an annotation's names refer to; `ANYTHING` for types that aren't checked."""
     found: set[str] = set()
     for name in names:
         found |= _BY_NAME.get(name, {ANYTHING})
@@ -118,7 +118,7 @@ _ONE = frozenset({"str", "int", "float", "bool", "bytes", "Decimal", "datetime",
 
 
 def conversion(actual: str, declared: Collection[str], value: str) -> str | None:
-    """Return the code that converts a value to a declared type; None without a usual conversion."""
+    """Return the code that converts a value to a declared type; None if no usual conversion exists."""
     for wanted in sorted(declared):
         if (way := _WAYS.get((wanted, actual))) is not None:
             return way.replace("{}", value)

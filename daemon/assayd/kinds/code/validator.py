@@ -17,7 +17,7 @@ from assayd.findings import python_failures
 from assayd.findings import runs as run_findings
 from assayd.findings.expected import VALUES_COMPARED
 from assayd.findings.python_failures import IMAGE_MODULES
-from assayd.kind import Cap, Kind, OnFail, Stage
+from assayd.kind import Cap, FailureAction, Kind, Stage
 from assayd.kinds.code import annotations as code_annotations
 from assayd.kinds.code import generating
 from assayd.kinds.code import inputs as code_inputs
@@ -29,10 +29,10 @@ from assayd.kinds.code.inputs import awaited, check_inputs, check_values
 from assayd.kinds.code.judging import judge_runs, runs_of
 from assayd.kinds.code.payload import CodePayload, PreparedCode
 from assayd.kinds.code.samples import SAMPLES
-from assayd.kinds.code.worth import runs_twice, unread_inputs
+from assayd.kinds.code.worth import find_unread_inputs, needs_second_run
 from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.prompting import Document, Passage, Surrounding
+from assayd.model.prompting import Document, PromptContext, SourcePart
 from assayd.model.report import Judgement
 from assayd.model.run import TEMPORARY, Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import JsonValue
@@ -41,8 +41,8 @@ from assayd.policies import tighten
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import model_answer
 from assayd.static.python import source as python_source
-from assayd.static.python.inferred_names import check_meant
-from assayd.static.python.source import PythonSource, mentioned
+from assayd.static.python.inferred_names import check_undefined_names
+from assayd.static.python.source import PythonSource, mentioned_modules
 from assayd.static.python.source import normal_form as python_normal_form
 
 FILENAME = "node.py"
@@ -84,7 +84,7 @@ _RULES = (
 
 
 class Code(Kind[CodePayload, PreparedCode]):
-    """The kind `code`."""
+    """The validator of the kind `code`."""
 
     name = "code"
     payload = CodePayload
@@ -107,9 +107,9 @@ class Code(Kind[CodePayload, PreparedCode]):
     def stages(self) -> Sequence[Stage[CodePayload]]:
         """The static stages, in order."""
         return (
-            Stage(name="syntax", check=_check_syntax, on_fail=OnFail.STOP),
-            Stage(name="annotations", check=_check_annotations, on_fail=OnFail.STOP),
-            Stage(name="inputs", check=_check_inputs, on_fail=OnFail.STOP),
+            Stage(name="syntax", check=_check_syntax, on_fail=FailureAction.STOP),
+            Stage(name="annotations", check=_check_annotations, on_fail=FailureAction.STOP),
+            Stage(name="inputs", check=_check_inputs, on_fail=FailureAction.STOP),
         )
 
     def narrow(self, payload: CodePayload, policy: ExecutionPolicy) -> ExecutionPolicy:
@@ -128,7 +128,7 @@ class Code(Kind[CodePayload, PreparedCode]):
 
     def prepare(self, payload: CodePayload) -> PreparedCode:
         """Return the payload with the extracted code and its declarations."""
-        source = _parsed(payload)
+        source = _parse_code(payload)
         if source.tree is None:
             return PreparedCode.model_construct(**dict(payload))
         result = declarations(source.tree, {RESULT})[0]
@@ -141,13 +141,15 @@ class Code(Kind[CodePayload, PreparedCode]):
             result_types=result.types,
             result_annotation=result.shown(source.text),
             result_line=result.node.lineno,
-            awaited=awaited(source.tree, payload.all_inputs()),
+            awaited=awaited(source.tree, payload.merge_inputs()),
         )
 
     def plan(self, payload: CodePayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan the run, and one for each case."""
-        *units, last = (_unit(name, inputs, payload.code, limits) for name, inputs, _ in runs_of(payload))
-        if runs_twice(payload.code, policy):
+        *units, last = (
+            _build_unit(name, inputs, payload.code, limits) for name, inputs, _ in runs_of(payload)
+        )
+        if needs_second_run(payload.code, policy):
             last = replace(last, arguments={**last.arguments, "again": 1}, without_check=last.arguments)
         return RunSpec(
             image=self.image_of(policy),
@@ -157,7 +159,7 @@ class Code(Kind[CodePayload, PreparedCode]):
             imports=policy.imports,
             folders=TEMPORARY,
             preload=_PRELOAD,
-            needed=mentioned(_PRELOAD, payload.code),
+            needed=mentioned_modules(_PRELOAD, payload.code),
         )
 
     def judge(self, payload: PreparedCode, policy: ExecutionPolicy, result: RunResult) -> Judgement:
@@ -168,19 +170,19 @@ class Code(Kind[CodePayload, PreparedCode]):
         """Return the Python code of an answer."""
         return model_answer.clean(answer).text
 
-    def passage(self, payload: CodePayload) -> Passage:
+    def passage(self, payload: CodePayload) -> SourcePart:
         """Return the extracted code."""
-        return Passage(name="code", language="python", text=self.code_of(payload.code))
+        return SourcePart(name="code", language="python", text=self.code_of(payload.code))
 
-    def surroundings(self, payload: CodePayload) -> Sequence[Surrounding]:
+    def surroundings(self, payload: CodePayload) -> Sequence[PromptContext]:
         """Return the inputs with their values, and the cases."""
-        return generating.surroundings(_inputs(payload), payload.cases)
+        return generating.surroundings(_all_inputs(payload), payload.cases)
 
     def normal_form(self, payload: CodePayload) -> bytes:
         """Return the syntax tree of the code."""
         return python_normal_form(model_answer.clean(payload.code).text)
 
-    def around(self, context: CodeContext) -> Sequence[Surrounding]:
+    def around(self, context: CodeContext) -> Sequence[PromptContext]:
         """Return the inputs and cases of the request."""
         return generating.around(context)
 
@@ -189,11 +191,11 @@ class Code(Kind[CodePayload, PreparedCode]):
         return generating.base_of(context)
 
 
-def _inputs(payload: CodePayload) -> Mapping[str, JsonValue]:
-    return payload.all_inputs()  # type: ignore[return-value]  # it was read as JSON
+def _all_inputs(payload: CodePayload) -> Mapping[str, JsonValue]:
+    return payload.merge_inputs()  # type: ignore[return-value]  # it was read as JSON
 
 
-def _unit(name: str, inputs: Mapping[str, object], code: str, limits: Limits) -> Unit:
+def _build_unit(name: str, inputs: Mapping[str, object], code: str, limits: Limits) -> Unit:
     arguments = {
         "source": code,
         "filename": FILENAME,
@@ -205,39 +207,39 @@ def _unit(name: str, inputs: Mapping[str, object], code: str, limits: Limits) ->
     return Unit(name=name, program=Program.PYTHON, arguments=arguments, deadline_s=limits.unit_timeout_s)
 
 
-def _parsed(payload: CodePayload) -> PythonSource:
+def _parse_code(payload: CodePayload) -> PythonSource:
     return python_source.parse(model_answer.clean(payload.code).text)
 
 
 def _check_syntax(payload: CodePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
-    """``result: list = [1, 2`` -> syntax.unclosed_bracket."""
-    source = _parsed(payload)
+    """Check the syntax: ``result: list = [1, 2`` -> syntax.unclosed_bracket."""
+    source = _parse_code(payload)
     # Names of typing are checked in annotations, where they matter.
-    meant = check_meant(
-        source, policy.imports, offered=IMAGE_MODULES, leaving_out={"typing"}, given=_inputs(payload)
+    meant = check_undefined_names(
+        source, policy.imports, offered=IMAGE_MODULES, leaving_out={"typing"}, given=_all_inputs(payload)
     )
     return (*model_answer.clean(payload.code).findings, *source.findings, *meant)
 
 
 def _check_annotations(payload: CodePayload, _: ExecutionPolicy) -> Sequence[Finding]:
-    """``result = len(data)`` -> annotations.missing_result, annotations.missing_input."""
-    source = _parsed(payload)
+    """Check annotations: ``result = len(data)`` -> annotations.missing_result, annotations.missing_input."""
+    source = _parse_code(payload)
     if source.tree is None:
         return source.findings
-    return tuple(islice(check_annotations(source.text, source.tree, _inputs(payload)), FINDINGS))
+    return tuple(islice(check_annotations(source.text, source.tree, _all_inputs(payload)), FINDINGS))
 
 
 def _check_inputs(payload: CodePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
-    """``data: list``, given ``{}`` -> inputs.type."""
-    source = _parsed(payload)
+    """Check inputs against their declarations: ``data: list``, given ``{}`` -> inputs.type."""
+    source = _parse_code(payload)
     if source.tree is None:
         return source.findings
-    first = payload.inputs or _inputs(payload)
+    first = payload.inputs or _all_inputs(payload)
     # The modules of another image are known only there.
     required = payload.requires if policy.image is None else ()
     found = check_inputs(source.text, source.tree, first, required)  # type: ignore[arg-type]
     given = [(case.name, case.inputs) for case in payload.cases]
-    unread = unread_inputs(source.text, source.tree, payload.all_inputs())
+    unread = find_unread_inputs(source.text, source.tree, payload.merge_inputs())
     return tuple(islice((*found, *check_values(source.text, source.tree, given), *unread), FINDINGS))
 
 

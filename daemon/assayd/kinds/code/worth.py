@@ -17,7 +17,7 @@ from assayd.model.finding import Finding, Layer, Rule, Severity
 from assayd.model.policy import ExecutionPolicy, NetworkMode
 from assayd.model.submission import JsonValue
 from assayd.static.python.module_scope import annotated
-from assayd.static.python.scopes import ScopedTree, resolve, scoped
+from assayd.static.python.scopes import ScopedTree, build_scoped_tree, resolve
 
 RULES = (
     Rule(
@@ -51,43 +51,43 @@ _LEAVES_TRACES = re.compile(
 """Words of code whose second run may find traces of the first."""
 
 
-def unread_inputs(text: str, tree: ast.Module, inputs: Collection[str]) -> Iterator[Finding]:
+def find_unread_inputs(text: str, tree: ast.Module, inputs: Collection[str]) -> Iterator[Finding]:
     """Yield findings about inputs that no relevant statement reads."""
     declared = {name: node for name, node in reversed(annotated(tree)) if node.value is None}
-    walked = scoped(tree)
-    reads = _reads(walked)
+    walked = build_scoped_tree(tree)
+    reads = _find_reads(walked)
     if _BY_NAME & reads.keys():
         return
-    live = _live(tree.body, reads)
+    live = _find_live_statements(tree.body, reads)
     for name in inputs:
         if name not in declared:
             continue
         line = declared[name].lineno
         if not any(statement in live for statement in reads.get(name, ())):
             message = f"The code never reads the input '{name}'."
-            if any(_prints(each) or isinstance(each, ast.Assert) for each in reads.get(name, ())):
+            if any(_is_print_call(each) or isinstance(each, ast.Assert) for each in reads.get(name, ())):
                 message = (
                     f"The result doesn't depend on the input '{name}': the code only prints or checks it."
                 )
             hint = f"Use '{name}' in the computation, or remove it from the inputs."
-            yield _unread(message, hint, text, line)
-        elif (place := _replaced(name, tree.body, reads)) is not None:
+            yield _unread_input_finding(message, hint, text, line)
+        elif (place := _find_overwrite_line(name, tree.body, reads)) is not None:
             message = f"The code replaces the input '{name}' before it reads it."
             hint = "Remove the assignment, and use the value that is passed."
-            yield _unread(message, hint, text, place)
+            yield _unread_input_finding(message, hint, text, place)
 
 
-def runs_twice(code: str, policy: ExecutionPolicy) -> bool:
-    """Return whether a second run could have another result and is harmless."""
+def needs_second_run(code: str, policy: ExecutionPolicy) -> bool:
+    """Return whether a second run is harmless and could give a different result."""
     if policy.quality.is_off or policy.network.mode is not NetworkMode.BLOCKED:
         return False
     return _CHANCE.search(code) is not None and _LEAVES_TRACES.search(code) is None
 
 
-def judge_second(
+def compare_second_run(
     first: JsonValue, again: tuple[JsonValue, ...], text: str, line: int | None
 ) -> list[Finding]:
-    """Return the finding about a different result of a second run, unless that run failed."""
+    """Return a finding if a second run gave a different result; an empty list if that run failed."""
     if not again or again[0] is None or again[0] == first:
         return []
     finding = Finding(
@@ -103,29 +103,29 @@ def judge_second(
     return [finding]
 
 
-def _reads(walked: ScopedTree) -> dict[str, list[ast.AST]]:
+def _find_reads(walked: ScopedTree) -> dict[str, list[ast.AST]]:
     """Return the statements that read each name of the module's scope or each builtin."""
     found: dict[str, list[ast.AST]] = {}
-    dead = _never_run(site.node for site in walked.sites)
+    dead = _find_dead_nodes(site.node for site in walked.sites)
     for site in walked.sites:
         match site.node:
             case ast.Name() if site.node in dead:
                 continue
             case ast.Name(id=name, ctx=ast.Load() | ast.Del()) if resolve(name, site.scope).may_be_builtin:
-                found.setdefault(name, []).append(_statement(site.node, walked))
+                found.setdefault(name, []).append(_enclosing_statement(site.node, walked))
             case ast.AugAssign(target=ast.Name(id=name)):
-                found.setdefault(name, []).append(_statement(site.node, walked))
+                found.setdefault(name, []).append(_enclosing_statement(site.node, walked))
     return found
 
 
-def _statement(node: ast.AST, walked: ScopedTree) -> ast.AST:
+def _enclosing_statement(node: ast.AST, walked: ScopedTree) -> ast.AST:
     """Return the module-level statement that contains a node."""
     while (parent := walked.parent(node)) is not None and not isinstance(parent, ast.Module):
         node = parent
     return node
 
 
-def _never_run(nodes: Iterable[ast.AST]) -> set[ast.AST]:
+def _find_dead_nodes(nodes: Iterable[ast.AST]) -> set[ast.AST]:
     """Return the nodes in a branch of ``if False`` or ``while 0``."""
     branches = (
         node.body
@@ -137,16 +137,16 @@ def _never_run(nodes: Iterable[ast.AST]) -> set[ast.AST]:
     return {inner for branch in branches for statement in branch for inner in ast.walk(statement)}
 
 
-def _prints(statement: ast.AST) -> bool:
+def _is_print_call(statement: ast.AST) -> bool:
     match statement:
         case ast.Expr(value=ast.Call(func=ast.Name(id=name))):
             return name in _TELLING
     return False
 
 
-def _live(body: list[ast.stmt], reads: Mapping[str, list[ast.AST]]) -> set[ast.AST]:
+def _find_live_statements(body: list[ast.stmt], reads: Mapping[str, list[ast.AST]]) -> set[ast.AST]:
     """Return the statements that do more than bind names that no live statement reads."""
-    bound = {statement: names for statement in body if (names := _only_binds(statement)) is not None}
+    bound = {statement: names for statement in body if (names := _names_only_bound(statement)) is not None}
     live: set[ast.AST] = {statement for statement in body if statement not in bound}
     grew = True
     while grew:
@@ -158,8 +158,8 @@ def _live(body: list[ast.stmt], reads: Mapping[str, list[ast.AST]]) -> set[ast.A
     return live
 
 
-def _only_binds(statement: ast.stmt) -> set[str] | None:
-    """Return the names that a statement binds if it has no other effect; empty for a bare value."""
+def _names_only_bound(statement: ast.stmt) -> set[str] | None:
+    """Return the names that a statement binds without any other effect, or None if it has one."""
     match statement:
         case (
             ast.FunctionDef(name=name, decorator_list=[]) | ast.AsyncFunctionDef(name=name, decorator_list=[])
@@ -172,7 +172,7 @@ def _only_binds(statement: ast.stmt) -> set[str] | None:
             return {name} if value is None or name == RESULT or _is_pure(value) else None
         case ast.Expr(value=value) | ast.Assert(test=value):
             parts = [value]
-            if isinstance(value, ast.Call) and _prints(statement):
+            if isinstance(value, ast.Call) and _is_print_call(statement):
                 parts = [*value.args, *(each.value for each in value.keywords)]
             return set() if all(map(_is_pure, parts)) else None
         case ast.For(target=ast.Name(id=name), iter=value, body=body, orelse=[]) if _is_pure(value):
@@ -189,7 +189,7 @@ def _is_pure(value: ast.expr) -> bool:
     )
 
 
-def _replaced(name: str, body: list[ast.stmt], reads: Mapping[str, list[ast.AST]]) -> int | None:
+def _find_overwrite_line(name: str, body: list[ast.stmt], reads: Mapping[str, list[ast.AST]]) -> int | None:
     """Return the line of the assignment that precedes all statements reading an input, or None."""
     reading = {id(statement) for statement in reads.get(name, ())}
     for statement in body:
@@ -201,7 +201,7 @@ def _replaced(name: str, body: list[ast.stmt], reads: Mapping[str, list[ast.AST]
     return None
 
 
-def _unread(message: str, hint: str, text: str, line: int) -> Finding:
+def _unread_input_finding(message: str, hint: str, text: str, line: int) -> Finding:
     return Finding(
         rule="quality.unread_input",
         category="quality",

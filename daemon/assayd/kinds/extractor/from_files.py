@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from assayd.errors import RequestError
 from assayd.ports.command_line import FileOptions
-from assayd.static.submitted_file import only_text
+from assayd.static.submitted_file import single_file_text
 
 RULES = frozenset({".yaml", ".yml"})
 """Files of extraction rules."""
@@ -17,7 +17,7 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
 
     Raises: RequestError ``request.options``, ``request.sample_paths``.
     """
-    code = only_text(files, what="an extractor", also=RULES)
+    code = single_file_text(files, what="an extractor", also=RULES)
     if options.input is not None or options.extra:
         raise RequestError("request.options", "an extractor doesn't accept --input or --option")
     if not options.sample_paths:

@@ -32,7 +32,7 @@ _PART_CHARS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimilarResult:
-    """The result for a similar path; None if the call raised, or didn't return a dict."""
+    """The result for a similar path; None if the call raised or didn't return a dict."""
 
     similar: SimilarPath
     result: Result | None
@@ -56,8 +56,8 @@ def fields_of(result: Result) -> dict[str, JsonValue]:
     return found
 
 
-def leaves_of(result: Result) -> Fields:
-    """Return the non-empty fields; elements of a short list are named by their index."""
+def flatten_fields(result: Result) -> Fields:
+    """Return the non-empty fields; each element of a short list becomes a field named by its index."""
     found: dict[str, JsonValue] = {}
     for name, value in filled(fields_of(result)).items():
         if isinstance(value, list) and len(value) <= _MOST_ELEMENTS:
@@ -90,8 +90,8 @@ def text_of(value: JsonValue) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unmoved:
-    """A field that keeps its value although the part of the path that it shows changes."""
+class UnmovedField:
+    """A field that keeps its value although the part of the path that it contains changes."""
 
     name: str
     value: JsonValue
@@ -100,25 +100,27 @@ class Unmoved:
     """Fields that do change with the path."""
 
 
-def unmoved_fields(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> list[Unmoved]:
-    """Return each field whose value is a part of the path but stays when that part changes."""
+def find_unmoved_fields(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> list[UnmovedField]:
+    """Return each field whose value is a part of the path but doesn't change with that part."""
     found: dict[str, tuple[JsonValue, SimilarPath]] = {}
     for path, result in samples.items():
-        own = [(one.similar, leaves_of(one.result or {})) for one in tried if one.similar.sample == path]
-        for name, value in leaves_of(result).items() if own else ():
+        own = [(one.similar, flatten_fields(one.result or {})) for one in tried if one.similar.sample == path]
+        for name, value in flatten_fields(result).items() if own else ():
             text = text_of(value)
-            touching = [each for each in own if each[0].old in text and _shows(value, each[0].old, path)]
+            touching = [
+                each for each in own if each[0].old in text and _contains_piece(value, each[0].old, path)
+            ]
             kept = [similar for similar, leaves in touching if leaves.get(name) == value]
             if kept and len(kept) == len(touching):
                 found.setdefault(name, (value, kept[0]))
-    moved = _moved(samples, tried) if found else ()
+    moved = _find_changed_fields(samples, tried) if found else ()
     return [
-        Unmoved(name=name, value=value, similar=similar, moved=moved)
+        UnmovedField(name=name, value=value, similar=similar, moved=moved)
         for name, (value, similar) in found.items()
     ]
 
 
-def _moved(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> tuple[str, ...]:
+def _find_changed_fields(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> tuple[str, ...]:
     names: dict[str, None] = {}
     for one in tried:
         before, after = fields_of(samples[one.similar.sample]), fields_of(one.result or {})
@@ -126,28 +128,30 @@ def _moved(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> tup
     return tuple(names)
 
 
-def _shows(value: JsonValue, piece: str, path: str) -> bool:
-    """Return whether a value is a part of the path that contains `piece` and is too long for chance."""
+def _contains_piece(value: JsonValue, piece: str, path: str) -> bool:
+    """Return whether a value is a part of the path that contains `piece` and is too long for coincidence."""
     text = text_of(value)
     own = pieces(text)
-    if piece not in own or not is_telling(text) or isinstance(value, list | bool):
+    if piece not in own or not is_distinctive(text) or isinstance(value, list | bool):
         return False
-    return is_part(text, path) and text != path
+    return contains_pieces(text, path) and text != path
 
 
-def is_telling(text: str) -> bool:
-    """Return whether a string is too long to occur in a path by chance."""
+def is_distinctive(text: str) -> bool:
+    """Return whether a string is too long to occur in a path by coincidence."""
     return len(text) >= _DIGITS or (len(text) > 1 and not text.isdecimal() and not text.isalpha())
 
 
-def is_part(text: str, path: str) -> bool:
+def contains_pieces(text: str, path: str) -> bool:
     """Return whether the pieces of a string occur consecutively in a path."""
     own, all_pieces = pieces(text), pieces(path)
     return any(all_pieces[at : at + len(own)] == own for at in range(len(all_pieces) - len(own) + 1))
 
 
-def written_out(samples: Mapping[str, Result], known: Sequence[str]) -> list[tuple[str, JsonValue, str]]:
-    """Return each other field with one value for all paths, although only some paths contain it.
+def find_hardcoded_fields(
+    samples: Mapping[str, Result], known: Sequence[str]
+) -> list[tuple[str, JsonValue, str]]:
+    """Return each other field that has one value for all paths although only some paths contain it.
 
     Each field comes with its value and the first path that doesn't contain the value.
     """
@@ -157,11 +161,11 @@ def written_out(samples: Mapping[str, Result], known: Sequence[str]) -> list[tup
     found: list[tuple[str, JsonValue, str]] = []
     for name, value in filled(fields_of(result)).items():
         text = text_of(value)
-        if name in known or not is_telling(text) or isinstance(value, list | bool):
+        if name in known or not is_distinctive(text) or isinstance(value, list | bool):
             continue
         if all(fields_of(other).get(name) == value for other in samples.values()):
             lacking = [path for path in samples if text.casefold() not in path.casefold()]
-            if lacking and any(is_part(text, path) for path in samples):
+            if lacking and any(contains_pieces(text, path) for path in samples):
                 found.append((name, value, lacking[0]))
     return found
 
@@ -176,7 +180,7 @@ def ignores_path(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) 
     return enough and all(result == results[0] for result in results)
 
 
-def knows_samples_alone(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
+def is_fixed_outside_samples(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
     """Return whether every change of a sample path produces the same other result."""
     if len(tried) < _FEW or not any(one.similar.is_number for one in tried):
         return False
@@ -185,24 +189,24 @@ def knows_samples_alone(samples: Mapping[str, Result], tried: Sequence[SimilarRe
     return same and all(filled(fields_of(result)) != results[0] for result in samples.values())
 
 
-def shows_no_piece(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
-    """Return whether no value is a part of its path, and none changes with any piece, like a length.
+def depends_only_on_shape(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
+    """Return whether values aren't parts of their paths and don't change with any piece, like a length.
 
     Booleans are ignored: they may depend on a property that all these paths share.
     """
     if len(tried) < _FEW or any(one.result != samples[one.similar.sample] for one in tried):
         return False
-    values = [(path, value) for path, result in samples.items() for value in leaves_of(result).values()]
+    values = [(path, value) for path, result in samples.items() for value in flatten_fields(result).values()]
     plain = [value for _, value in values if not isinstance(value, bool)]
-    return bool(plain) and not any(_comes_from(value, path) for path, value in values)
+    return bool(plain) and not any(_is_derived_from(value, path) for path, value in values)
 
 
-def mixes_all(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
-    """Return whether no value is a part of its path, and each changes with every change of the path."""
+def depends_on_whole_path(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
+    """Return whether values aren't parts of their paths and all change with every change of the path."""
     if len(tried) < _FEW:
         return False
     for path, result in samples.items():
-        if any(_comes_from(value, path) for value in filled(fields_of(result)).values()):
+        if any(_is_derived_from(value, path) for value in filled(fields_of(result)).values()):
             return False
     results = [json.dumps(one.result, sort_keys=True) for one in tried]
     before = [json.dumps(samples[one.similar.sample], sort_keys=True) for one in tried]
@@ -210,7 +214,7 @@ def mixes_all(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> 
     return changed and len(set(results)) > len(results) // 2 and all(one.fields for one in tried)
 
 
-def _comes_from(value: JsonValue, path: str) -> bool:
+def _is_derived_from(value: JsonValue, path: str) -> bool:
     text, folded = text_of(value).casefold(), path.casefold()
     if isinstance(value, bool):
         return False
@@ -225,8 +229,8 @@ def _comes_from(value: JsonValue, path: str) -> bool:
 _LONGEST_DIGITS = 100
 
 
-def echoes(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
-    """Return whether each value is its path in another case, split or order, for similar paths, too.
+def only_rewrites_path(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
+    """Return whether each value is just its path in another case, split or order, also for similar paths.
 
     An extractor that rejects a similar path does read it.
     """
@@ -234,7 +238,7 @@ def echoes(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> boo
     first, result = results[0]
     if not any(_is_path(value, first) for value in fields_of(result).values()):
         return False
-    same = _same_in_all([result for _, result in results]) if len(results) >= _FEW else frozenset()
+    same = _find_constant_fields([result for _, result in results]) if len(results) >= _FEW else frozenset()
     for path, result in results:
         fields = filled(fields_of(result))
         values = [value for name, value in fields.items() if name not in same]
@@ -243,7 +247,7 @@ def echoes(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> boo
     return True
 
 
-def _same_in_all(results: Sequence[Result]) -> frozenset[str]:
+def _find_constant_fields(results: Sequence[Result]) -> frozenset[str]:
     """Return the fields that have the same value in all results."""
     first, *others = map(fields_of, results)
     return frozenset(
@@ -283,55 +287,63 @@ class Misfit:
 
 
 def misfits(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> Iterator[Misfit]:
-    """Yield inconsistent results of samples that differ only in numbers and capitals, and for other years."""
+    """Yield inconsistencies between samples that differ only in numbers and capitals, and for other years."""
     by_form: dict[str, str] = {}
     by_loose_form: dict[str, str] = {}
     for path, result in samples.items():
         if result:
-            first = by_form.setdefault(form := _form(path), path)
-            yield from _other_names(first, samples[first], path, result)
+            first = by_form.setdefault(form := _path_shape(path), path)
+            yield from _check_field_names(first, samples[first], path, result)
             first = by_loose_form.setdefault(_ZEROS.sub("0", form), path)
-            yield from _other_types(first, samples[first], path, result)
-    yield from _numbered_names(samples)
+            yield from _check_field_types(first, samples[first], path, result)
+    yield from _check_numbered_names(samples)
     for one in tried:
         sample = one.similar.sample
         if one.result and one.similar.is_year:
-            yield from _other_names(sample, samples[sample], one.similar.path, one.result)
-            yield from _other_types(sample, samples[sample], one.similar.path, one.result)
-        elif one.result and (name := _named_by(one.similar, samples[sample], one.result)):
+            yield from _check_field_names(sample, samples[sample], one.similar.path, one.result)
+            yield from _check_field_types(sample, samples[sample], one.similar.path, one.result)
+        elif one.result and (name := _find_path_named_field(one.similar, samples[sample], one.result)):
             yield Misfit(first=sample, second=one.similar.path, name="", one=name[0], other=name[1])
 
 
-def _named_by(similar: SimilarPath, before: Result, after: Result) -> tuple[str, str] | None:
+def _find_path_named_field(similar: SimilarPath, before: Result, after: Result) -> tuple[str, str] | None:
     """Return a numbered field named after a piece of the path, and its name for the other piece.
 
     Names without numbers may be intended: ``{"region": "north"}`` of ``/region=north/``.
     """
     for name in before:
-        if name not in after and similar.old in pieces(name) and _names_part(name, similar.sample):
+        if name not in after and similar.old in pieces(name) and _is_numbered_path_part(name, similar.sample):
             renamed = name.replace(similar.old, similar.new)
             return (name, renamed) if renamed in after else None
     return None
 
 
-def _numbered_names(samples: Mapping[str, Result]) -> Iterator[Misfit]:
-    """Yield inconsistencies between the first sample and others: field names with numbers from each path."""
+def _check_numbered_names(samples: Mapping[str, Result]) -> Iterator[Misfit]:
+    """Yield inconsistencies between the first and other samples: field names with a path's numbers."""
     (first, one), *others = samples.items()
     for path, other in others:
-        mine = [n for n in one if n not in other and _names_part(n, first) and not is_part(n, path)]
-        theirs = [n for n in other if n not in one and _names_part(n, path) and not is_part(n, first)]
+        mine = [
+            n
+            for n in one
+            if n not in other and _is_numbered_path_part(n, first) and not contains_pieces(n, path)
+        ]
+        theirs = [
+            n
+            for n in other
+            if n not in one and _is_numbered_path_part(n, path) and not contains_pieces(n, first)
+        ]
         if mine and theirs:
             yield Misfit(first=first, second=path, name="", one=mine[0], other=theirs[0])
 
 
-def _names_part(name: str, path: str) -> bool:
-    return any(piece.isdecimal() for piece in pieces(name)) and is_part(name, path)
+def _is_numbered_path_part(name: str, path: str) -> bool:
+    return any(piece.isdecimal() for piece in pieces(name)) and contains_pieces(name, path)
 
 
 _ZEROS = re.compile("0+")
 
 
-def _form(path: str) -> str:
+def _path_shape(path: str) -> str:
     """Return the shape of a path: lowercase words stay, other pieces are replaced by their type."""
     words = path
     for piece in sorted(set(pieces(path)), key=len, reverse=True):
@@ -342,22 +354,22 @@ def _form(path: str) -> str:
     return words
 
 
-def _other_names(first: str, one: Result, second: str, other: Result) -> Iterator[Misfit]:
-    """Return whether each result has field names that the other lacks; additional names alone are fine."""
+def _check_field_names(first: str, one: Result, second: str, other: Result) -> Iterator[Misfit]:
+    """Yield an inconsistency if each result has field names that the other one lacks."""
     missing, added = [n for n in one if n not in other], [n for n in other if n not in one]
     if missing and added:
         yield Misfit(first=first, second=second, name="", one=missing[0], other=added[0])
 
 
-def _other_types(first: str, one: Result, second: str, other: Result) -> Iterator[Misfit]:
+def _check_field_types(first: str, one: Result, second: str, other: Result) -> Iterator[Misfit]:
     mine, theirs = filled(fields_of(one)), filled(fields_of(other))
     for name in mine.keys() & theirs.keys():
-        kinds = _kind(mine[name]), _kind(theirs[name])
+        kinds = _value_kind(mine[name]), _value_kind(theirs[name])
         if kinds[0] != kinds[1]:
             yield Misfit(first=first, second=second, name=name, one=kinds[0], other=kinds[1])
 
 
-def _kind(value: JsonValue) -> str:
+def _value_kind(value: JsonValue) -> str:
     match value:
         case bool():
             return "bool"

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from assayd.findings.expected import CASES, cases_told
+from assayd.findings.expected import CASES, describe_cases
 from assayd.kinds.extractor.payload import ExtractorCase, SamplePath
-from assayd.model.prompting import Document, Example, Proposal, Surrounding
+from assayd.model.prompting import Document, Example, PromptContext, Proposal
 from assayd.model.text_limits import SAMPLE_PATHS
 
 PATHS_TOLD = 100
@@ -32,7 +32,7 @@ def extract(path: str) -> dict:
 
 
 class ExtractorContext(BaseModel):
-    """Sample paths to try, and cases to pass; at least one of them is required."""
+    """The context of a generated extractor: sample paths to try and cases to pass, at least one in total."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -40,7 +40,7 @@ class ExtractorContext(BaseModel):
     cases: Annotated[tuple[ExtractorCase, ...], Field(max_length=CASES)] = ()
 
     @model_validator(mode="after")
-    def _something_to_try(self) -> ExtractorContext:
+    def _require_paths(self) -> ExtractorContext:
         if not (self.sample_paths or self.cases):
             raise ValueError("pass sample_paths or cases: an extractor needs paths to run on")
         return self
@@ -53,12 +53,12 @@ def base_of(context: ExtractorContext) -> Document:
     return {"sample_paths": list(paths), **({"cases": cases} if cases else {})}
 
 
-def around(context: ExtractorContext) -> list[Surrounding]:
+def around(context: ExtractorContext) -> list[PromptContext]:
     """Return the context that the code must fit."""
     found = []
     if context.sample_paths:
-        found.append(Surrounding(title="sample paths", text="\n".join(context.sample_paths[:PATHS_TOLD])))
+        found.append(PromptContext(title="sample paths", text="\n".join(context.sample_paths[:PATHS_TOLD])))
     if context.cases:
-        told = cases_told((case, case.path, case.expected) for case in context.cases)
-        found.append(Surrounding(title="cases that must pass", text=told))
+        told = describe_cases((case, case.path, case.expected) for case in context.cases)
+        found.append(PromptContext(title="cases that must pass", text=told))
     return found

@@ -6,14 +6,14 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from assayd.findings.expected import CASES, ExpectedCase, refuse_twins
+from assayd.findings.expected import CASES, ExpectedCase, require_unique_names
 from assayd.model.text_limits import APPLIED_PATHS, SAMPLE_PATH_CHARS, SAMPLE_PATHS
 
 SamplePath = Annotated[str, Field(min_length=1, max_length=SAMPLE_PATH_CHARS)]
 
 
 class ExtractorCase(ExpectedCase):
-    """The expected result for one path: named fields must be equal, others may exist."""
+    """The expected result for one path; the listed fields must be equal, and others may exist."""
 
     path: SamplePath
     expected: dict[str, object]
@@ -44,7 +44,7 @@ class ExtractorPayload(BaseModel):
 
     @field_validator("sample_paths")
     @classmethod
-    def _something_to_run_on(
+    def _require_paths(
         cls, sample_paths: tuple[SamplePath, ...], info: ValidationInfo
     ) -> tuple[SamplePath, ...]:
         if not sample_paths and info.data.get("paths") == ():
@@ -53,18 +53,18 @@ class ExtractorPayload(BaseModel):
 
     @field_validator("cases")
     @classmethod
-    def _name_each(cls, cases: tuple[ExtractorCase, ...]) -> tuple[ExtractorCase, ...]:
-        refuse_twins(cases)
+    def _require_unique_names(cls, cases: tuple[ExtractorCase, ...]) -> tuple[ExtractorCase, ...]:
+        require_unique_names(cases)
         return cases
 
     @model_validator(mode="after")
-    def _alone(self) -> ExtractorPayload:
+    def _require_separate_paths(self) -> ExtractorPayload:
         if self.paths and (self.sample_paths or self.cases):
             raise ValueError("paths can't be combined with sample_paths or cases: submit them separately")
         return self
 
 
 class PreparedExtractor(ExtractorPayload):
-    """A payload with the Python to run; `from_rules` says that the daemon wrote it from rules."""
+    """A payload with the Python to run; `from_rules` is true if the daemon generated it from rules."""
 
     from_rules: bool = False

@@ -27,7 +27,7 @@ _MATCHES_FROM_START = re.compile(r"\.match\(")
 
 
 def judge_quality(tries: Sequence[Tried], text: str = "") -> Iterator[Finding]:
-    """Yield findings about the results: all empty, some empty, odd field names, values without JSON form.
+    """Yield findings about empty results, invalid field names, and values without a JSON form.
 
     Args:
         tries: the calls, each of which returned a dict.
@@ -41,20 +41,20 @@ def judge_quality(tries: Sequence[Tried], text: str = "") -> Iterator[Finding]:
             hint += (
                 " match() starts at the first character, a slash: start the pattern with it, or use search()."
             )
-        yield _quality("all_empty", Severity.ERROR, message, hint, context=among(empty))
+        yield _finding("all_empty", Severity.ERROR, message, hint, context=among(empty))
         return
     if empty:
         message = f"{len(empty)} of {len(tries)} paths returned an empty dict."
-        yield _quality(
+        yield _finding(
             "some_empty",
             Severity.WARNING,
             message,
             "Check that these paths have no fields.",
             context=among(empty),
         )
-    for key, paths in list(_odd_keys(tries).items())[:_MAX_EACH]:
+    for key, paths in list(_find_invalid_keys(tries).items())[:_MAX_EACH]:
         message = f"The field name {shorten(key, 60)!r} isn't an identifier."
-        yield _quality("key", Severity.WARNING, message, "Use letters, digits and _ only.", among(paths))
+        yield _finding("key", Severity.WARNING, message, "Use letters, digits and _ only.", among(paths))
     notes: dict[tuple[str, str], list[str]] = {}
     for one in tries:
         for note in one.value.notes if one.value else ():
@@ -62,10 +62,10 @@ def judge_quality(tries: Sequence[Tried], text: str = "") -> Iterator[Finding]:
     for (place, problem), paths in list(notes.items())[:_MAX_EACH]:
         message = f"The value at {shorten(place, 60)} isn't plain JSON: {shorten(problem, 200)}."
         hint = "Return strings, numbers, lists and dicts."
-        yield _quality("not_json", _weight(problem), message, hint, among(paths))
+        yield _finding("not_json", _problem_severity(problem), message, hint, among(paths))
 
 
-def _odd_keys(tries: Sequence[Tried]) -> dict[str, list[str]]:
+def _find_invalid_keys(tries: Sequence[Tried]) -> dict[str, list[str]]:
     """Return the invalid field names, each with the paths whose results have it."""
     found: dict[str, list[str]] = {}
     for one in tries:
@@ -75,12 +75,12 @@ def _odd_keys(tries: Sequence[Tried]) -> dict[str, list[str]]:
     return found
 
 
-def _weight(problem: str) -> Severity:
+def _problem_severity(problem: str) -> Severity:
     """Return the severity of a problem; a tuple becomes a JSON array without loss."""
     return Severity.INFO if problem.startswith("a tuple") else Severity.WARNING
 
 
-def _quality(name: str, severity: Severity, message: str, hint: str, context: str | None = None) -> Finding:
+def _finding(name: str, severity: Severity, message: str, hint: str, context: str | None = None) -> Finding:
     return Finding(
         rule=f"quality.{name}",
         category="quality",

@@ -70,7 +70,7 @@ def extract(path: str) -> dict:
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """Reads plain YAML: hostile tags crash SafeLoader, and merge keys and aliases grow exponentially."""
+    """A loader of plain YAML: tags can crash SafeLoader, and merge keys and aliases grow exponentially."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         """Return the next node. Raises: ComposerError for what isn't plain."""
@@ -88,7 +88,7 @@ class _PlainLoader(yaml.SafeLoader):
 
 
 class Type(StrEnum):
-    """What a field's text is read as."""
+    """The type that a field's text is converted to."""
 
     STRING = "string"
     """Unchanged text."""
@@ -96,7 +96,7 @@ class Type(StrEnum):
     """Decimal digits."""
 
 
-def _one_group(pattern: str) -> str:
+def _check_single_group(pattern: str) -> str:
     try:
         groups = re.compile(pattern).groups
     except re.error as problem:
@@ -107,12 +107,14 @@ def _one_group(pattern: str) -> str:
 
 
 class FallbackRule(BaseModel):
-    """Where a field comes from: a segment of the path, counted from its end."""
+    """The source of a field: a path segment, counted from the end of the path."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     source: str = Field(alias="from", pattern=r"^segment\(-[1-9][0-9]?\)$")
-    pattern: Annotated[str, Field(max_length=PATTERN_CHARS), AfterValidator(_one_group)] | None = None
+    pattern: Annotated[str, Field(max_length=PATTERN_CHARS), AfterValidator(_check_single_group)] | None = (
+        None
+    )
     type: Type = Type.STRING
 
     @property
@@ -122,7 +124,7 @@ class FallbackRule(BaseModel):
 
 
 class RuleSet(BaseModel):
-    """Rules by field, and notes about the fields without a rule."""
+    """A set of rules by field, with notes about the fields without a rule."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -172,10 +174,10 @@ def read(text: str) -> RuleSet:
         raise ValueError(f"invalid extraction rules: {problem}") from problem
 
 
-def rules_text(code: str) -> str | None:
+def extract_rules_text(code: str) -> str | None:
     """Return the rules in an answer, which may be a YAML block; None if it's something else."""
     text = code.lstrip("\ufeff").replace("\r\n", "\n")
-    if _begins_as_rules(text):
+    if _starts_like_rules(text):
         return text
     lines = text.split("\n")
     begin = next((number for number, line in enumerate(lines) if line.strip() in _FENCES), None)
@@ -185,36 +187,36 @@ def rules_text(code: str) -> str | None:
     end = next((number for number, line in enumerate(rest) if line.strip() == "```"), len(rest))
     block = "\n".join(rest[:end]) + "\n"
     # The docstring of a Python file may quote rules.
-    return block if _begins_as_rules(block) and python_source.parse(text).tree is None else None
+    return block if _starts_like_rules(block) and python_source.parse(text).tree is None else None
 
 
 def check_rules(text: str) -> Iterator[Finding]:
-    """``from: segment(1)`` -> rules.invalid."""
+    """Check rules and yield findings: ``from: segment(1)`` -> rules.invalid."""
     if len(text) > RULES_CHARS:
-        yield _invalid(f"The rules have {len(text)} characters; the limit is {RULES_CHARS}.", 1)
+        yield _invalid_rules_finding(f"The rules have {len(text)} characters; the limit is {RULES_CHARS}.", 1)
         return
     try:
         node = yaml.compose(text, Loader=_PlainLoader)
         rules = RuleSet.model_validate(yaml.load(text, Loader=_PlainLoader))  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as problem:
         line = problem.problem_mark.line + 1 if problem.problem_mark is not None else 1
-        yield _invalid(f"The rules aren't valid YAML: {problem.problem}.", line)
+        yield _invalid_rules_finding(f"The rules aren't valid YAML: {problem.problem}.", line)
     except (yaml.YAMLError, RecursionError, ValueError) as problem:
         if not isinstance(problem, ValidationError):
-            yield _invalid(f"The rules aren't valid YAML: {shorten(str(problem), 200)}.", 1)
+            yield _invalid_rules_finding(f"The rules aren't valid YAML: {shorten(str(problem), 200)}.", 1)
             return
         for fault in problem.errors()[:_MOST_FINDINGS]:
             place = ".".join(str(part) for part in fault["loc"])
-            yield _invalid(
-                f"{shorten(place, 100)}: {shorten(fault['msg'], 300)}.", _line_of(node, fault["loc"])
+            yield _invalid_rules_finding(
+                f"{shorten(place, 100)}: {shorten(fault['msg'], 300)}.", _find_line(node, fault["loc"])
             )
     else:
         if not rules.extract:
-            yield _invalid("The rules name no field.", 1)
+            yield _invalid_rules_finding("The rules name no field.", 1)
 
 
 def to_python(text: str) -> str:
-    """Return valid rules as the Python that extracts the same fields."""
+    """Return the Python code that extracts the same fields as the valid rules."""
     rules = read(text).extract
     patterns = {
         name: "None" if rule.pattern is None else f"re.compile({rule.pattern!r})"
@@ -229,16 +231,16 @@ def to_python(text: str) -> str:
     return "\n".join(head) + "\n" + _PYTHON
 
 
-def _begins_as_rules(text: str) -> bool:
-    """Return whether the first line that isn't a comment is the key of rules."""
+def _starts_like_rules(text: str) -> bool:
+    """Return whether the first line that isn't a comment is a top-level key of rules."""
     for line in text.split("\n"):
         if line.strip() and not line.startswith(("#", "---")):
             return line.partition("#")[0].rstrip() in {"extract:", "notes:", "extract: {}"}
     return False
 
 
-def _line_of(node: yaml.Node | None, place: tuple[int | str, ...]) -> int:
-    """Return the line of the deepest key of a place, from 1."""
+def _find_line(node: yaml.Node | None, place: tuple[int | str, ...]) -> int:
+    """Return the 1-based line of the deepest existing key on the path `place`."""
     line = 1
     for part in place:
         if not isinstance(node, yaml.MappingNode):
@@ -250,7 +252,7 @@ def _line_of(node: yaml.Node | None, place: tuple[int | str, ...]) -> int:
     return line
 
 
-def _invalid(message: str, line: int) -> Finding:
+def _invalid_rules_finding(message: str, line: int) -> Finding:
     return Finding(
         rule=INVALID_RULE.id, category="syntax", message=shorten(message), line=line, suggestion=_HINT
     )

@@ -47,13 +47,13 @@ class SimilarPath:
 
 
 def similar_paths(samples: Sequence[str], code: str = "") -> tuple[SimilarPath, ...]:
-    """Return paths similar to the first two sample paths, first those for pieces that the code contains."""
+    """Return paths similar to the first two sample paths, starting with pieces that the code contains."""
     found: list[SimilarPath] = []
     chosen = list(dict.fromkeys(samples))[:2]
     room = (MOST_OF_FIRST, MOST_OF_SECOND) if len(chosen) > 1 else (MOST_OF_FIRST + MOST_OF_SECOND,)
     for sample, most in zip(chosen, room, strict=True):
         if len(sample) <= _LONGEST_CHARS:
-            found += islice(_of(sample, code[:_CODE_CHARS]), most)
+            found += islice(_vary_path(sample, code[:_CODE_CHARS]), most)
     return tuple(found)
 
 
@@ -62,38 +62,38 @@ def pieces(text: str) -> list[str]:
     return _PIECE.findall(text)
 
 
-def _of(sample: str, code: str) -> Iterator[SimilarPath]:
+def _vary_path(sample: str, code: str) -> Iterator[SimilarPath]:
     """Yield paths with one piece replaced: the ending, then numbers and names alternately, from the end."""
     known = list(dict.fromkeys(reversed(pieces(sample))))
     named = [piece for piece in known if len(piece) > 1 and piece in code][:_MOST_NAMED]
-    for old in dict.fromkeys((*_in_turn(named), *_in_turn(known))):
-        new = _other_number(old) if old.isdecimal() else _other_name(old)
-        changed = _exchanged(sample, old, new)
+    for old in dict.fromkeys((*_alternate(named), *_alternate(known))):
+        new = _neighboring_number(old) if old.isdecimal() else _shift_letters(old)
+        changed = _replace_piece(sample, old, new)
         if changed != sample:
             yield SimilarPath(path=changed, sample=sample, old=old, new=new)
 
 
-def _in_turn(known: Sequence[str]) -> Iterator[str]:
+def _alternate(known: Sequence[str]) -> Iterator[str]:
     """Yield names and numbers alternately."""
     numbers = [piece for piece in known if piece.isdecimal()]
     names = [piece for piece in known if not piece.isdecimal()]
     return (piece for pair in zip_longest(names, numbers) for piece in pair if piece is not None)
 
 
-def _exchanged(path: str, old: str, new: str) -> str:
+def _replace_piece(path: str, old: str, new: str) -> str:
     if len(old) >= _WHOLE_CHARS:
         return path.replace(old, new)
     return _PIECE.sub(lambda piece: new if piece[0] == old else piece[0], path)
 
 
-def _other_number(digits: str) -> str:
-    """Return the next or previous number with the same digits, so that most months and days stay valid."""
+def _neighboring_number(digits: str) -> str:
+    """Return the next or previous number of the same length; most months and days stay valid."""
     number = int(digits)
     other = number - 1 if number % 10 > 1 or (number % 10 and number > 1) else number + 1
     return f"{other:0{len(digits)}d}"
 
 
-def _other_name(name: str) -> str:
+def _shift_letters(name: str) -> str:
     """Return a name of the same length and case, with each letter replaced by the next one."""
     return "".join(_next_letter(letter) for letter in name)
 

@@ -13,7 +13,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from assayd.model.prompting import TakenField
+from assayd.model.prompting import ExtractedField
 from assayd.static.python.source import parse
 
 MOST_FIELDS = 100
@@ -30,8 +30,8 @@ _CUTTING = frozenset({
 
 
 @dataclass(slots=True)
-class _Function:
-    """The assignments of a function to plain names, and the returned names."""
+class _FunctionBindings:
+    """A function's assignments to plain names, and the names that it returns."""
 
     values: dict[str, list[ast.expr]] = field(default_factory=dict)
     results: set[str] = field(default_factory=set)
@@ -41,31 +41,35 @@ class _Function:
     """Whether a name's value is computed, cached so that each name is examined once."""
 
 
-def taken_fields(text: str, function: str) -> tuple[TakenField, ...]:
+def taken_fields(text: str, function: str) -> tuple[ExtractedField, ...]:
     """Return the fields of the dict that a function returns, in order; empty for invalid source."""
     tree = parse(text).tree
-    found = next((n for n in ast.walk(tree) if _is_named(n, function)), None) if tree is not None else None
+    found = (
+        next((n for n in ast.walk(tree) if _is_function_named(n, function)), None)
+        if tree is not None
+        else None
+    )
     if not isinstance(found, ast.FunctionDef):
         return ()
-    known = _read(found)
+    known = _collect_bindings(found)
     fields: dict[str, bool] = {}
-    for name, value in _items(found, known):
+    for name, value in _result_items(found, known):
         if name.isprintable() and 0 < len(name) <= NAME_CHARS and len(fields) < MOST_FIELDS:
-            fields[name] = fields.get(name, False) or _computed(value, known, 0)
-    return tuple(TakenField(name=name, computed=computed) for name, computed in fields.items())
+            fields[name] = fields.get(name, False) or _is_computed(value, known, 0)
+    return tuple(ExtractedField(name=name, computed=computed) for name, computed in fields.items())
 
 
-def _is_named(node: ast.AST, name: str) -> bool:
+def _is_function_named(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.FunctionDef) and node.name == name
 
 
-def _read(function: ast.FunctionDef) -> _Function:
-    known = _Function(arguments={a.arg for a in (*function.args.posonlyargs, *function.args.args)})
+def _collect_bindings(function: ast.FunctionDef) -> _FunctionBindings:
+    known = _FunctionBindings(arguments={a.arg for a in (*function.args.posonlyargs, *function.args.args)})
     for node in ast.walk(function):
         match node:
             case ast.Assign(targets=targets, value=value):
                 for target in targets:
-                    _assign(target, value, known)
+                    _record_assignment(target, value, known)
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                 known.values.setdefault(name, []).append(value)
             case ast.NamedExpr(target=ast.Name(id=name), value=value):
@@ -73,30 +77,30 @@ def _read(function: ast.FunctionDef) -> _Function:
             case ast.AugAssign(target=ast.Name(id=name)):
                 known.changed.add(name)
             case ast.For(target=target, iter=value):
-                _assign(target, value, known)
+                _record_assignment(target, value, known)
             case ast.Return(value=ast.Name(id=name)):
                 known.results.add(name)
     return known
 
 
-def _assign(target: ast.expr, value: ast.expr, known: _Function) -> None:
+def _record_assignment(target: ast.expr, value: ast.expr, known: _FunctionBindings) -> None:
     if isinstance(target, ast.Name):
         known.values.setdefault(target.id, []).append(value)
     elif isinstance(target, ast.Tuple | ast.List):
         for part in target.elts:
-            _assign(part.value if isinstance(part, ast.Starred) else part, value, known)
+            _record_assignment(part.value if isinstance(part, ast.Starred) else part, value, known)
 
 
-def _items(function: ast.FunctionDef, known: _Function) -> Iterator[tuple[str, ast.expr]]:
-    """Yield every key of the result with its value."""
+def _result_items(function: ast.FunctionDef, known: _FunctionBindings) -> Iterator[tuple[str, ast.expr]]:
+    """Yield every key of the returned dict with its value."""
     for node in ast.walk(function):
         match node:
             case ast.Return(value=ast.expr() as value):
-                yield from _keys(value)
+                yield from _constant_items(value)
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in known.results:
-                yield from _keys(value)
+                yield from _constant_items(value)
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value) if name in known.results:
-                yield from _keys(value)
+                yield from _constant_items(value)
             case ast.Assign(
                 targets=[ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str() as key))],
                 value=value,
@@ -106,54 +110,54 @@ def _items(function: ast.FunctionDef, known: _Function) -> Iterator[tuple[str, a
                 func=ast.Attribute(value=ast.Name(id=name), attr="update"), args=args, keywords=more
             ):
                 if name in known.results:
-                    yield from (item for one in args for item in _keys(one))
-                    yield from _named(more)
+                    yield from (item for one in args for item in _constant_items(one))
+                    yield from _keyword_items(more)
 
 
-def _keys(value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+def _constant_items(value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
     match value:
         case ast.Dict(keys=keys, values=values):
             for key, one in zip(keys, values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(key.value, str):
                     yield key.value, one
         case ast.Call(func=ast.Name(id="dict"), keywords=keywords):
-            yield from _named(keywords)
+            yield from _keyword_items(keywords)
 
 
-def _named(keywords: Sequence[ast.keyword]) -> Iterator[tuple[str, ast.expr]]:
+def _keyword_items(keywords: Sequence[ast.keyword]) -> Iterator[tuple[str, ast.expr]]:
     yield from ((one.arg, one.value) for one in keywords if one.arg is not None)
 
 
-def _computed(value: ast.expr, known: _Function, step: int) -> bool:
+def _is_computed(value: ast.expr, known: _FunctionBindings, step: int) -> bool:
     """Return whether a value is computed rather than a part of the argument."""
     if not isinstance(value, ast.Name):
-        return _made(value, known, step)
+        return _is_computed_expression(value, known, step)
     if value.id not in known.judged:
         # Set before the recursion, because the value's sources may refer to the name again.
         known.judged[value.id] = False
-        known.judged[value.id] = _made(value, known, step)
+        known.judged[value.id] = _is_computed_expression(value, known, step)
     return known.judged[value.id]
 
 
-def _made(value: ast.expr, known: _Function, step: int) -> bool:
-    comes_of = _comes_of(value, known) if step <= MOST_STEPS else None
+def _is_computed_expression(value: ast.expr, known: _FunctionBindings, step: int) -> bool:
+    comes_of = _value_sources(value, known) if step <= MOST_STEPS else None
     if comes_of is None:
         return True
-    return any(_computed(one, known, step + 1) for one in comes_of if not _is_none(one))
+    return any(_is_computed(one, known, step + 1) for one in comes_of if not _is_none(one))
 
 
-def _comes_of(value: ast.expr, known: _Function) -> Sequence[ast.expr] | None:
-    """Return the values that a value is a part or a choice of; None if it is computed."""
+def _value_sources(value: ast.expr, known: _FunctionBindings) -> Sequence[ast.expr] | None:
+    """Return the expressions that a value is part of or chosen from; None if it is computed."""
     found: Sequence[ast.expr] | None = None
     match value:
         case ast.Name(id=name) if name not in known.changed:
             found = known.values.get(name, [])
         case ast.Attribute(value=inner):
             found = [inner]
-        case ast.Subscript(value=inner) if not _is_table(inner, known):
+        case ast.Subscript(value=inner) if not _is_lookup_table(inner, known):
             found = [inner]
         case ast.Call():
-            found = _call_comes_of(value, known)
+            found = _call_sources(value, known)
         case ast.IfExp(body=first, orelse=second):
             found = [first, second]
         case ast.BoolOp(values=values):
@@ -161,7 +165,7 @@ def _comes_of(value: ast.expr, known: _Function) -> Sequence[ast.expr] | None:
     return found
 
 
-def _call_comes_of(call: ast.Call, known: _Function) -> Sequence[ast.expr] | None:
+def _call_sources(call: ast.Call, known: _FunctionBindings) -> Sequence[ast.expr] | None:
     given = [one for one in call.args if not isinstance(one, ast.Constant)]
     match call.func:
         case ast.Name(id=name) if name in _WHOLE:
@@ -169,13 +173,13 @@ def _call_comes_of(call: ast.Call, known: _Function) -> Sequence[ast.expr] | Non
         case ast.Attribute(value=ast.Name(id="pathlib"), attr=name) if name in _WHOLE:
             return given
         case ast.Attribute(value=base, attr=method) if method in _CUTTING:
-            return None if method == "get" and _is_table(base, known) else [base, *given]
+            return None if method == "get" and _is_lookup_table(base, known) else [base, *given]
         case _:
             return None
 
 
-def _is_table(value: ast.expr, known: _Function) -> bool:
-    """Return whether a value is looked up in data that doesn't depend on the argument."""
+def _is_lookup_table(value: ast.expr, known: _FunctionBindings) -> bool:
+    """Return whether a value is a lookup table that doesn't depend on the argument."""
     if isinstance(value, ast.Dict):
         return True
     if not isinstance(value, ast.Name) or value.id in known.arguments:

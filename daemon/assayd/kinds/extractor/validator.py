@@ -16,24 +16,24 @@ from assayd.findings import runs as run_findings
 from assayd.findings.briefing import allowances
 from assayd.findings.call_unit import Tried, judge_call
 from assayd.findings.each_unit import EachJudge
-from assayd.findings.expected import VALUES_COMPARED, cases_told, judge_value
-from assayd.findings.retry_context import without_layout
+from assayd.findings.expected import VALUES_COMPARED, describe_cases, judge_value
+from assayd.findings.retry_context import strip_layout
 from assayd.findings.runs import cause_finding, grouped
 from assayd.findings.source_text import SplitText
-from assayd.kind import Cap, Kind, OnFail, Stage
+from assayd.kind import Cap, FailureAction, Kind, Stage
 from assayd.kinds.extractor import generating
 from assayd.kinds.extractor import quality as extraction_quality
 from assayd.kinds.extractor import worth as extraction_worth
 from assayd.kinds.extractor.generating import ExtractorContext
 from assayd.kinds.extractor.payload import ExtractorCase, ExtractorPayload, PreparedExtractor
 from assayd.kinds.extractor.quality import judge_quality
-from assayd.kinds.extractor.rules import INVALID_RULE, check_rules, rules_text, to_python
+from assayd.kinds.extractor.rules import INVALID_RULE, check_rules, extract_rules_text, to_python
 from assayd.kinds.extractor.samples import SAMPLES
 from assayd.kinds.extractor.taken_fields import taken_fields
-from assayd.kinds.extractor.worth import Again, again_for, judge_worth, results_of
+from assayd.kinds.extractor.worth import ExtraCalls, judge_results, plan_extra_calls, results_of
 from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.policy import ExecutionPolicy, ImportPolicy
-from assayd.model.prompting import Document, Passage, Surrounding, Taken
+from assayd.model.prompting import Document, PromptContext, SourcePart, Taken
 from assayd.model.report import Case, CaseStatus, Judgement
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.model.submission import JsonValue
@@ -43,10 +43,10 @@ from assayd.static.python import security as python_security
 from assayd.static.python import signature as python_signature
 from assayd.static.python import source as python_source
 from assayd.static.python.import_edits import MAIN_RULE, PACKAGE_RULE, with_import_edits
-from assayd.static.python.inferred_names import check_meant
+from assayd.static.python.inferred_names import check_undefined_names
 from assayd.static.python.names import BUILTINS, PACKAGE_NAMES
 from assayd.static.python.signature import ExpectedFunction, check_signature
-from assayd.static.python.source import PythonSource, mentioned
+from assayd.static.python.source import PythonSource, mentioned_modules
 from assayd.static.python.source import normal_form as python_normal_form
 
 FILENAME = "extractor.py"
@@ -120,7 +120,7 @@ _RULES = (
 
 
 class Extractor(Kind[ExtractorPayload]):
-    """The kind `extractor`."""
+    """The validator of the kind `extractor`."""
 
     name = "extractor"
     payload = ExtractorPayload
@@ -149,24 +149,26 @@ class Extractor(Kind[ExtractorPayload]):
     def stages(self) -> Sequence[Stage[ExtractorPayload]]:
         """The static stages, in order."""
         return (
-            Stage(name="syntax", check=_check_syntax, on_fail=OnFail.STOP),
-            Stage(name="security", check=_check_security, on_fail=OnFail.STOP),
-            Stage(name="signature", check=_check_signature, on_fail=OnFail.STOP),
+            Stage(name="syntax", check=_check_syntax, on_fail=FailureAction.STOP),
+            Stage(name="security", check=_check_security, on_fail=FailureAction.STOP),
+            Stage(name="signature", check=_check_signature, on_fail=FailureAction.STOP),
         )
 
     def prepare(self, payload: ExtractorPayload) -> PreparedExtractor:
         """Return the payload with the Python code of the answer or the rules."""
-        rules = rules_text(payload.code)
-        code = to_python(rules) if rules is not None else _source(payload).text
+        rules = extract_rules_text(payload.code)
+        code = to_python(rules) if rules is not None else _clean_answer(payload).text
         given = {**dict(payload), "code": code, "from_rules": rules is not None}
         return PreparedExtractor.model_construct(**given)
 
     def plan(self, payload: ExtractorPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan one unit per sample path and case, or one for many paths that approved code is applied to."""
         text = payload.code
-        names = _names_asked(text, policy.imports)
+        names = _names_for_computed_access(text, policy.imports)
         builtins = "full" if policy.reports_only else "safe"
-        units = [_unit(name, call, text, limits, names, builtins) for name, call in _calls(payload)]
+        units = [
+            _build_unit(name, call, text, limits, names, builtins) for name, call in _unit_calls(payload)
+        ]
         if (again := _again(payload, policy)) is not None:
             last = units[-1]
             arguments = {**last.arguments, "again": again.calls}
@@ -176,9 +178,9 @@ class Extractor(Kind[ExtractorPayload]):
             limits=limits,
             units=tuple(units),
             network=policy.network,
-            imports=_with_packages(policy.imports),
+            imports=_allow_packages(policy.imports),
             preload=_PRELOAD,
-            needed=mentioned(_PRELOAD, text),
+            needed=mentioned_modules(_PRELOAD, text),
         )
 
     def judge(self, payload: ExtractorPayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
@@ -186,20 +188,20 @@ class Extractor(Kind[ExtractorPayload]):
         if payload.paths:
             return _judge_applied(payload, result)
         text, names = SplitText(payload.code), (*payload.sample_paths, *(case.name for case in payload.cases))
-        tries = [_judge_path(name, unit, text) for name, unit in _by_name(names, result)]
+        tries = [_judge_path(name, unit, text) for name, unit in _match_units(names, result)]
         paths, called = tries[: len(payload.sample_paths)], tries[len(payload.sample_paths) :]
-        compared = [_compared(one, case) for one, case in zip(called, payload.cases, strict=True)]
+        compared = [_compare_case(one, case) for one, case in zip(called, payload.cases, strict=True)]
         cases = tuple(one.case for one in (*paths, *compared))
         found = grouped((one.case.name, finding) for one in tries for finding in one.findings)
         disagreeing = tuple(f for f in found if f.rule == run_findings.NOT_COMPILED_RULE.id)
         if disagreeing:
             return Judgement(stage_findings={"syntax": disagreeing}, cases=cases)
         if not has_errors(found) and any(one.case.status is not CaseStatus.PASSED for one in tries):
-            found = (*found, _incomplete([one.case for one in tries], result))
+            found = (*found, _incomplete_run_finding([one.case for one in tries], result))
         if has_errors(found):
             return Judgement(stage_findings={"sandbox": found}, cases=cases)
         differing = (f for one in compared if one.case.status is CaseStatus.FAILED for f in one.findings)
-        quality = (*judge_quality(paths, text), *_worth(payload, policy, tries), *differing)
+        quality = (*judge_quality(paths, text), *_judge_result_quality(payload, policy, tries), *differing)
         return Judgement(stage_findings={"sandbox": found, "quality": quality}, cases=cases)
 
     def withheld(self, payload: ExtractorPayload) -> bool:
@@ -208,30 +210,30 @@ class Extractor(Kind[ExtractorPayload]):
 
     def code_of(self, answer: str) -> str:
         """Return the Python code or the rules of an answer."""
-        return rules_text(answer) or model_answer.clean(answer).text
+        return extract_rules_text(answer) or model_answer.clean(answer).text
 
-    def passage(self, payload: ExtractorPayload) -> Passage:
+    def passage(self, payload: ExtractorPayload) -> SourcePart:
         """Return the whole function, or all rules."""
-        if (rules := rules_text(payload.code)) is not None:
-            return Passage(name=RULES_FILENAME, language="yaml", text=rules)
-        return Passage(name=FILENAME, language="python", text=_source(payload).text)
+        if (rules := extract_rules_text(payload.code)) is not None:
+            return SourcePart(name=RULES_FILENAME, language="yaml", text=rules)
+        return SourcePart(name=FILENAME, language="python", text=_clean_answer(payload).text)
 
-    def surroundings(self, payload: ExtractorPayload) -> Sequence[Surrounding]:
+    def surroundings(self, payload: ExtractorPayload) -> Sequence[PromptContext]:
         """Return the sample paths and the cases."""
         paths = "\n".join((payload.sample_paths or payload.paths)[:_PATHS_TOLD])
-        around = [Surrounding(title="sample paths", text=paths)]
+        around = [PromptContext(title="sample paths", text=paths)]
         if payload.cases:
-            told = cases_told((case, case.path, case.expected) for case in payload.cases)
-            around.append(Surrounding(title="cases that must pass", text=told))
+            told = describe_cases((case, case.path, case.expected) for case in payload.cases)
+            around.append(PromptContext(title="cases that must pass", text=told))
         return around
 
     def normal_form(self, payload: ExtractorPayload) -> bytes:
         """Return the syntax tree of the code; of rules, the text without comments."""
-        if (rules := rules_text(payload.code)) is not None:
-            return without_layout(rules, "#")
-        return python_normal_form(_source(payload).text)
+        if (rules := extract_rules_text(payload.code)) is not None:
+            return strip_layout(rules, "#")
+        return python_normal_form(_clean_answer(payload).text)
 
-    def around(self, context: ExtractorContext) -> Sequence[Surrounding]:
+    def around(self, context: ExtractorContext) -> Sequence[PromptContext]:
         """Return the sample paths and cases of the request."""
         return generating.around(context)
 
@@ -241,47 +243,47 @@ class Extractor(Kind[ExtractorPayload]):
 
     def taken(self, payload: ExtractorPayload) -> Taken:
         """Return the sample paths, and the fields of the dict that extract() returns; nothing for rules."""
-        if rules_text(payload.code) is not None:
+        if extract_rules_text(payload.code) is not None:
             return Taken(texts=(), fields=())
-        fields = taken_fields(_source(payload).text, EXPECTED.function)
+        fields = taken_fields(_clean_answer(payload).text, EXPECTED.function)
         return Taken(texts=payload.sample_paths, fields=fields)
 
 
-def _source(payload: ExtractorPayload) -> model_answer.AnswerCode:
+def _clean_answer(payload: ExtractorPayload) -> model_answer.AnswerCode:
     return model_answer.clean(payload.code)
 
 
-def _parsed(payload: ExtractorPayload) -> PythonSource:
-    return python_source.parse(_source(payload).text)
+def _parse_code(payload: ExtractorPayload) -> PythonSource:
+    return python_source.parse(_clean_answer(payload).text)
 
 
 def _check_syntax(payload: ExtractorPayload, policy: ExecutionPolicy) -> Sequence[Finding]:
-    """``def extract(path`` -> syntax.unclosed_bracket."""
-    if (rules := rules_text(payload.code)) is not None:
+    """Check the syntax: ``def extract(path`` -> syntax.unclosed_bracket."""
+    if (rules := extract_rules_text(payload.code)) is not None:
         return tuple(check_rules(rules))
-    source = _parsed(payload)
-    meant = check_meant(source, policy.imports)
-    return (*_source(payload).findings, *source.findings, *meant)
+    source = _parse_code(payload)
+    meant = check_undefined_names(source, policy.imports)
+    return (*_clean_answer(payload).findings, *source.findings, *meant)
 
 
 def _check_security(payload: ExtractorPayload, policy: ExecutionPolicy) -> Sequence[Finding]:
-    """``import os`` -> import.not_allowed. Rules import nothing."""
-    if rules_text(payload.code) is not None:
+    """Check security: ``import os`` -> import.not_allowed. Rules import nothing."""
+    if extract_rules_text(payload.code) is not None:
         return ()
-    source = _parsed(payload)
+    source = _parse_code(payload)
     found = python_security.scan(source, policy.imports)
     paths = policy.imports.allows("os.path")
     return tuple(with_import_edits(found, source.tree, source.text, paths=paths)) if source.tree else found
 
 
 def _check_signature(payload: ExtractorPayload, _: ExecutionPolicy) -> Sequence[Finding]:
-    """``def extract(): …`` -> signature.no_parameter. Rules have no signature."""
-    if rules_text(payload.code) is not None:
+    """Check the signature: ``def extract(): …`` -> signature.no_parameter. Rules have none."""
+    if extract_rules_text(payload.code) is not None:
         return ()
-    return check_signature(_parsed(payload), EXPECTED)
+    return check_signature(_parse_code(payload), EXPECTED)
 
 
-def _with_packages(imports: ImportPolicy) -> ImportPolicy:
+def _allow_packages(imports: ImportPolicy) -> ImportPolicy:
     """Allow ``import os`` at run time if ``import os.path`` is allowed.
 
     Both bind the same name, and the static rules check its uses.
@@ -295,48 +297,50 @@ _GIVEN_NAMES = {"os.path": "posixpath"}
 """The internal names of modules, if they differ from the public ones."""
 
 
-def _calls(payload: ExtractorPayload) -> Iterator[tuple[str, dict[str, JsonValue]]]:
-    """Return the name of each unit with the arguments of its call or calls."""
+def _unit_calls(payload: ExtractorPayload) -> Iterator[tuple[str, dict[str, JsonValue]]]:
+    """Yield the name of each unit with the arguments of its call or calls."""
     for path in payload.sample_paths:
         yield path, {"args": [path]}
     for case in payload.cases:
         yield case.name, {"args": [case.path]}
-    for name, paths in _shares(payload.paths):
+    for name, paths in _split_paths(payload.paths):
         yield name, {"args": [], "each": [[path] for path in paths]}
 
 
-def _shares(paths: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
-    """Divide the paths that code is applied to among processes."""
+def _split_paths(paths: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
+    """Divide the paths that approved code is applied to among processes."""
     for start in range(0, len(paths), _PATHS_PER_PROCESS):
         share = paths[start : start + _PATHS_PER_PROCESS]
         yield f"paths {start + 1} to {start + len(share)}", share
 
 
 def _judge_applied(payload: ExtractorPayload, result: RunResult) -> Judgement:
-    """Judge the results of approved code for many paths: each must be a dict, and may be empty."""
+    """Judge the results of approved code for many paths: each must be a dict, which may be empty."""
     judge, tries = EachJudge(text=payload.code, function=EXPECTED.function), list[Tried]()
-    shares = list(_shares(payload.paths))
-    for (_, paths), (_, unit) in zip(shares, _by_name([name for name, _ in shares], result), strict=True):
+    shares = list(_split_paths(payload.paths))
+    for (_, paths), (_, unit) in zip(shares, _match_units([name for name, _ in shares], result), strict=True):
         tries += [_require_dict(tried) for tried in judge.judge(paths, unit)]
     cases = [one.case for one in tries]
     found = grouped((one.case.name, finding) for one in tries for finding in one.findings)
     if not has_errors(found) and any(case.status is not CaseStatus.PASSED for case in cases):
-        found = (*found, _incomplete(cases, result))
+        found = (*found, _incomplete_run_finding(cases, result))
     return Judgement(stage_findings={"sandbox": found, "quality": ()}, cases=tuple(cases))
 
 
-def _again(payload: ExtractorPayload, policy: ExecutionPolicy) -> Again | None:
+def _again(payload: ExtractorPayload, policy: ExecutionPolicy) -> ExtraCalls | None:
     if payload.paths or _is_from_rules(payload):
         return None
     last = payload.cases[-1].path if payload.cases else payload.sample_paths[-1]
-    return again_for(payload.sample_paths, last, payload.code, policy)
+    return plan_extra_calls(payload.sample_paths, last, payload.code, policy)
 
 
 def _is_from_rules(payload: ExtractorPayload) -> bool:
     return isinstance(payload, PreparedExtractor) and payload.from_rules
 
 
-def _worth(payload: ExtractorPayload, policy: ExecutionPolicy, tries: Sequence[Tried]) -> Iterator[Finding]:
+def _judge_result_quality(
+    payload: ExtractorPayload, policy: ExecutionPolicy, tries: Sequence[Tried]
+) -> Iterator[Finding]:
     """Yield findings about the quality of the results, unless all are empty."""
     results = [one.case.result for one in tries]
     paths = [result if isinstance(result, dict) else {} for result in results[: len(payload.sample_paths)]]
@@ -344,10 +348,10 @@ def _worth(payload: ExtractorPayload, policy: ExecutionPolicy, tries: Sequence[T
     last = results[-1]
     if any(paths) and isinstance(last, dict) and not _is_from_rules(payload):
         again = _again(payload, policy)
-        yield from judge_worth(results_of(samples, last, again, tries[-1].again), payload.code)
+        yield from judge_results(results_of(samples, last, again, tries[-1].again), payload.code)
 
 
-def _names_asked(text: str, imports: ImportPolicy) -> dict[str, JsonValue]:
+def _names_for_computed_access(text: str, imports: ImportPolicy) -> dict[str, JsonValue]:
     """Return the names of modules that code can access by computed names, if it uses any."""
     if not any(function in text for function in _BY_NAME):
         return {}
@@ -358,7 +362,7 @@ def _names_asked(text: str, imports: ImportPolicy) -> dict[str, JsonValue]:
     }
 
 
-def _unit(
+def _build_unit(
     name: str,
     call: Mapping[str, JsonValue],
     text: str,
@@ -382,15 +386,15 @@ def _unit(
     )
 
 
-def _by_name(names: Sequence[str], result: RunResult) -> Iterator[tuple[str, UnitResult | None]]:
-    """Pair every path or case with the unit in its place; one of another name is none."""
+def _match_units(names: Sequence[str], result: RunResult) -> Iterator[tuple[str, UnitResult | None]]:
+    """Yield every path or case with the unit at its position; None if that unit has another name."""
     for index, name in enumerate(names):
         unit = result.units[index] if index < len(result.units) else None
         yield name, unit if unit is not None and unit.name == name else None
 
 
-def _compared(tried: Tried, case: ExtractorCase) -> Tried:
-    """Compare the result of a case; what else there is to say of it is said of its call."""
+def _compare_case(tried: Tried, case: ExtractorCase) -> Tried:
+    """Compare the result of a case; other findings are reported for its call."""
     return judge_value(tried, case, case.expected)  # type: ignore[arg-type]  # it was read as JSON
 
 
@@ -420,15 +424,15 @@ def _require_dict(tried: Tried) -> Tried:
     return Tried(case=case, findings=(*tried.findings, finding))
 
 
-def _incomplete(cases: Sequence[Case], result: RunResult) -> Finding:
+def _incomplete_run_finding(cases: Sequence[Case], result: RunResult) -> Finding:
     """Return the finding for paths without a result, if no other finding explains it."""
     missing = sum(case.status is not CaseStatus.PASSED for case in cases)
     cause = Cause.PROTOCOL_VIOLATION if result.outcome.completed else result.outcome.cause
-    limit = f"limit of the whole attempt{_seconds(result)}; " if cause is Cause.TIMEOUT else ""
+    limit = f"limit of the whole attempt{_format_timeout(result)}; " if cause is Cause.TIMEOUT else ""
     return cause_finding(cause, "The run", f"{limit}{missing} of {len(cases)} paths have no result")
 
 
-def _seconds(result: RunResult) -> str:
+def _format_timeout(result: RunResult) -> str:
     limit_s = result.outcome.evidence.get("timeout_s")
     return f", {limit_s:g} s" if isinstance(limit_s, float | int) else ""
 

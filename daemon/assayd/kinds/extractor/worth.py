@@ -18,7 +18,7 @@ from itertools import islice
 
 from assayd.findings.source_text import snippet
 from assayd.kinds.extractor import generalization
-from assayd.kinds.extractor.generalization import Misfit, Result, SimilarResult, Unmoved
+from assayd.kinds.extractor.generalization import Misfit, Result, SimilarResult, UnmovedField
 from assayd.kinds.extractor.similar_paths import SimilarPath, similar_paths
 from assayd.model.finding import Finding, Layer, Rule, Severity
 from assayd.model.policy import ExecutionPolicy, NetworkMode
@@ -84,7 +84,7 @@ _BY_CHANCE = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Again:
+class ExtraCalls:
     """The additional calls of an attempt: the last path again, and similar paths."""
 
     last: str
@@ -97,8 +97,10 @@ class Again:
         return [*[[self.last]] * self.repeats, *([one.path] for one in self.similar), [self.last]]
 
 
-def again_for(paths: Sequence[str], last: str, code: str, policy: ExecutionPolicy) -> Again | None:
-    """Return the additional calls, or None.
+def plan_extra_calls(
+    paths: Sequence[str], last: str, code: str, policy: ExecutionPolicy
+) -> ExtraCalls | None:
+    """Return the additional calls; None if the policy doesn't allow them.
 
     Under an allowlist, no call is repeated, because its external effects can't be undone.
     """
@@ -107,7 +109,7 @@ def again_for(paths: Sequence[str], last: str, code: str, policy: ExecutionPolic
     similar = similar_paths(paths, code) if policy.quality.generalization else ()
     if not similar and _MAY_VARY.search(code) is None:
         return None
-    return Again(last=last, similar=similar, repeats=_BY_CHANCE if _CHANCE.search(code) else 1)
+    return ExtraCalls(last=last, similar=similar, repeats=_BY_CHANCE if _CHANCE.search(code) else 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +123,7 @@ class Results:
 
 
 def results_of(
-    samples: Mapping[str, Result], last: Result, again: Again | None, returned: Sequence[JsonValue]
+    samples: Mapping[str, Result], last: Result, again: ExtraCalls | None, returned: Sequence[JsonValue]
 ) -> Results:
     """Collect the results; additional calls may be missing at the end."""
     if again is None or not returned:
@@ -138,69 +140,69 @@ def results_of(
     )
 
 
-def judge_worth(results: Results, text: str) -> Iterator[Finding]:
-    """Yield findings about the results of all paths, each of which returned a dict, not all of them empty."""
+def judge_results(results: Results, text: str) -> Iterator[Finding]:
+    """Yield findings about the results, which are all dicts; requires that not all of them are empty."""
     samples, tried = results.samples, results.tried
     if not any(generalization.filled(generalization.fields_of(one)) for one in samples.values()):
         message = f"extract() returned only None or empty values for all {len(samples)} paths."
         hint = "Check the pattern against the sample paths: it finds nothing in them."
-        yield _quality("all_none", message, hint)
+        yield _finding("all_none", message, hint)
         return
-    if (whole := _of_whole(results)) is not None:
+    if (whole := _find_path_independence(results)) is not None:
         yield whole
     else:
-        unmoved = generalization.unmoved_fields(samples, tried)
-        yield from (_hard_coded(one, text) for one in unmoved[:_MOST_EACH])
-        others = generalization.written_out(samples, [one.name for one in unmoved])
-        yield from (_written_out(*one, text) for one in others[:_MOST_EACH])
+        unmoved = generalization.find_unmoved_fields(samples, tried)
+        yield from (_hardcoded_piece_finding(one, text) for one in unmoved[:_MOST_EACH])
+        others = generalization.find_hardcoded_fields(samples, [one.name for one in unmoved])
+        yield from (_hardcoded_value_finding(*one, text) for one in others[:_MOST_EACH])
     if names := generalization.varying(results.repeated):
-        message = f"{_fields(names)} between two calls with the same path."
+        message = f"{_format_fields(names)} between two calls with the same path."
         hint = "Remove the clock, random numbers and new ids: let every field depend only on the path."
-        yield _quality("varying", message, hint, context=results.tried[0].similar.sample if tried else None)
-    yield from (_misfit(one) for one in islice(generalization.misfits(samples, tried), 1))
+        yield _finding("varying", message, hint, context=results.tried[0].similar.sample if tried else None)
+    yield from (_inconsistency_finding(one) for one in islice(generalization.misfits(samples, tried), 1))
 
 
-def _of_whole(results: Results) -> Finding | None:
-    """Return the finding about results that don't depend on the path."""
+def _find_path_independence(results: Results) -> Finding | None:
+    """Return the finding about results that don't depend on the path, or None."""
     samples, tried = results.samples, results.tried
-    if generalization.echoes(samples, tried):
+    if generalization.only_rewrites_path(samples, tried):
         message = "extract() returns the path itself and none of its parts."
-        return _quality("echo", message, "Return the parts of the path as separate fields.")
+        return _finding("echo", message, "Return the parts of the path as separate fields.")
     if generalization.ignores_path(samples, tried):
         among = f"{len(samples)} sample paths and {len(tried)} paths like them" if tried else "all paths"
-        return _quality("constant", f"extract() returns the same fields for {among}.", _READ)
-    if generalization.knows_samples_alone(samples, tried):
+        return _finding("constant", f"extract() returns the same fields for {among}.", _READ)
+    if generalization.is_fixed_outside_samples(samples, tried):
         message = f"extract() handles only the sample paths: {len(tried)} paths like them give one result."
-        return _quality("hard_coded", message, _READ, context=f"tried {_path(tried[0].similar)}")
-    if generalization.shows_no_piece(samples, tried):
+        return _finding("hard_coded", message, _READ, context=f"tried {_format_path(tried[0].similar)}")
+    if generalization.depends_only_on_shape(samples, tried):
         message = (
             "No field holds a part of the path, or changes with one: each is a count, or always the same."
         )
-        return _quality("not_from_path", message, _READ)
-    if generalization.mixes_all(samples, tried):
+        return _finding("not_from_path", message, _READ)
+    if generalization.depends_on_whole_path(samples, tried):
         message = (
             "No field is a part of the path: each field changes with every piece of it, like a checksum."
         )
-        return _quality("not_from_path", message, _READ)
+        return _finding("not_from_path", message, _READ)
     return None
 
 
-def _hard_coded(one: Unmoved, text: str) -> Finding:
-    old, new = _shown(one.similar.old), _shown(one.similar.new)
-    message = f"The field {_shown(one.name)} stays {_shown(one.value)} when {old} in the path becomes {new}."
+def _hardcoded_piece_finding(one: UnmovedField, text: str) -> Finding:
+    old, new = _quote(one.similar.old), _quote(one.similar.new)
+    message = f"The field {_quote(one.name)} stays {_quote(one.value)} when {old} in the path becomes {new}."
     moved = ", ".join(one.moved[:_MOST_EACH])
-    context = f"tried {_path(one.similar)}; fields that change with the path: {moved or 'none'}"
-    return _of_field(one.name, one.value, message, text, context)
+    context = f"tried {_format_path(one.similar)}; fields that change with the path: {moved or 'none'}"
+    return _field_finding(one.name, one.value, message, text, context)
 
 
-def _written_out(name: str, value: JsonValue, path: str, text: str) -> Finding:
+def _hardcoded_value_finding(name: str, value: JsonValue, path: str, text: str) -> Finding:
     message = (
-        f"The field {_shown(name)} is {_shown(value)} for all paths, even for a path that doesn't contain it."
+        f"The field {_quote(name)} is {_quote(value)} for all paths, even for a path that doesn't contain it."
     )
-    return _of_field(name, value, message, text, f"{shorten(path, 300)} doesn't contain it")
+    return _field_finding(name, value, message, text, f"{shorten(path, 300)} doesn't contain it")
 
 
-def _of_field(name: str, value: JsonValue, message: str, text: str, context: str) -> Finding:
+def _field_finding(name: str, value: JsonValue, message: str, text: str, context: str) -> Finding:
     written = generalization.text_of(value)
     line = next((n for n, each in enumerate(text.split("\n"), 1) if written in each), None)
     return Finding(
@@ -211,36 +213,36 @@ def _of_field(name: str, value: JsonValue, message: str, text: str, context: str
         layer=Layer.RUNTIME,
         line=line,
         snippet=snippet(text, line),
-        suggestion=f"The value looks hard-coded. Read {_shown(name)} from the path.",
+        suggestion=f"The value looks hard-coded. Read {_quote(name)} from the path.",
         context=context,
     )
 
 
-def _misfit(one: Misfit) -> Finding:
+def _inconsistency_finding(one: Misfit) -> Finding:
     if one.name:
-        message = f"The field {_shown(one.name)} is a {one.one} for one path and a {one.other} for another."
+        message = f"The field {_quote(one.name)} is a {one.one} for one path and a {one.other} for another."
     else:
-        message = f"Similar paths return different fields: {_shown(one.one)} and {_shown(one.other)}."
+        message = f"Similar paths return different fields: {_quote(one.one)} and {_quote(one.other)}."
     hint = "Return the same fields with the same types for similar paths; use None if a value is missing."
-    return _quality(
+    return _finding(
         "types_differ", message, hint, context=f"{shorten(one.first, 300)}; {shorten(one.second, 300)}"
     )
 
 
-def _fields(names: Sequence[str]) -> str:
-    told = ", ".join(map(_shown, names[:_MOST_EACH]))
+def _format_fields(names: Sequence[str]) -> str:
+    told = ", ".join(map(_quote, names[:_MOST_EACH]))
     return f"The field {told} differs" if len(names) == 1 else f"The fields {told} differ"
 
 
-def _path(similar: SimilarPath) -> str:
+def _format_path(similar: SimilarPath) -> str:
     return shorten(similar.path, 300)
 
 
-def _shown(value: JsonValue) -> str:
+def _quote(value: JsonValue) -> str:
     return shorten(repr(value), _VALUE_CHARS)
 
 
-def _quality(name: str, message: str, hint: str, context: str | None = None) -> Finding:
+def _finding(name: str, message: str, hint: str, context: str | None = None) -> Finding:
     return Finding(
         rule=f"quality.{name}",
         category="quality",

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from assayd.findings.exception_hints import exception_hint, misspelling_edit
-from assayd.findings.runs import LEAVING, NOT_COMPILED_RULE, cause_finding, details_of, file_events
+from assayd.findings.runs import LEAVING, NOT_COMPILED_RULE, cause_finding, file_events, limit_details
 from assayd.findings.source_text import snippet
-from assayd.findings.timeout import timeout_finding
+from assayd.findings.timeout import add_endless_parts, timeout_finding
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import Bound, NotCompiled, Raised, Record, read_record
 from assayd.kinds.module.explained import explained
@@ -68,28 +68,32 @@ def judge_adapter(
     """Judge the unit that ran the probe; None means that the unit never started."""
     if unit is None:
         return ()
-    events = tuple(_events(file, unit, texts))
+    events = tuple(_event_findings(file, unit, texts))
     try:
-        record = _record(unit)
+        record = _read_record(unit)
     except GuestJsonError as problem:
         return (
             *events,
             replace(cause_finding(Cause.PROTOCOL_VIOLATION, "The adapter", str(problem)), file=file),
         )
     if isinstance(record, Raised):
-        return (*events, _raised(file, record, texts))
+        return (*events, _exception_finding(file, record, texts))
     if isinstance(record, NotCompiled) or not isinstance(record, Bound) or not unit.outcome.completed:
-        return events if has_errors(events) else (*events, _ended_badly(file, unit))
-    return (*events, *_compared(file, record, contract))
+        return (
+            events
+            if has_errors(events)
+            else (*events, _failed_import_finding(file, unit, texts.get(file, "")))
+        )
+    return (*events, *_compare_class(file, record, contract))
 
 
-def _record(unit: UnitResult) -> Record | None:
+def _read_record(unit: UnitResult) -> Record | None:
     if unit.outcome.cause not in _MAY_HOLD_A_RECORD or len(unit.results) != 1 or unit.malformed is not None:
         return None
     return read_record(unit.results[0])
 
 
-def _events(file: str, unit: UnitResult, texts: Mapping[str, str]) -> Iterator[Finding]:
+def _event_findings(file: str, unit: UnitResult, texts: Mapping[str, str]) -> Iterator[Finding]:
     for event, finding in file_events(file, unit.events, texts):
         if event.kind == LEAVING:
             message = "Importing the adapter ends the process."
@@ -98,15 +102,15 @@ def _events(file: str, unit: UnitResult, texts: Mapping[str, str]) -> Iterator[F
             yield finding
 
 
-def _ended_badly(file: str, unit: UnitResult) -> Finding:
+def _failed_import_finding(file: str, unit: UnitResult, text: str) -> Finding:
     cause = Cause.PROTOCOL_VIOLATION if unit.outcome.completed else unit.outcome.cause
     what = f"Importing {file}"
     if cause is Cause.TIMEOUT:
-        return replace(timeout_finding(unit, what), file=file)
-    return replace(cause_finding(cause, what, details_of(unit)), file=file)
+        return replace(add_endless_parts(timeout_finding(unit, what), text), file=file)
+    return replace(cause_finding(cause, what, limit_details(unit)), file=file)
 
 
-def _raised(file: str, record: Raised, texts: Mapping[str, str]) -> Finding:
+def _exception_finding(file: str, record: Raised, texts: Mapping[str, str]) -> Finding:
     text = texts.get(record.file or "", "")
     place = snippet(text, record.line)
     told = f"{record.error_type}: {record.message}".removesuffix(": ")
@@ -125,7 +129,7 @@ def _raised(file: str, record: Raised, texts: Mapping[str, str]) -> Finding:
     return explained(found, record, texts)
 
 
-def _compared(file: str, record: Bound, contract: AdapterContract) -> Iterator[Finding]:
+def _compare_class(file: str, record: Bound, contract: AdapterContract) -> Iterator[Finding]:
     """Yield the differences between the registered class and the contract."""
     value = record.values.get(RESULT)
     classes = value.value if value is not None and isinstance(value.value, list) else []
@@ -140,10 +144,10 @@ def _compared(file: str, record: Bound, contract: AdapterContract) -> Iterator[F
     for one in own:
         methods = one.get("methods")
         forms = methods if isinstance(methods, dict) else {}
-        yield from _judged_methods(file, str(one.get("name")), forms, contract.methods)
+        yield from _judge_methods(file, str(one.get("name")), forms, contract.methods)
 
 
-def _judged_methods(
+def _judge_methods(
     file: str, name: str, forms: Mapping[str, object], wanted: Sequence[str]
 ) -> Iterator[Finding]:
     for method in wanted:

@@ -18,14 +18,14 @@ _SAME = ast.Eq | ast.Is | ast.LtE | ast.GtE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Constructed:
-    """Names that a test binds once: `kinds` to a new object of a class, never None; `values` to any value."""
+class NameBindings:
+    """Names that a test binds once: `kinds` to a new object of a class, `values` to any value."""
 
     kinds: dict[str, str]
     values: dict[str, ast.expr]
 
     @classmethod
-    def in_body(cls, test: ast.FunctionDef | ast.AsyncFunctionDef) -> Constructed:
+    def from_test(cls, test: ast.FunctionDef | ast.AsyncFunctionDef) -> NameBindings:
         """Return the names that a test binds exactly once, by an assignment."""
         values: dict[str, ast.expr] = {}
         bindings: Counter[str] = Counter()
@@ -37,7 +37,7 @@ class Constructed:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
                     values[name] = value
         values = {name: value for name, value in values.items() if bindings[name] == 1}
-        kinds = {name: kind for name, value in values.items() if (kind := _class_of(value))}
+        kinds = {name: kind for name, value in values.items() if (kind := _called_class_name(value))}
         return cls(kinds=kinds, values=values)
 
     def value_of(self, node: ast.expr) -> ast.expr:
@@ -52,18 +52,18 @@ class Constructed:
 
     def class_of(self, node: ast.expr) -> str:
         """Return the class of an expression that creates a new object; empty for other expressions."""
-        return self.kinds.get(node.id, "") if isinstance(node, ast.Name) else _class_of(node)
+        return self.kinds.get(node.id, "") if isinstance(node, ast.Name) else _called_class_name(node)
 
 
-def _class_of(node: ast.expr) -> str:
-    """Return the name of a called class, which is assumed to begin with a capital."""
+def _called_class_name(node: ast.expr) -> str:
+    """Return the name of a called class; names with a capital first letter are assumed to be classes."""
     if not isinstance(node, ast.Call):
         return ""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     return name if name[:1].isupper() and not name.isupper() else ""
 
 
-def is_always_true(node: ast.expr, made: Constructed, methods: Collection[str]) -> bool:
+def is_always_true(node: ast.expr, made: NameBindings, methods: Collection[str]) -> bool:
     """Return whether an assertion of this expression can't fail.
 
     Args:
@@ -81,10 +81,10 @@ def is_always_true(node: ast.expr, made: Constructed, methods: Collection[str]) 
             return is_always_true(value, made, methods)
         case ast.Call(func=ast.Name(id=name), args=arguments):
             return bool(made.class_of(node)) or _is_true_call(name, arguments, made, methods)
-    return bool(made.class_of(node)) or _is_filled(node)
+    return bool(made.class_of(node)) or _is_true_literal(node)
 
 
-def _is_filled(node: ast.expr) -> bool:
+def _is_true_literal(node: ast.expr) -> bool:
     """Return whether a literal value is true."""
     match node:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
@@ -98,25 +98,25 @@ def _is_filled(node: ast.expr) -> bool:
     return isinstance(node, ast.Lambda) or (_is_constant(node) and not _is_empty(node))
 
 
-def _is_true_comparison(left: ast.expr, op: ast.cmpop, right: ast.expr, made: Constructed) -> bool:
+def _is_true_comparison(left: ast.expr, op: ast.cmpop, right: ast.expr, made: NameBindings) -> bool:
     if isinstance(op, _SAME) and _is_compared_with_itself(left, right, made):
         return True
     if isinstance(op, ast.IsNot | ast.NotEq) and _is_none(right) and made.class_of(left):
         return True
     if _is_length(left) and isinstance(op, ast.GtE | ast.Gt):
-        return _number(right) < 0 or (_number(right) == 0 and isinstance(op, ast.GtE))
+        return _read_number(right) < 0 or (_read_number(right) == 0 and isinstance(op, ast.GtE))
     if _is_length(right) and isinstance(op, ast.LtE | ast.Lt):
-        return _number(left) < 0 or (_number(left) == 0 and isinstance(op, ast.LtE))
+        return _read_number(left) < 0 or (_read_number(left) == 0 and isinstance(op, ast.LtE))
     return _is_constant(left) and _is_constant(right)  # The test passed, so the comparison is true.
 
 
-def _is_compared_with_itself(left: ast.expr, right: ast.expr, made: Constructed) -> bool:
-    if _are_equal(left, right) and not _has_call(left):
+def _is_compared_with_itself(left: ast.expr, right: ast.expr, made: NameBindings) -> bool:
+    if _are_equal(left, right) and not _contains_call(left):
         return True
     return isinstance(left, ast.Name) and made.value_of(left) is made.value_of(right)
 
 
-def repeats_a_call(node: ast.expr, made: Constructed, methods: Collection[str]) -> bool:
+def repeats_method_call(node: ast.expr, made: NameBindings, methods: Collection[str]) -> bool:
     """Return whether an assertion compares a contract method with itself: ``a.get() == a.get()``.
 
     This tests only adapters that keep state.
@@ -130,7 +130,7 @@ def repeats_a_call(node: ast.expr, made: Constructed, methods: Collection[str]) 
     return False
 
 
-def _is_true_call(name: str, arguments: list[ast.expr], made: Constructed, methods: Collection[str]) -> bool:
+def _is_true_call(name: str, arguments: list[ast.expr], made: NameBindings, methods: Collection[str]) -> bool:
     match name, arguments:
         case "isinstance", [_, ast.Name(id="object")]:
             return True
@@ -174,7 +174,7 @@ def _are_equal(left: ast.expr, right: ast.expr) -> bool:
     return ast.dump(left) == ast.dump(right)
 
 
-def _has_call(node: ast.expr) -> bool:
+def _contains_call(node: ast.expr) -> bool:
     return any(isinstance(inner, ast.Call | ast.Await) for inner in ast.walk(node))
 
 
@@ -182,7 +182,7 @@ def _is_length(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len"
 
 
-def _number(node: ast.expr) -> float:
+def _read_number(node: ast.expr) -> float:
     match node:
         case ast.Constant(value=int() | float() as value):
             return value

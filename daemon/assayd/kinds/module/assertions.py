@@ -17,7 +17,7 @@ from itertools import islice
 from operator import or_
 
 from assayd.findings.source_text import line_at
-from assayd.kinds.module.always_true import Constructed, is_always_true, repeats_a_call
+from assayd.kinds.module.always_true import NameBindings, is_always_true, repeats_method_call
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.static.python.imports import finding_at
 from assayd.static.python.nodes import nodes_of
@@ -70,14 +70,14 @@ def check_assertions(file: str, text: str, tree: ast.Module, methods: Collection
     """
     yield from _not_run(file, text, tree)
     helpers = {node.name: node for node in nodes_of(tree) if isinstance(node, Definition)}
-    budget = _Budget(left=_MOST_STATEMENTS)
+    budget = _StatementBudget(left=_MOST_STATEMENTS)
     read = [
-        (test, list(_Reader(helpers=helpers, seen=(test.name,), budget=budget).block(test.body)))
+        (test, list(_AssertionFinder(helpers=helpers, seen=(test.name,), budget=budget).block(test.body)))
         for test in islice(_tests(tree), _MOST_TESTS)
     ]
-    plain = [_judge(test, found, frozenset(methods)) for test, found in read]
+    plain = [_find_test_fault(test, found, frozenset(methods)) for test, found in read]
     if None in plain:  # Comparing a call with itself is fine in addition to a test that can fail.
-        strict = [_judge(test, found, frozenset(methods), repeats=True) for test, found in read]
+        strict = [_find_test_fault(test, found, frozenset(methods), repeats=True) for test, found in read]
         plain = plain if None in strict else strict
     for verdict in plain:
         if verdict is not None:
@@ -92,7 +92,7 @@ def _not_run(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
     used = {node.id for node in nodes_of(tree) if isinstance(node, ast.Name)}
     words = {node.value for node in nodes_of(tree) if isinstance(node, ast.Constant)}
     defined = [node for node in tree.body if isinstance(node, Definition)]
-    fixtures = {one.name for one in defined if "fixture" in map(_last_word, one.decorator_list)}
+    fixtures = {one.name for one in defined if "fixture" in map(_last_name, one.decorator_list)}
     for node in tree.body:
         if (
             not isinstance(node, Definition)
@@ -100,7 +100,7 @@ def _not_run(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
             or node.name in used | words
         ):
             continue
-        known = {_last_word(each) for each in node.decorator_list}
+        known = {_last_name(each) for each in node.decorator_list}
         asked = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
         if "parametrize" not in known and asked - fixtures:
             continue
@@ -124,14 +124,14 @@ def _not_run(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
 def _tests(tree: ast.Module) -> Iterator[Definition]:
     """Yield the test functions, and the methods of test classes, except disabled ones."""
     for node in tree.body:
-        inner = node.body if isinstance(node, ast.ClassDef) and not _is_off(node) else [node]
+        inner = node.body if isinstance(node, ast.ClassDef) and not _is_disabled(node) else [node]
         for each in inner:
-            if isinstance(each, Definition) and each.name.startswith("test") and not _is_off(each):
+            if isinstance(each, Definition) and each.name.startswith("test") and not _is_disabled(each):
                 yield each
 
 
-def _is_off(node: Definition | ast.ClassDef) -> bool:
-    return any(_last_word(each) in _OFF for each in node.decorator_list)
+def _is_disabled(node: Definition | ast.ClassDef) -> bool:
+    return any(_last_name(each) in _OFF for each in node.decorator_list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,10 +143,10 @@ class _Assertion:
     swallowed: bool
 
 
-def _judge(
+def _find_test_fault(
     test: Definition, found: Sequence[_Assertion], methods: frozenset[str], *, repeats: bool = False
 ) -> tuple[str, str, str, ast.AST] | None:
-    """Return rule, message, hint and place of a test's fault, or None.
+    """Return rule, message, hint and node of a fault of the test, or None.
 
     With `repeats`, an assertion that compares a call with itself counts as always true.
     """
@@ -158,10 +158,10 @@ def _judge(
         message = f"{test.name} swallows its own failure: it passes even if its assertion fails."
         hint = "Remove the try, or catch only the exception that you expect: with pytest.raises(KeyError)."
         return "quality.swallowed", message, hint, found[0].node
-    made = Constructed.in_body(test)
+    made = NameBindings.from_test(test)
     told = [one.test for one in open_ones if one.test is not None]
     true = [is_always_true(one, made, methods) for one in told]
-    repeated = [repeats and repeats_a_call(one, made, methods) for one in told]
+    repeated = [repeats and repeats_method_call(one, made, methods) for one in told]
     if len(told) < len(open_ones) or not all(map(or_, true, repeated)):
         return None
     message = f"Every assertion of {test.name} is always true."
@@ -172,29 +172,29 @@ def _judge(
 
 
 @dataclass(slots=True, kw_only=True)
-class _Budget:
-    """The number of statements left to read; after that, tests count as good."""
+class _StatementBudget:
+    """The number of statements that may still be read; if it is used up, tests count as correct."""
 
     left: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Reader:
-    """Finds assertions. `helpers` are the functions of the file; `seen` are the calling ones."""
+class _AssertionFinder:
+    """A finder of assertions. `helpers` are the file's functions; `seen` are the calling functions."""
 
     helpers: Mapping[str, Definition]
     seen: tuple[str, ...]
-    budget: _Budget
+    budget: _StatementBudget
     swallowed: bool = False
 
     def block(self, body: Sequence[ast.stmt]) -> Iterator[_Assertion]:
         """Yield the assertions that a block can reach, including those in functions that it calls."""
         for statement in body:
-            yield from self._statement(statement)
+            yield from self._find_in_statement(statement)
             if isinstance(statement, ast.Return | ast.Raise | ast.Break | ast.Continue):
                 return
 
-    def _statement(self, statement: ast.stmt) -> Iterator[_Assertion]:
+    def _find_in_statement(self, statement: ast.stmt) -> Iterator[_Assertion]:
         self.budget.left -= 1
         if self.budget.left < 0:
             yield _Assertion(node=statement, test=None, swallowed=False)
@@ -209,16 +209,16 @@ class _Reader:
                 yield from self.block(statement.orelse)
                 return
             case ast.Try():
-                yield from self._try(statement)
+                yield from self._find_in_try(statement)
                 return
             case ast.With(items=items) | ast.AsyncWith(items=items) if any(map(_suppresses_all, items)):
                 yield from replace(self, swallowed=True).block(statement.body)
                 return
         yield from self._calls(statement)
-        for block in _blocks(statement):
+        for block in _nested_blocks(statement):
             yield from self.block(block)
 
-    def _try(self, node: ast.Try) -> Iterator[_Assertion]:
+    def _find_in_try(self, node: ast.Try) -> Iterator[_Assertion]:
         hides = any(_catches_all(each) and not self._may_fail(each) for each in node.handlers)
         yield from (replace(self, swallowed=True) if hides else self).block(node.body)
         for block in (*(handler.body for handler in node.handlers), node.orelse, node.finalbody):
@@ -230,24 +230,24 @@ class _Reader:
     def _calls(self, node: ast.AST) -> Iterator[_Assertion]:
         """Yield the assertions behind the calls in a statement's own expressions."""
         for call in _calls(node):
-            name = _last_word(call.func)
+            name = _last_name(call.func)
             helper = self.helpers.get(name)
             if helper is not None and name not in self.seen and len(self.seen) < _DEPTH:
                 inner = replace(self, seen=(*self.seen, name)).block(helper.body)
                 yield from (replace(one, test=None) for one in inner)
             elif helper is None and any(word in name.lower() for word in _CHECKING):
-                yield _Assertion(node=call, test=_of_unittest(call, name), swallowed=self.swallowed)
+                yield _Assertion(node=call, test=_unittest_assertion(call, name), swallowed=self.swallowed)
 
 
 def _catches_all(handler: ast.ExceptHandler) -> bool:
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(kind is None or _last_word(kind) in _CATCH_ALL for kind in kinds)
+    return any(kind is None or _last_name(kind) in _CATCH_ALL for kind in kinds)
 
 
 def _suppresses_all(item: ast.withitem) -> bool:
     node = item.context_expr
-    named = isinstance(node, ast.Call) and _last_word(node.func) == "suppress"
-    return named and any(_last_word(kind) in _CATCH_ALL for kind in getattr(node, "args", ()))
+    named = isinstance(node, ast.Call) and _last_name(node.func) == "suppress"
+    return named and any(_last_name(kind) in _CATCH_ALL for kind in getattr(node, "args", ()))
 
 
 def _calls(node: ast.AST) -> Iterator[ast.Call]:
@@ -261,7 +261,7 @@ def _calls(node: ast.AST) -> Iterator[ast.Call]:
         pending += [child for child in inner if not isinstance(child, ast.ExceptHandler | ast.match_case)]
 
 
-def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
+def _nested_blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
     for name in ("body", "orelse", "finalbody"):
         block = getattr(node, name, None)
         if isinstance(block, list):
@@ -270,7 +270,7 @@ def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
         yield case.body
 
 
-def _of_unittest(call: ast.Call, name: str) -> ast.expr | None:
+def _unittest_assertion(call: ast.Call, name: str) -> ast.expr | None:
     """Return the asserted expression of a unittest method; None if it is unknown."""
     match name, call.args:
         case "assertTrue" | "assert_", [value, *_]:
@@ -290,7 +290,7 @@ def _is_false(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and not node.value
 
 
-def _last_word(node: ast.expr | None) -> str:
+def _last_name(node: ast.expr | None) -> str:
     while isinstance(node, ast.Call):
         node = node.func
     if isinstance(node, ast.Attribute):

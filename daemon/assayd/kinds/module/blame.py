@@ -22,25 +22,25 @@ _ENDED = "sandbox."
 Errors = Iterable[Mapping[str, object]]
 
 
-def faulty_file(errors: Errors, files: Iterable[str], adapter: str) -> str:
+def find_faulty_file(errors: Errors, files: Iterable[str], adapter: str) -> str:
     """Return the file at fault: the first that the errors blame, or the adapter."""
     names = frozenset(files)
-    return next((name for name in _blamed(tuple(errors), names, adapter) if name in names), adapter)
+    return next((name for name in _blamed_files(tuple(errors), names, adapter) if name in names), adapter)
 
 
 def has_failed_test(errors: Errors) -> bool:
-    """Return whether a test ran and failed, or was ended."""
+    """Return whether a test ran and then failed or was terminated."""
     return any(map(_is_failed_test, errors))
 
 
-def _blamed(errors: Errors, files: frozenset[str], adapter: str) -> Iterator[str]:
+def _blamed_files(errors: Errors, files: frozenset[str], adapter: str) -> Iterator[str]:
     failed = has_failed_test(errors)
     for error in errors:
         name = str(error.get("file"))
         if not (failed and is_test(name)):
             yield name
         elif _is_failed_test(error):
-            yield _tested_by(name, files) or adapter
+            yield _find_tested_file(name, files) or adapter
 
 
 def _is_failed_test(error: Mapping[str, object]) -> bool:
@@ -48,7 +48,7 @@ def _is_failed_test(error: Mapping[str, object]) -> bool:
     return rule in _FAILED or (rule.startswith(_ENDED) and is_test(str(error.get("file"))))
 
 
-def _tested_by(test: str, files: frozenset[str]) -> str | None:
+def _find_tested_file(test: str, files: frozenset[str]) -> str | None:
     """Return the file after which a test file is named, or None."""
     stem = PurePosixPath(test).stem
     names = {stem.removeprefix("test_"), stem.removesuffix("_test")}

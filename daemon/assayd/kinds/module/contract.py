@@ -57,7 +57,7 @@ _PROPERTIES = ("property", "cached_property", "setter", "getter", "deleter")
 
 def check_contract(file: str, text: str, tree: ScopedTree, contract: AdapterContract) -> Iterator[Finding]:
     """Yield the findings about the adapter's file."""
-    for finding in _check(text, tree, contract):
+    for finding in _check_classes(text, tree, contract):
         yield replace(finding, file=file)
 
 
@@ -72,15 +72,15 @@ def no_file(files: list[str]) -> Finding:
     )
 
 
-def registered_classes(tree: ScopedTree, contract: AdapterContract) -> list[ast.ClassDef]:
+def find_registered_classes(tree: ScopedTree, contract: AdapterContract) -> list[ast.ClassDef]:
     """Return the top-level classes that a decorator of the contract registers."""
-    marked = (site.node for site in _registered(tree, contract) if site.scope.kind is ScopeKind.MODULE)
+    marked = (site.node for site in _find_registered(tree, contract) if site.scope.kind is ScopeKind.MODULE)
     return [node for node in marked if isinstance(node, ast.ClassDef)]
 
 
-def _check(text: str, tree: ScopedTree, contract: AdapterContract) -> Iterator[Finding]:
-    classes = registered_classes(tree, contract)
-    for site in _registered(tree, contract):
+def _check_classes(text: str, tree: ScopedTree, contract: AdapterContract) -> Iterator[Finding]:
+    classes = find_registered_classes(tree, contract)
+    for site in _find_registered(tree, contract):
         if site.node not in classes:
             message = "The registered object isn't a top-level class."
             yield finding_at(
@@ -90,32 +90,32 @@ def _check(text: str, tree: ScopedTree, contract: AdapterContract) -> Iterator[F
                 message,
                 suggestion="Register a class at the top level.",
             )
-    meant = classes or _candidates(tree, contract)
+    meant = classes or _find_candidate_classes(tree, contract)
     if not classes:
-        yield _no_decorator(text, tree, contract, meant)
+        yield _no_decorator_finding(text, tree, contract, meant)
     for node in meant if len(meant) == 1 else classes:
         methods = {
             one.name: one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
         }
         for method in methods.values():
-            if method.name not in contract.methods and _is_property(method) and _takes_nothing(method):
-                yield _without_self(node, method, text)
+            if method.name not in contract.methods and _is_property(method) and _has_no_parameters(method):
+                yield _no_self_finding(node, method, text)
         for name in contract.methods:
             if name not in methods:
-                yield _missing(node, name, list(methods), text)
-            elif _takes_nothing(methods[name]):
-                yield _without_self(node, methods[name], text)
+                yield _missing_method_finding(node, name, list(methods), text)
+            elif _has_no_parameters(methods[name]):
+                yield _no_self_finding(node, methods[name], text)
 
 
-def _registered(tree: ScopedTree, contract: AdapterContract) -> Iterator[NodeSite]:
+def _find_registered(tree: ScopedTree, contract: AdapterContract) -> Iterator[NodeSite]:
     for site in tree.sites:
         node = site.node
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            if any(_registers(one, site.scope, contract) for one in node.decorator_list):
+            if any(_is_registering_decorator(one, site.scope, contract) for one in node.decorator_list):
                 yield site
 
 
-def _registers(decorator: ast.expr, scope: Scope, contract: AdapterContract) -> bool:
+def _is_registering_decorator(decorator: ast.expr, scope: Scope, contract: AdapterContract) -> bool:
     target = decorator.func if isinstance(decorator, ast.Call) else decorator
     if isinstance(target, ast.Attribute):
         return target.attr in contract.decorators
@@ -125,17 +125,19 @@ def _registers(decorator: ast.expr, scope: Scope, contract: AdapterContract) -> 
     return target.id in contract.decorators or bool(imported & set(contract.decorators))
 
 
-def _candidates(tree: ScopedTree, contract: AdapterContract) -> list[ast.ClassDef]:
-    """Return the top-level classes that have some of the methods."""
+def _find_candidate_classes(tree: ScopedTree, contract: AdapterContract) -> list[ast.ClassDef]:
+    """Return the top-level classes that define at least one of the contract's methods."""
     top = (site.node for site in tree.sites if site.scope.kind is ScopeKind.MODULE)
-    return [node for node in top if isinstance(node, ast.ClassDef) and _has(node, set(contract.methods))]
+    return [
+        node for node in top if isinstance(node, ast.ClassDef) and _defines_any(node, set(contract.methods))
+    ]
 
 
-def _no_decorator(
+def _no_decorator_finding(
     text: str, tree: ScopedTree, contract: AdapterContract, meant: list[ast.ClassDef]
 ) -> Finding:
-    """Return the finding for an unregistered adapter, with an edit if only one class is possible."""
-    name = _bound_decorator(tree, contract)
+    """Return the finding for an unregistered adapter, with an edit if there is only one candidate class."""
+    name = _imported_decorator_name(tree, contract)
     how = f"@{name or contract.decorators[0]}"
     where = "it" if meant else "the adapter's class"
     node: ast.AST = meant[0] if meant else tree.sites[0].node
@@ -147,13 +149,13 @@ def _no_decorator(
         suggestion=f"Write {how} above {where}; from {contract.modules[0]} import {how[1:]}.",
     )
     if name is None or len(meant) != 1:
-        return _categorised(found)
+        return _set_category(found)
     first = min([meant[0].lineno, *(one.lineno for one in meant[0].decorator_list)])
     edit = Edit(start_line=first, end_line=first - 1, replacement=f"@{name}\n")
-    return _categorised(replace(found, edit=edit))
+    return _set_category(replace(found, edit=edit))
 
 
-def _bound_decorator(tree: ScopedTree, contract: AdapterContract) -> str | None:
+def _imported_decorator_name(tree: ScopedTree, contract: AdapterContract) -> str | None:
     """Return the imported name of a decorator of the contract, or None."""
     for site in tree.sites:
         if isinstance(site.node, ast.ImportFrom) and site.scope.kind is ScopeKind.MODULE:
@@ -163,21 +165,21 @@ def _bound_decorator(tree: ScopedTree, contract: AdapterContract) -> str | None:
     return None
 
 
-def _has(node: ast.ClassDef, methods: set[str]) -> bool:
+def _defines_any(node: ast.ClassDef, methods: set[str]) -> bool:
     defined = {one.name for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
     return bool(defined & methods)
 
 
-def _missing(node: ast.ClassDef, name: str, defined: list[str], text: str) -> Finding:
+def _missing_method_finding(node: ast.ClassDef, name: str, defined: list[str], text: str) -> Finding:
     close = close_names(name, defined)
     if close:
-        return _renamed(node, name, close[0], text)
+        return _similar_method_finding(node, name, close[0], text)
     message = f"{node.name} has no method {name}."
     suggestion = f"Define it in the class itself: def {name}(self, …):"
-    return _categorised(finding_at(node, text, "contract.missing_method", message, suggestion=suggestion))
+    return _set_category(finding_at(node, text, "contract.missing_method", message, suggestion=suggestion))
 
 
-def _renamed(node: ast.ClassDef, name: str, other: str, text: str) -> Finding:
+def _similar_method_finding(node: ast.ClassDef, name: str, other: str, text: str) -> Finding:
     """Return the finding, at a method, for a name similar to the required one."""
     method = next(one for one in node.body if getattr(one, "name", None) == other)
     found = finding_at(
@@ -193,13 +195,15 @@ def _renamed(node: ast.ClassDef, name: str, other: str, text: str) -> Finding:
         end_line=method.lineno,
         replacement=line.replace(f" {other}(", f" {name}(", 1),
     )
-    return _categorised(replace(found, edit=edit))
+    return _set_category(replace(found, edit=edit))
 
 
-def _without_self(owner: ast.ClassDef, method: ast.FunctionDef | ast.AsyncFunctionDef, text: str) -> Finding:
+def _no_self_finding(
+    owner: ast.ClassDef, method: ast.FunctionDef | ast.AsyncFunctionDef, text: str
+) -> Finding:
     message = f"{owner.name}.{method.name} has no self parameter."
     suggestion = f"Write: def {method.name}(self{'' if _is_property(method) else ', …'}):"
-    return _categorised(finding_at(method, text, "contract.method_form", message, suggestion=suggestion))
+    return _set_category(finding_at(method, text, "contract.method_form", message, suggestion=suggestion))
 
 
 def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -208,12 +212,12 @@ def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return any((one.id if isinstance(one, ast.Name) else one) in _PROPERTIES for one in names)
 
 
-def _takes_nothing(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _has_no_parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     spec = node.args
     bare = not (spec.posonlyargs or spec.args or spec.vararg)
     static = any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in node.decorator_list)
     return bare and not static
 
 
-def _categorised(finding: Finding) -> Finding:
+def _set_category(finding: Finding) -> Finding:
     return replace(finding, category=_CATEGORY)

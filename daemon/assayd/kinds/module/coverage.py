@@ -35,7 +35,7 @@ _SHARE = 0.25
 Methods = Mapping[str, Sequence[Sequence[int]]]
 
 
-def methods_of(tree: ast.Module) -> dict[str, list[list[int]]]:
+def find_methods(tree: ast.Module) -> dict[str, list[list[int]]]:
     """Return the methods of all top-level classes of a file, each with its first and last lines."""
     found: dict[str, list[list[int]]] = {}
     for holder in tree.body:
@@ -48,35 +48,35 @@ def methods_of(tree: ast.Module) -> dict[str, list[list[int]]]:
 def judge_coverage(
     file: str, text: str, methods: Methods, contract: Sequence[str], found: Sequence[Coverage]
 ) -> Iterator[Finding]:
-    """Yield findings about the adapter's parts that no test ran. Args: methods: those its file defines."""
+    """Yield findings about the adapter's parts that no test ran. Args: methods: the file's methods."""
     if not found:
         return
-    ran, known = _lines(found)
+    ran, known = _merge_lines(found)
     # If no test imported the file, nothing of it ran.
-    idle = {name: methods[name] for name in contract if name in methods and not _ran(methods[name], ran)}
+    idle = {name: methods[name] for name in contract if name in methods and not _was_run(methods[name], ran)}
     total = sorted(line for line in known if line > 0)
-    own = [line for line in total for first, last in _places(idle) if first <= line <= last]
+    own = [line for line in total for first, last in _method_ranges(idle) if first <= line <= last]
     if idle and len(own) >= _SHARE * len(total):
-        yield from (_untested(file, text, name, places[0][0]) for name, places in idle.items())
+        yield from (_untested_method_finding(file, text, name, places[0][0]) for name, places in idle.items())
     if total:
-        yield _figure(file, total, [line for line in total if line not in ran], list(idle))
+        yield _coverage_finding(file, total, [line for line in total if line not in ran], list(idle))
 
 
-def lines_run(found: Sequence[Coverage]) -> set[int] | None:
+def merge_lines_run(found: Sequence[Coverage]) -> set[int] | None:
     """Return the function lines that any test ran; None if unknown."""
-    ran, known = _lines(found)
+    ran, known = _merge_lines(found)
     return ran if known else None
 
 
-def _ran(places: Sequence[Sequence[int]], ran: Collection[int]) -> bool:
+def _was_run(places: Sequence[Sequence[int]], ran: Collection[int]) -> bool:
     return any(-place[0] in ran for place in places)
 
 
-def _places(methods: Methods) -> Iterator[Sequence[int]]:
+def _method_ranges(methods: Methods) -> Iterator[Sequence[int]]:
     return (place for places in methods.values() for place in places)
 
 
-def _untested(file: str, text: str, method: str, line: int) -> Finding:
+def _untested_method_finding(file: str, text: str, method: str, line: int) -> Finding:
     return Finding(
         rule="quality.untested_method",
         category="quality",
@@ -90,7 +90,7 @@ def _untested(file: str, text: str, method: str, line: int) -> Finding:
     )
 
 
-def _figure(file: str, total: Sequence[int], missed: Sequence[int], idle: Sequence[str]) -> Finding:
+def _coverage_finding(file: str, total: Sequence[int], missed: Sequence[int], idle: Sequence[str]) -> Finding:
     methods = f"; methods that no test runs: {', '.join(idle)}" if idle else ""
     return Finding(
         rule="quality.coverage",
@@ -99,12 +99,12 @@ def _figure(file: str, total: Sequence[int], missed: Sequence[int], idle: Sequen
         severity=Severity.INFO,
         layer=Layer.RUNTIME,
         file=file,
-        context=f"lines that no test runs: {_ranges(missed)}{methods}" if missed else None,
+        context=f"lines that no test runs: {_format_ranges(missed)}{methods}" if missed else None,
     )
 
 
-def _lines(found: Iterable[Coverage]) -> tuple[set[int], set[int]]:
-    """Return the lines that ran, and all lines; the line of a ``def`` is negative."""
+def _merge_lines(found: Iterable[Coverage]) -> tuple[set[int], set[int]]:
+    """Return the lines that ran, and all lines; the number of a ``def`` line is negative."""
     ran: set[int] = set()
     known: set[int] = set()
     for one in found:
@@ -115,7 +115,7 @@ def _lines(found: Iterable[Coverage]) -> tuple[set[int], set[int]]:
     return ran, known
 
 
-def _ranges(lines: Sequence[int]) -> str:
+def _format_ranges(lines: Sequence[int]) -> str:
     """Return lines as ranges, e.g. ``3, 7-9``."""
     ranges: list[list[int]] = []
     for line in lines:

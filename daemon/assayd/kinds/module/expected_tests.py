@@ -68,14 +68,14 @@ class ExpectedTests:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _FoundTest:
     name: str
     certain: bool
 
 
 def expected_tests(file: str, trees: Trees) -> ExpectedTests:
     """Return the tests of a file, including names imported from the module's other files."""
-    found = list(_in_block(trees[file].body, _Where(file=file, trees=trees), certain=True))
+    found = list(_find_in_block(trees[file].body, _FileContext(file=file, trees=trees), certain=True))
     certain = dict.fromkeys(one.name for one in found if one.certain)
     possible = dict.fromkeys(one.name for one in found if not one.certain and one.name not in certain)
     return ExpectedTests(certain=tuple(certain), possible=tuple(possible))
@@ -83,12 +83,12 @@ def expected_tests(file: str, trees: Trees) -> ExpectedTests:
 
 def check_tests(file: str, text: str, trees: Trees) -> Iterator[Finding]:
     """Yield the findings about one test file, including classes imported from other files."""
-    tree, where = trees[file], _Where(file=file, trees=trees)
+    tree, where = trees[file], _FileContext(file=file, trees=trees)
     for finding in (
-        *_hooks(text, tree),
-        *_duplicates(text, tree.body),
-        *_uncollectable(text, tree),
-        *_never_run(text, tree.body, where),
+        *_check_hooks(text, tree),
+        *_check_duplicates(text, tree.body),
+        *_check_constructors(text, tree),
+        *_check_unawaited(text, tree.body, where),
     ):
         yield replace(finding, file=file, category=_CATEGORY)
 
@@ -107,59 +107,64 @@ def none_found(files: Sequence[str], methods: Sequence[str]) -> Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Where:
-    """A file among others; `seen` are the files that imported it."""
+class _FileContext:
+    """One of the module's files; `seen` are the files that imported it."""
 
     file: str
     trees: Trees
     seen: tuple[str, ...] = ()
 
-    def into(self, file: str) -> _Where:
-        return _Where(file=file, trees=self.trees, seen=(*self.seen, self.file))
+    def into(self, file: str) -> _FileContext:
+        return _FileContext(file=file, trees=self.trees, seen=(*self.seen, self.file))
 
 
-def _in_block(body: Sequence[ast.stmt], where: _Where, *, certain: bool) -> Iterator[_Found]:
+def _find_in_block(body: Sequence[ast.stmt], where: _FileContext, *, certain: bool) -> Iterator[_FoundTest]:
     """Yield the tests that top-level statements of a file define."""
     for node in body:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                yield from _function(node, "", certain)
+                yield from _find_in_function(node, "", certain)
             case ast.ClassDef():
-                yield from _class(node, "", where, certain)
+                yield from _find_in_class(node, "", where, certain)
             case ast.ImportFrom():
-                yield from _imported(node, where)
+                yield from _find_imported(node, where)
             case ast.Assign(targets=targets):
                 names = (target.id for target in targets if isinstance(target, ast.Name))
-                yield from (_Found(name, certain=False) for name in names if _is_name_of_test(name))
+                yield from (_FoundTest(name, certain=False) for name in names if _is_test_name(name))
             case _:
-                for block in _blocks(node):
-                    yield from _in_block(block, where, certain=False)
+                for block in _conditional_blocks(node):
+                    yield from _find_in_block(block, where, certain=False)
 
 
-def _function(node: Definition, prefix: str, certain: bool) -> Iterator[_Found]:
+def _find_in_function(node: Definition, prefix: str, certain: bool) -> Iterator[_FoundTest]:
     if node.name.startswith("test"):
-        words = [_last_word(one) for one in node.decorator_list]
+        words = [_last_name(one) for one in node.decorator_list]
         if "fixture" not in words:
-            yield _Found(prefix + node.name, certain and all(_keeps(one) for one in node.decorator_list))
+            yield _FoundTest(
+                prefix + node.name,
+                certain and all(_is_harmless_decorator(one) for one in node.decorator_list),
+            )
 
 
-def _class(node: ast.ClassDef, prefix: str, where: _Where, certain: bool) -> Iterator[_Found]:
+def _find_in_class(
+    node: ast.ClassDef, prefix: str, where: _FileContext, certain: bool
+) -> Iterator[_FoundTest]:
     """Yield the tests of a class that is collected by its name or as a unittest class."""
     unittests = _is_unittest(node, where)
-    if not (node.name.startswith("Test") or unittests) or _is_switched_off(node):
+    if not (node.name.startswith("Test") or unittests) or _disables_collection(node):
         return
-    if not unittests and _init(node) is not None:
+    if not unittests and _find_constructor(node) is not None:
         return
     name = f"{prefix}{node.name}::"
-    for one, kept in _class_body(node, where, set()):
+    for one, kept in _class_members(node, where, set()):
         if isinstance(one, ast.ClassDef):
-            yield from _class(one, name, where, certain and kept)
+            yield from _find_in_class(one, name, where, certain and kept)
         else:
-            yield from _function(one, name, certain and kept)
+            yield from _find_in_function(one, name, certain and kept)
 
 
-def _class_body(
-    node: ast.ClassDef, where: _Where, seen: set[ast.ClassDef]
+def _class_members(
+    node: ast.ClassDef, where: _FileContext, seen: set[ast.ClassDef]
 ) -> Iterator[tuple[ast.ClassDef | Definition, bool]]:
     """Yield a class's own members, and those inherited from classes in the module's files."""
     seen.add(node)
@@ -167,35 +172,35 @@ def _class_body(
         if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield one, True
         else:
-            for block in _blocks(one):
+            for block in _conditional_blocks(one):
                 for inner in block:
                     if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
                         yield inner, False
     for base in node.bases:
-        found = _find_class(_last_word(base), where)
+        found = _find_class(_last_name(base), where)
         if found is not None and found[0] not in seen:
-            yield from _class_body(*found, seen)
+            yield from _class_members(*found, seen)
 
 
-def _imported(node: ast.ImportFrom, where: _Where) -> Iterator[_Found]:
+def _find_imported(node: ast.ImportFrom, where: _FileContext) -> Iterator[_FoundTest]:
     """Yield the tests that are imported from another file of the module."""
-    file = _file_of(node, where)
+    file = _find_imported_file(node, where)
     if file is None:
         return
-    found = _in_block(where.trees[file].body, where.into(file), certain=False)
+    found = _find_in_block(where.trees[file].body, where.into(file), certain=False)
     wanted = {alias.name: alias.asname or alias.name for alias in node.names}
     for one in found:
         first, colons, rest = one.name.partition("::")
         if "*" in wanted or first in wanted:
-            yield _Found(f"{wanted.get(first, first)}{colons}{rest}", certain=False)
+            yield _FoundTest(f"{wanted.get(first, first)}{colons}{rest}", certain=False)
 
 
-def _find_class(name: str, where: _Where) -> tuple[ast.ClassDef, _Where] | None:
+def _find_class(name: str, where: _FileContext) -> tuple[ast.ClassDef, _FileContext] | None:
     """Return the class with a name, defined in the file or in the file that it is imported from."""
     for node in where.trees[where.file].body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             return node, where
-        if isinstance(node, ast.ImportFrom) and (file := _file_of(node, where)) is not None:
+        if isinstance(node, ast.ImportFrom) and (file := _find_imported_file(node, where)) is not None:
             for alias in node.names:
                 if name == (alias.asname or alias.name) or alias.name == "*":
                     found = _find_class(name if alias.name == "*" else alias.name, where.into(file))
@@ -204,7 +209,7 @@ def _find_class(name: str, where: _Where) -> tuple[ast.ClassDef, _Where] | None:
     return None
 
 
-def _file_of(node: ast.ImportFrom, where: _Where) -> str | None:
+def _find_imported_file(node: ast.ImportFrom, where: _FileContext) -> str | None:
     module = absolute(where.file, node)
     if module is None:
         return None
@@ -214,18 +219,18 @@ def _file_of(node: ast.ImportFrom, where: _Where) -> str | None:
     return None if file in (*where.seen, where.file) else file
 
 
-def _is_unittest(node: ast.ClassDef, where: _Where) -> bool:
+def _is_unittest(node: ast.ClassDef, where: _FileContext) -> bool:
     """Return whether a class is a unittest class, directly or by inheritance."""
-    return not _BASES.isdisjoint(_bases(node, where))
+    return not _BASES.isdisjoint(_base_names(node, where))
 
 
-def _bases(node: ast.ClassDef, where: _Where) -> Iterator[str]:
-    """Yield the base classes of a class, as far as the module's files show."""
+def _base_names(node: ast.ClassDef, where: _FileContext) -> Iterator[str]:
+    """Yield the names of a class's base classes, followed through the module's own files."""
     seen, pending = {node}, [(node, where)]
     while pending:
         node, where = pending.pop()
         for base in node.bases:
-            word = _last_word(base)
+            word = _last_name(base)
             yield word
             found = _find_class(word, where)
             if found is not None and found[0] not in seen:
@@ -233,7 +238,7 @@ def _bases(node: ast.ClassDef, where: _Where) -> Iterator[str]:
                 pending.append(found)
 
 
-def _is_switched_off(node: ast.ClassDef) -> bool:
+def _disables_collection(node: ast.ClassDef) -> bool:
     """Return whether a class sets ``__test__ = False``."""
     return any(
         isinstance(one, ast.Assign)
@@ -244,13 +249,13 @@ def _is_switched_off(node: ast.ClassDef) -> bool:
     )
 
 
-def _init(node: ast.ClassDef) -> ast.stmt | None:
+def _find_constructor(node: ast.ClassDef) -> ast.stmt | None:
     names = {"__init__", "__new__"}
     return next((one for one in node.body if isinstance(one, ast.FunctionDef) and one.name in names), None)
 
 
-def _keeps(decorator: ast.expr) -> bool:
-    """Return whether a decorator is known to keep a test a test."""
+def _is_harmless_decorator(decorator: ast.expr) -> bool:
+    """Return whether a decorator is known to preserve a function as a test."""
     target = decorator.func if isinstance(decorator, ast.Call) else decorator
     words = []
     while isinstance(target, ast.Attribute):
@@ -260,18 +265,18 @@ def _keeps(decorator: ast.expr) -> bool:
     return bool({"mark", "patch", "unittest", "skip", "skipIf", "skipUnless", "staticmethod"} & set(words))
 
 
-def _last_word(node: ast.expr) -> str:
+def _last_name(node: ast.expr) -> str:
     target = node.func if isinstance(node, ast.Call) else node
     if isinstance(target, ast.Attribute):
         return target.attr
     return target.id if isinstance(target, ast.Name) else ""
 
 
-def _is_name_of_test(name: str) -> bool:
+def _is_test_name(name: str) -> bool:
     return name.startswith(("test", "Test"))
 
 
-def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
+def _conditional_blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
     """Yield the blocks of a statement that run conditionally."""
     for field in ("body", "orelse", "finalbody"):
         block = getattr(node, field, None)
@@ -281,7 +286,7 @@ def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
         yield inner.body
 
 
-def _hooks(text: str, tree: ast.Module) -> Iterator[Finding]:
+def _check_hooks(text: str, tree: ast.Module) -> Iterator[Finding]:
     for node in tree.body:
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if name.startswith("pytest_"):
@@ -299,7 +304,7 @@ def _hooks(text: str, tree: ast.Module) -> Iterator[Finding]:
                 continue
 
 
-def _duplicates(text: str, body: Sequence[ast.stmt]) -> Iterator[Finding]:
+def _check_duplicates(text: str, body: Sequence[ast.stmt]) -> Iterator[Finding]:
     seen: set[str] = set()
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
@@ -315,19 +320,19 @@ def _duplicates(text: str, body: Sequence[ast.stmt]) -> Iterator[Finding]:
                 )
             seen.add(node.name)
         elif isinstance(node, ast.ClassDef):
-            yield from _duplicates(text, node.body)
+            yield from _check_duplicates(text, node.body)
 
 
-def _never_run(text: str, body: Sequence[ast.stmt], where: _Where) -> Iterator[Finding]:
+def _check_unawaited(text: str, body: Sequence[ast.stmt], where: _FileContext) -> Iterator[Finding]:
     """Yield the tests that return a coroutine or generator, which the framework never runs."""
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield from _yielding(text, node)
+            yield from _check_yields(text, node)
         elif isinstance(node, ast.ClassDef):
-            yield from _never_run_in(text, node, set(_bases(node, where)))
+            yield from _check_unawaited_methods(text, node, set(_base_names(node, where)))
 
 
-def _never_run_in(text: str, node: ast.ClassDef, bases: set[str]) -> Iterator[Finding]:
+def _check_unawaited_methods(text: str, node: ast.ClassDef, bases: set[str]) -> Iterator[Finding]:
     if not (node.name.startswith("Test") or bases & _BASES):
         return
     calls_only = "TestCase" in bases and _AWAITING not in bases
@@ -337,19 +342,19 @@ def _never_run_in(text: str, node: ast.ClassDef, bases: set[str]) -> Iterator[Fi
             suggestion = f"Inherit from unittest.{_AWAITING}."
             yield finding_at(one, text, "tests.never_runs", message, suggestion=suggestion)
         elif isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield from _yielding(text, one)
+            yield from _check_yields(text, one)
 
 
-def _yielding(text: str, node: Definition) -> Iterator[Finding]:
-    fixture = "fixture" in map(_last_word, node.decorator_list)
-    if node.name.startswith("test") and not fixture and any(_own_yields(node)):
+def _check_yields(text: str, node: Definition) -> Iterator[Finding]:
+    fixture = "fixture" in map(_last_name, node.decorator_list)
+    if node.name.startswith("test") and not fixture and any(_find_own_yields(node)):
         message = f"{node.name} yields, so the framework ignores it."
         suggestion = "Remove yield from the test; move setup and teardown into a fixture."
         yield finding_at(node, text, "tests.never_runs", message, suggestion=suggestion)
 
 
-def _own_yields(node: Definition) -> Iterator[ast.AST]:
-    """Yield the yields of a function without those of nested functions."""
+def _find_own_yields(node: Definition) -> Iterator[ast.AST]:
+    """Find the yield expressions of a function, excluding those of nested functions."""
     pending: list[ast.AST] = [*node.body]
     while pending:
         one = pending.pop()
@@ -359,11 +364,11 @@ def _own_yields(node: Definition) -> Iterator[ast.AST]:
             pending.extend(ast.iter_child_nodes(one))
 
 
-def _uncollectable(text: str, tree: ast.Module) -> Iterator[Finding]:
+def _check_constructors(text: str, tree: ast.Module) -> Iterator[Finding]:
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
-            init = _init(node)
-            if init is not None and not any(_last_word(base) in _BASES for base in node.bases):
+            init = _find_constructor(node)
+            if init is not None and not any(_last_name(base) in _BASES for base in node.bases):
                 yield finding_at(
                     init,
                     text,

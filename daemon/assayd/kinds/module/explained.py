@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from assayd.did_you_mean import close_names
 from assayd.guest_results.record import Raised
-from assayd.kinds.module.explained_calls import CALLS, PROGRAMMING_ERRORS, with_data_keys
+from assayd.kinds.module.explained_calls import CALLS, PROGRAMMING_ERRORS, add_data_keys
 from assayd.kinds.module.explained_patches import PATCHES
 from assayd.kinds.module.explained_results import RESULTS
 from assayd.kinds.module.mistakes import word_edit
@@ -27,9 +27,9 @@ from assayd.kinds.module.places import (
     MOST_EXPLAINED,
     MOST_MESSAGE_CHARS,
     ModuleFiles,
+    find_similar_names,
     indexed,
     moved,
-    near_names,
 )
 from assayd.model.finding import Edit, Finding
 
@@ -37,7 +37,7 @@ Texts = ModuleFiles
 
 
 def explained(finding: Finding, raised: Raised, texts: Mapping[str, str], test: str = "") -> Finding:
-    """Return a finding with the explanation of an exception by the module's files.
+    """Add the explanation of an exception, found by means of the module's files, to its finding.
 
     Args:
         finding: the plain finding.
@@ -57,15 +57,15 @@ def explained(finding: Finding, raised: Raised, texts: Mapping[str, str], test: 
     return finding
 
 
-def with_files(found: Sequence[Finding], files: Mapping[str, str]) -> list[Finding]:
-    """Return the findings of a run; the first ones name the files and keys that were probably meant."""
+def add_file_hints(found: Sequence[Finding], files: Mapping[str, str]) -> list[Finding]:
+    """Add the files and keys that were probably meant to the first findings of a run."""
     read = indexed(files)
-    first = [with_data_keys(with_near_file(one, read), read) for one in found[:MOST_EXPLAINED]]
+    first = [add_data_keys(suggest_similar_file(one, read), read) for one in found[:MOST_EXPLAINED]]
     return [*first, *found[MOST_EXPLAINED:]]
 
 
-def with_near_file(finding: Finding, texts: Mapping[str, str]) -> Finding:
-    """Return the finding about a missing file with the name of the similar submitted file."""
+def suggest_similar_file(finding: Finding, texts: Mapping[str, str]) -> Finding:
+    """Add the name of the similar submitted file to a finding about a missing file."""
     found = _NO_FILE.search(finding.message)
     if found is None:
         return finding
@@ -84,10 +84,10 @@ def with_near_file(finding: Finding, texts: Mapping[str, str]) -> Finding:
 _NO_FILE = re.compile(r"No such file or directory: '([^']{1,200})'")
 
 
-def _not_awaited(
+def _explain_missing_await(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``response = client.get(…)`` without await, which fails at its use."""
+    """Explain ``response = client.get(…)`` without await, which fails when the response is used."""
     file, text = raised.file or "", texts.get(raised.file or "", "")
     lines = texts.lines(text)
     patterns = [
@@ -106,10 +106,10 @@ def _not_awaited(
     return None
 
 
-def _coroutine_compared(
+def _explain_coroutine_compared(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``assert adapter.fetch_raw("Oslo") == X``: the call isn't awaited."""
+    """Explain ``assert adapter.fetch_raw("Oslo") == X``, a call that isn't awaited."""
     file, text, name = raised.file or "", texts.get(raised.file or "", ""), found[1].rpartition(".")[2]
     number = raised.line or 0
     line = texts.line(text, number)
@@ -125,10 +125,10 @@ def _coroutine_compared(
     return moved(finding, file, number, text, hint, edit)
 
 
-def _not_called(
+def _explain_uncalled_method(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``return response.json``: the test compares the method."""
+    """Explain ``return response.json``, which returns the method instead of its result."""
     name = found[1].rpartition(".")[2]
     pattern = re.compile(rf"\.{re.escape(name)}\b(?!\s*+\(|[\"'])")
     places = [
@@ -145,10 +145,10 @@ def _not_called(
     return moved(finding, file, number, texts[file], f"`{name}` isn't called. Write `{new.strip()}`.", edit)
 
 
-def _no_fixture(
+def _explain_unknown_fixture(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``def test_x(adaptor)``: the fixture is `adapter`, or it has no decorator."""
+    """Explain ``def test_x(adaptor)``: the fixture is `adapter`, or it has no decorator."""
     file, _, name = test.partition("::")
     text, wanted = texts.get(file, ""), found[1]
     known = {each.name: each for each in texts.functions(text)}
@@ -164,7 +164,7 @@ def _no_fixture(
     fixtures = [each for each in known if each in decorated]
     node = known.get(name.partition("[")[0].rpartition("::")[2])
     number = node.lineno if node is not None else 0
-    near = near_names(wanted, [*_FIXTURES, *fixtures])
+    near = find_similar_names(wanted, [*_FIXTURES, *fixtures])
     if not near or not number:
         return moved(finding, file, number, text, finding.suggestion or "", None) if number else None
     edit_or_none = word_edit(text, number, wanted, near[0])
@@ -174,12 +174,14 @@ def _no_fixture(
 _FIXTURES = ("monkeypatch", "tmp_path", "capsys", "caplog", "request", "recwarn", "event_loop")
 
 
-def _unknown_argument(
+def _explain_unknown_argument(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``Reading(particle=…)``: the field is `particles`."""
+    """Explain ``Reading(particle=…)`` if the field is `particles`."""
     owner, wanted = found[1].removesuffix(".__init__").rpartition(".")[2], found[2]
-    near = near_names(wanted, (name for text in texts.values() for name in texts.parameters(text, owner)))
+    near = find_similar_names(
+        wanted, (name for text in texts.values() for name in texts.parameters(text, owner))
+    )
     if not near:
         return None
     text = texts.get(raised.file or "", "")
@@ -187,16 +189,16 @@ def _unknown_argument(
     return replace(finding, suggestion=f"Did you mean `{near[0]}`?", edit=edit)
 
 
-def _unused_argument(
+def _explain_unused_argument(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``@pytest.mark.parametrize("particle", …)`` above ``def test_grade(particles)``."""
+    """Explain ``@pytest.mark.parametrize("particle", …)`` above ``def test_grade(particles)``."""
     owner, wanted = found[1], found[2]
     for file, text in texts.items():
         node = next((each for each in texts.functions(text) if each.name == owner), None)
         if node is None:
             continue
-        near = near_names(wanted, [each.arg for each in node.args.args])
+        near = find_similar_names(wanted, [each.arg for each in node.args.args])
         first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
         hint = f"Did you mean `{near[0]}`?" if near else f"Add `{wanted}` to the parameters of {owner}."
         edit = word_edit(text, first, wanted, near[0]) if near else None
@@ -204,7 +206,7 @@ def _unused_argument(
     return None
 
 
-def _unknown_mark(
+def _explain_unknown_mark(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     text = texts.get(raised.file or "", "")
@@ -212,23 +214,23 @@ def _unknown_mark(
     return replace(finding, suggestion=f"Did you mean `{found[2]}`?", edit=edit)
 
 
-def _without_self(
+def _explain_missing_self(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``round(particles / LIMIT)`` in a method of a class with the field `particles`."""
+    """Explain ``round(particles / LIMIT)`` in a method of a class with the field `particles`."""
     name, text = found[1], texts.get(raised.file or "", "")
     function = texts.function_at(text, raised.line or 0)
     first = function.args.args[0].arg if function is not None and function.args.args else ""
-    if first != "self" or name not in texts.fields_around(text, raised.line or 0):
+    if first != "self" or name not in texts.class_attributes_at(text, raised.line or 0):
         return None
     edit = word_edit(text, raised.line or 0, name, f"self.{name}")
     return replace(finding, suggestion=f"`{name}` is an attribute. Write `self.{name}`.", edit=edit)
 
 
-def _default_first(
+def _explain_field_order(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """A field without a default after one that has a default."""
+    """Explain a field without a default after a field that has one."""
     text = texts.get(raised.file or "", "")
     pattern = re.compile(rf"\s++{re.escape(found[1])}\s*+:")
     lines = [n for n, line in enumerate(texts.lines(text), 1) if pattern.match(line)]
@@ -236,10 +238,10 @@ def _default_first(
     return moved(finding, raised.file or "", lines[0], text, hint, None) if len(lines) == 1 else None
 
 
-def _other_context(
+def _explain_wrong_with(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``with httpx.AsyncClient()`` and ``async with httpx.Client()``."""
+    """Explain ``with httpx.AsyncClient()`` and ``async with httpx.Client()``."""
     text, number = texts.get(raised.file or "", ""), raised.line or 0
     line = texts.line(text, number)
     if found[2]:
@@ -256,10 +258,10 @@ def _other_context(
     return replace(finding, suggestion=hint, edit=edit)
 
 
-def _text_read(
+def _explain_load_of_text(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``json.load("answer.json")``: load takes an open file."""
+    """Explain ``json.load("answer.json")``: load takes an open file."""
     text, number = texts.get(raised.file or "", ""), raised.line or 0
     line = texts.line(text, number)
     loaded = re.search(r"json\.load\(\s*+([\"'][^\"']++[\"'])\s*+\)", line)
@@ -278,10 +280,10 @@ def _text_read(
     return replace(finding, suggestion=hint, edit=edit)
 
 
-def _needless_await(
+def _explain_needless_await(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``await response.json()``, if json() isn't async."""
+    """Explain ``await response.json()`` if json() isn't async."""
     text, number = texts.get(raised.file or "", ""), raised.line or 0
     line = texts.line(text, number)
     edit = None
@@ -293,10 +295,10 @@ def _needless_await(
     return replace(finding, suggestion=hint, edit=edit)
 
 
-def _method_used(
+def _explain_method_as_value(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``response.json["x"]``: the method isn't called."""
+    """Explain ``response.json["x"]``: the method isn't called."""
     text, number = texts.get(raised.file or "", ""), raised.line or 0
     line = texts.line(text, number)
     uses = list(re.finditer(r"\.(\w++)(?=\[|\s*+[:)]|\s*+$)", line))
@@ -308,10 +310,10 @@ def _method_used(
     return replace(finding, suggestion=hint, edit=edit)
 
 
-def _value_called(
+def _explain_called_value(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``reading.share()`` of a property, or ``adapter()`` of a fixture's value."""
+    """Explain ``reading.share()`` of a property, or ``adapter()`` of a fixture's value."""
     text, number = texts.get(raised.file or "", ""), raised.line or 0
     line = texts.line(text, number)
     function = texts.function_at(text, number)
@@ -330,10 +332,10 @@ def _value_called(
     return replace(finding, suggestion=hint, edit=edit)
 
 
-def _dict_attribute(
+def _explain_dict_attribute(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``raw.city`` of a dict."""
+    """Explain ``raw.city`` of a dict."""
     if finding.suggestion is not None and finding.suggestion.startswith("Did you mean"):
         return None
     text, number = texts.get(raised.file or "", ""), raised.line or 0
@@ -347,7 +349,7 @@ def _dict_attribute(
     return replace(finding, suggestion=hint, edit=edit)
 
 
-def _class_used(
+def _explain_call_on_class(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     hint = f"{found[1]} is called on the class. Create an instance first: `{found[1]}().{found[2]}(…)`."
@@ -356,10 +358,10 @@ def _class_used(
     return replace(finding, suggestion=hint, edit=edit)
 
 
-def _names_and_values(
+def _explain_parameter_count(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``parametrize(("a", "b"), [(1,)])``."""
+    """Explain ``parametrize(("a", "b"), [(1,)])``."""
     hint = f"Each case needs {found[1]} values, one per name, but one case has {found[2]}."
     for file, text in texts.items():
         lines = [n for n, line in enumerate(texts.lines(text), 1) if "parametrize(" in line]
@@ -368,15 +370,17 @@ def _names_and_values(
     return replace(finding, suggestion=hint)
 
 
-def _partly_imported(
+def _explain_circular_import(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     hint = f"{found[2]} and this file import each other. Move `{found[1]}` to a third file."
     return replace(finding, suggestion=hint)
 
 
-def expected_other(finding: Finding, raised: Raised, texts: Mapping[str, str], test: str) -> Finding:
-    """Return the finding for a test that expects another exception than the raised one."""
+def explain_unexpected_exception(
+    finding: Finding, raised: Raised, texts: Mapping[str, str], test: str
+) -> Finding:
+    """Add a hint to the finding for a test that expects a different exception."""
     file, _, name = test.partition("::")
     files = indexed(texts)
     text, kind = files.get(file, ""), raised.error_type.rpartition(".")[2]
@@ -397,36 +401,42 @@ def expected_other(finding: Finding, raised: Raised, texts: Mapping[str, str], t
 
 _Explain = Callable[[Finding, Raised, re.Match[str], Texts, str], Finding | None]
 _EXPLANATIONS: tuple[tuple[re.Pattern[str], _Explain], ...] = (
-    (re.compile(r"^'coroutine' object"), _not_awaited),
-    (re.compile(r"<coroutine object ([\w.]{1,200}) at"), _coroutine_compared),
-    (re.compile(r"<(?:bound|built-in) method ([\w.]{1,200}) of"), _not_called),
-    (re.compile(r"^\('(\w{1,100})', <FixtureRequest"), _no_fixture),
-    (re.compile(r"^([\w.]{1,200})\(\) got an unexpected keyword argument '(\w{1,100})'"), _unknown_argument),
-    (re.compile(r"^In (\w{1,200}): function uses no (?:argument|fixture) '(\w{1,100})'"), _unused_argument),
-    (re.compile(r"^Unknown '(\w{1,100})' mark, did you mean '(\w{1,100})'"), _unknown_mark),
-    (re.compile(r"^name '(\w{1,100})' is not defined"), _without_self),
-    (re.compile(r"^non-default argument '(\w{1,100})' follows default"), _default_first),
+    (re.compile(r"^'coroutine' object"), _explain_missing_await),
+    (re.compile(r"<coroutine object ([\w.]{1,200}) at"), _explain_coroutine_compared),
+    (re.compile(r"<(?:bound|built-in) method ([\w.]{1,200}) of"), _explain_uncalled_method),
+    (re.compile(r"^\('(\w{1,100})', <FixtureRequest"), _explain_unknown_fixture),
+    (
+        re.compile(r"^([\w.]{1,200})\(\) got an unexpected keyword argument '(\w{1,100})'"),
+        _explain_unknown_argument,
+    ),
+    (
+        re.compile(r"^In (\w{1,200}): function uses no (?:argument|fixture) '(\w{1,100})'"),
+        _explain_unused_argument,
+    ),
+    (re.compile(r"^Unknown '(\w{1,100})' mark, did you mean '(\w{1,100})'"), _explain_unknown_mark),
+    (re.compile(r"^name '(\w{1,100})' is not defined"), _explain_missing_self),
+    (re.compile(r"^non-default argument '(\w{1,100})' follows default"), _explain_field_order),
     (
         re.compile(r"^'(\w{1,100})' object does not support the (asynchronous )?context manager"),
-        _other_context,
+        _explain_wrong_with,
     ),
-    (re.compile(r"^'(?:str|\w*Path)' object has no attribute 'read'"), _text_read),
-    (re.compile(r"^object (\w{1,100}) can't be used in 'await' expression"), _needless_await),
+    (re.compile(r"^'(?:str|\w*Path)' object has no attribute 'read'"), _explain_load_of_text),
+    (re.compile(r"^object (\w{1,100}) can't be used in 'await' expression"), _explain_needless_await),
     (
         re.compile(
             r"^'(?:builtin_function_or_method|method|function)' object is not (?:subscriptable|iterable)"
         ),
-        _method_used,
+        _explain_method_as_value,
     ),
-    (re.compile(r"^'(\w{1,100})' object is not callable"), _value_called),
-    (re.compile(r"^'dict' object has no attribute '(\w{1,100})'"), _dict_attribute),
+    (re.compile(r"^'(\w{1,100})' object is not callable"), _explain_called_value),
+    (re.compile(r"^'dict' object has no attribute '(\w{1,100})'"), _explain_dict_attribute),
     (
         re.compile(r"^(\w{1,100})\.(\w{1,100})\(\) missing 1 required positional argument: 'self'"),
-        _class_used,
+        _explain_call_on_class,
     ),
-    (re.compile(r"number of names \((\d+)\)(?s:.*)number of values \((\d+)\)"), _names_and_values),
+    (re.compile(r"number of names \((\d+)\)(?s:.*)number of values \((\d+)\)"), _explain_parameter_count),
     (
         re.compile(r"cannot import name '(\w+)' from partially initialized module '([\w.]+)'"),
-        _partly_imported,
+        _explain_circular_import,
     ),
 )

@@ -21,7 +21,7 @@ from dataclasses import replace
 from assayd.findings.source_text import snippet
 from assayd.guest_results.record import Raised
 from assayd.kinds.module.files import is_test
-from assayd.kinds.module.places import MOST_PARSED_CHARS, ModuleFiles, indexed, moved, near_names
+from assayd.kinds.module.places import MOST_PARSED_CHARS, ModuleFiles, find_similar_names, indexed, moved
 from assayd.model.finding import Edit, Finding
 
 Texts = ModuleFiles
@@ -35,35 +35,35 @@ PROGRAMMING_ERRORS = frozenset(
 """Programming errors, which no test should expect in place of its declared exception."""
 
 
-def _line(raised: Raised, texts: Texts) -> tuple[int, str]:
+def _failing_line(raised: Raised, texts: Texts) -> tuple[int, str]:
     number = raised.line or 0
     return number, texts.line(texts.get(raised.file or "", ""), number)
 
 
-def _replaced(number: int, line: str, new: str) -> Edit | None:
+def _line_edit(number: int, line: str, new: str) -> Edit | None:
     return Edit(start_line=number, end_line=number, replacement=new) if new != line else None
 
 
-def _set_for_dict(
+def _explain_set(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``params={"city", city}``: a set instead of a dict."""
-    number, line = _line(raised, texts)
+    """Explain ``params={"city", city}``: a set instead of a dict."""
+    number, line = _failing_line(raised, texts)
     new = _SET.sub(r"{\1: \2}", line)
     if new == line:
         return None
     hint = f"`{{a, b}}` is a set. A dict has a colon after each key: `{new.strip()}`."
-    return replace(finding, suggestion=hint, edit=_replaced(number, line, new))
+    return replace(finding, suggestion=hint, edit=_line_edit(number, line, new))
 
 
 _SET = re.compile(r"\{\s*+([\"'][^\"']++[\"'])\s*+,\s*+([^{}:,\s]++(?:\s++[^{}:,\s]++)*+)\s*+\}")
 
 
-def _parsed_twice(
+def _explain_repeated_parsing(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``json.loads(raw)`` of a dict."""
-    number, line = _line(raised, texts)
+    """Explain ``json.loads(raw)`` of a dict."""
+    number, line = _failing_line(raised, texts)
     call = re.search(r"\bjson\.loads\(\s*+([\w.\[\]\"']++)\s*+\)", line)
     if found[1].endswith(("method", "function")):
         uncalled = re.search(r"\bjson\.loads\(.*?(\.\w++)(?=\s*+\))", line)
@@ -71,34 +71,34 @@ def _parsed_twice(
             return None
         new = f"{line[: uncalled.end()]}(){line[uncalled.end() :]}"
         hint = f"`{uncalled[1][1:]}` isn't called. Write `{new.strip()}`."
-        return replace(finding, suggestion=hint, edit=_replaced(number, line, new))
+        return replace(finding, suggestion=hint, edit=_line_edit(number, line, new))
     if call is None:
         return None
     new = f"{line[: call.start()]}{call[1]}{line[call.end() :]}"
     hint = f"`{call[1]}` is a {found[1]} already. Use it without `json.loads()`: `{new.strip()}`."
-    return replace(finding, suggestion=hint, edit=_replaced(number, line, new))
+    return replace(finding, suggestion=hint, edit=_line_edit(number, line, new))
 
 
-def _class_of_the_module(
+def _explain_module_for_class(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``datetime.now()`` after ``import datetime``."""
-    number, line = _line(raised, texts)
+    """Explain ``datetime.now()`` after ``import datetime``."""
+    number, line = _failing_line(raised, texts)
     module, name = found[1], found[2]
     new = re.sub(rf"\b{module}\.{name}\b", f"{module}.{module}.{name}", line, count=1)
     if new == line:
         return None
     hint = f"`{module}` is the module here. Write `{module}.{module}.{name}`, or import the class: "
     hint += f"`from {module} import {module}`."
-    return replace(finding, suggestion=hint, edit=_replaced(number, line, new))
+    return replace(finding, suggestion=hint, edit=_line_edit(number, line, new))
 
 
-def _name_of_the_module(
+def _explain_self_for_constant(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``self.URL`` for a constant of the module."""
+    """Explain ``self.URL`` for a constant of the module."""
     text = texts.get(raised.file or "", "")
-    number, line = _line(raised, texts)
+    number, line = _failing_line(raised, texts)
     name = found[2]
     bound = {
         each.id
@@ -110,7 +110,7 @@ def _name_of_the_module(
     if name in bound and f"self.{name}" in line:
         new = line.replace(f"self.{name}", name)
         hint = f"`{name}` is a name of the module, not an attribute. Write `{name}` without `self.`"
-        return replace(finding, suggestion=hint, edit=_replaced(number, line, new))
+        return replace(finding, suggestion=hint, edit=_line_edit(number, line, new))
     if name == "config":
         init = next((each for each in texts.functions(text) if each.name == "__init__"), None)
         if init is not None and "super().__init__" not in "\n".join(
@@ -129,10 +129,10 @@ def _name_of_the_module(
     return None
 
 
-def _fixture_as_function(
+def _explain_fixture(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``def test_x(): adapter.transform(…)``: the test has no parameter for the fixture `adapter`."""
+    """Explain ``def test_x(): adapter.transform(…)``: the parameter for the fixture is missing."""
     file, _, name = test.partition("::")
     text = texts.get(file, "")
     own = name.partition("[")[0].rpartition("::")[2]
@@ -151,13 +151,13 @@ def _fixture_as_function(
     if not line:
         return None
     hint = f"`{used[0]}` is a fixture: name it as a parameter. Write `{new.strip()}`."
-    return moved(finding, file, node.lineno, text, hint, _replaced(node.lineno, line, new))
+    return moved(finding, file, node.lineno, text, hint, _line_edit(node.lineno, line, new))
 
 
-def _did_not_raise(
+def _explain_missing_exception(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``with pytest.raises(ValueError): adapter.fetch_raw("")``: the coroutine isn't awaited."""
+    """Explain ``with pytest.raises(ValueError): adapter.fetch_raw("")``: the coroutine isn't awaited."""
     file = test.partition("::")[0]
     text = texts.get(file, "")
     methods = {
@@ -176,7 +176,7 @@ def _did_not_raise(
             new = f"{line[: call.start()]}await {line[call.start() :]}"
             hint = f"`{call[1]}` is async: without `await` it doesn't run. Write `{new.strip()}`."
             known = isinstance(around, ast.AsyncFunctionDef)
-            return moved(finding, file, number, text, hint, _replaced(number, line, new) if known else None)
+            return moved(finding, file, number, text, hint, _line_edit(number, line, new) if known else None)
     hint = f"The call in the `with` block raises no {found[1]}. Check its arguments, or the code."
     return replace(finding, suggestion=hint)
 
@@ -184,53 +184,53 @@ def _did_not_raise(
 _CALL = re.compile(r"(?<!await )(?<![\w.])(?:\w++\.)*+(\w++)\(")
 
 
-def _response_for_handler(
+def _explain_response_as_handler(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``MockTransport(httpx.Response(…))``: it takes a function of the request."""
+    """Explain ``MockTransport(httpx.Response(…))``: it takes a function of the request."""
     for file, text in texts.items():
         for number, line in enumerate(texts.lines(text), 1):
             call = re.search(r"MockTransport\((?=\s*+(?:\w++\.)?Response\()", line)
             if call is not None:
                 new = f"{line[: call.end()]}lambda request: {line[call.end() :]}"
                 hint = "MockTransport takes a function. Write `lambda request:` before the response."
-                return moved(finding, file, number, text, hint, _replaced(number, line, new))
+                return moved(finding, file, number, text, hint, _line_edit(number, line, new))
     return None
 
 
-def _handler_without_request(
+def _explain_handler_parameters(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``MockTransport(lambda: …)``: the handler has no parameter."""
+    """Explain ``MockTransport(lambda: …)``: the handler has no parameter."""
     for file, text in texts.items():
         for number, line in enumerate(texts.lines(text), 1):
             if "Transport" in line and re.search(r"\blambda\s*+:", line):
                 new = re.sub(r"\blambda\s*+:", "lambda request:", line, count=1)
                 hint = f"The handler is called with the request. Write `{new.strip()}`."
-                return moved(finding, file, number, text, hint, _replaced(number, line, new))
+                return moved(finding, file, number, text, hint, _line_edit(number, line, new))
     return None
 
 
-def _missing_argument(
+def _explain_missing_argument(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``Reading(raw["city"])``, if Reading has another field."""
+    """Explain ``Reading(raw["city"])`` if Reading has another field."""
     owner, name = found[1].removesuffix(".__init__").rpartition(".")[2], found[2]
     known = list(dict.fromkeys(one for text in texts.values() for one in texts.parameters(text, owner)))
     shown = ", ".join(each for each in known[:_MOST_SHOWN] if each not in {"self", "cls"})
-    number, line = _line(raised, texts)
+    number, line = _failing_line(raised, texts)
     if owner == "Response" and name == "status_code" and line:
         new = re.sub(r"\bResponse\((?!\d)", "Response(200, ", line, count=1)
         hint = f"A response has its status first. Write `{new.strip()}`."
-        return replace(finding, suggestion=hint, edit=_replaced(number, line, new))
+        return replace(finding, suggestion=hint, edit=_line_edit(number, line, new))
     hint = f"Pass `{name}` too: `{owner}({shown})`." if shown else f"Pass `{name}` too."
     return replace(finding, suggestion=hint)
 
 
-def _missing_key(
+def _explain_missing_key(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``response.json()["results"]``: name the similar key, or the keys that the data has."""
+    """Explain ``response.json()["results"]`` by the similar key, or by the keys that the data has."""
     wanted = found[1]
     if raised.meant is not None or not is_test(raised.file or ""):
         return None
@@ -241,11 +241,11 @@ def _missing_key(
         for number, line in enumerate(texts.lines(text), 1):
             keys = _KEY.findall(line)[:left]
             left -= len(keys)
-            near = near_names(wanted, keys) if keys else []
+            near = find_similar_names(wanted, keys) if keys else []
             if near:
                 new = re.sub(rf"([\"']){re.escape(near[0])}\1", rf"\g<1>{wanted}\g<1>", line, count=1)
                 hint = f"The key '{near[0]}' was probably meant to be '{wanted}'. Write `{new.strip()}`."
-                return moved(finding, file, number, text, hint, _replaced(number, line, new))
+                return moved(finding, file, number, text, hint, _line_edit(number, line, new))
     return None
 
 
@@ -254,26 +254,26 @@ _MOST_KEYS = 300
 _MOST_SHOWN = 20
 
 
-def with_data_keys(finding: Finding, files: Mapping[str, str]) -> Finding:
-    """Return the finding about a missing key with the keys that the module's data has.
+def add_data_keys(finding: Finding, files: Mapping[str, str]) -> Finding:
+    """Add the keys that the module's data has to a finding about a missing key.
 
     Args:
         finding: a finding of a failed run.
         files: all files of the module by name.
     """
     found = re.search(r"KeyError: '(\w{1,60})'$", finding.message)
-    keys = list(_keys_of_data(files)) if found is not None else []
+    keys = list(_find_data_keys(files)) if found is not None else []
     if found is None or not keys or not (finding.suggestion or "").startswith("Use a key that exists"):
         return finding
     shown = ", ".join(keys[:10])
     number, line = finding.line or 0, indexed(files).line(files.get(finding.file or "", ""), finding.line)
     plain = re.sub(rf"(?<=\))\[([\"']){found[1]}\1\]", "", line, count=1)
-    edit = _replaced(number, line, plain)
+    edit = _line_edit(number, line, plain)
     what = f'Remove `["{found[1]}"]`, or use' if edit is not None else "Use"
     return replace(finding, suggestion=f"{what} a key that the data has: {shown}.", edit=edit)
 
 
-def _keys_of_data(texts: Mapping[str, str]) -> Iterator[str]:
+def _find_data_keys(texts: Mapping[str, str]) -> Iterator[str]:
     """Yield the keys of the module's JSON files, and of dicts in its tests."""
     left = MOST_PARSED_CHARS
     for file, text in texts.items():
@@ -287,29 +287,29 @@ def _keys_of_data(texts: Mapping[str, str]) -> Iterator[str]:
                 yield from map(str, read)
 
 
-def _raised_text(
+def _explain_raised_text(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``raise "no name"``: a string can't be raised."""
-    number, line = _line(raised, texts)
+    """Explain ``raise "no name"``: a string can't be raised."""
+    number, line = _failing_line(raised, texts)
     said = re.search(r"\braise\s++(f?[\"'].*[\"'])$", line.rstrip())
     if said is None:
         return None
     new = f"{line[: said.start(1)]}ValueError({said[1]}){line[said.end(1) :]}"
     hint = f"Raise an exception: `{new.strip()}`."
-    return replace(finding, suggestion=hint, edit=_replaced(number, line, new))
+    return replace(finding, suggestion=hint, edit=_line_edit(number, line, new))
 
 
-def _passed_value(
+def _explain_passed_value(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``grade(raw.get("pm"))``: the calling line passes None, or a string."""
+    """Explain ``grade(raw.get("pm"))``: the calling line passes None, or a string."""
     text, line = texts.get(raised.file or "", ""), raised.line or 0
     function = texts.function_at(text, line)
     given = {each.arg for each in function.args.args} - {"self"} if function is not None else set()
     wrong = {"NoneType": r"None$", "str": r"['\"]"}.get(found[1], "")
     name = next((one for one, value in raised.values if one in given and re.match(wrong, value)), None)
-    frames = _frames(raised, texts)
+    frames = _find_frames(raised, texts)
     if name is None or not wrong or len(frames) < _LEAST_FRAMES or frames[-1] != (raised.file, line):
         return None
     file, number = frames[-2]
@@ -324,8 +324,8 @@ def _passed_value(
 _LEAST_FRAMES = 2
 
 
-def _frames(raised: Raised, texts: Texts) -> list[tuple[str, int]]:
-    """Return file and line of each frame in the module's files, the outermost first."""
+def _find_frames(raised: Raised, texts: Texts) -> list[tuple[str, int]]:
+    """Return file and line of each traceback frame in the module's files, starting with the outermost."""
     found = re.findall(r'File "([^"\n]{1,300})", line (\d{1,6})', raised.traceback)
     names = sorted(texts, key=len, reverse=True)
     placed = (
@@ -335,10 +335,10 @@ def _frames(raised: Raised, texts: Texts) -> list[tuple[str, int]]:
     return [(name, number) for name, number in placed if name is not None]
 
 
-def _other_keys(
+def _explain_other_keys(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``assert {"grades": …} == {"grade": …}``: name the line that writes the other key."""
+    """Explain ``assert {"grades": …} == {"grade": …}`` by the line that writes the other key."""
     written, wanted = found[1], found[2]
     pattern = re.compile(rf"[\"']{re.escape(written)}[\"']\s*+:")
     places = [
@@ -353,13 +353,13 @@ def _other_keys(
     [(file, number, line)] = places
     new = re.sub(rf"([\"']){re.escape(written)}\1(?=\s*+:)", rf"\g<1>{wanted}\g<1>", line, count=1)
     hint = f"The test expects the key '{wanted}', and the code writes '{written}'. Write `{new.strip()}`."
-    return moved(finding, file, number, texts[file], hint, _replaced(number, line, new))
+    return moved(finding, file, number, texts[file], hint, _line_edit(number, line, new))
 
 
-def _text_returned(
+def _explain_returned_text(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``return response.text``: the test expects the parsed value."""
+    """Explain ``return response.text``: the test expects the parsed value."""
     places = [
         (file, number, line)
         for file, text in texts.items()
@@ -372,17 +372,17 @@ def _text_returned(
     [(file, number, line)] = places
     new = re.sub(r"\.(?:text|content)\b", ".json()", line, count=1)
     hint = f"The code returns unparsed text. Write `{new.strip()}`."
-    return moved(finding, file, number, texts[file], hint, _replaced(number, line, new))
+    return moved(finding, file, number, texts[file], hint, _line_edit(number, line, new))
 
 
-def _has(node: ast.AST, *kinds: type[ast.AST]) -> bool:
+def _contains_node(node: ast.AST, *kinds: type[ast.AST]) -> bool:
     return any(isinstance(one, kinds) for one in ast.walk(node))
 
 
-def _needlessly_async(
+def _explain_needless_async(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``async def transform(…)`` without `await`, which tests call as a plain method."""
+    """Explain ``async def transform(…)`` without `await`, which tests call as a plain method."""
     name = found[1].rpartition(".")[2]
     if isinstance(
         texts.function_at(texts.get(raised.file or "", ""), raised.line or 0), ast.AsyncFunctionDef
@@ -392,19 +392,19 @@ def _needlessly_async(
         for node in texts.functions(text) if not is_test(file) else ():
             line = texts.line(text, node.lineno)
             named = line and node.name == name and isinstance(node, ast.AsyncFunctionDef)
-            if named and not _has(node, ast.Await, ast.AsyncWith, ast.AsyncFor):
+            if named and not _contains_node(node, ast.Await, ast.AsyncWith, ast.AsyncFor):
                 new = line.replace("async def", "def", 1)
                 hint = (
                     f"`{name}` awaits nothing, and the test calls it without `await`. Write `{new.strip()}`."
                 )
-                return moved(finding, file, node.lineno, text, hint, _replaced(node.lineno, line, new))
+                return moved(finding, file, node.lineno, text, hint, _line_edit(node.lineno, line, new))
     return None
 
 
-def _fixture_without_value(
+def _explain_fixture_without_value(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """A fixture that ends without `return`."""
+    """Explain a fixture that ends without `return`."""
     file = test.partition("::")[0]
     text = texts.get(file, "")
     wrong = {name for name, value in raised.values if value == "None"}
@@ -413,41 +413,41 @@ def _fixture_without_value(
         last = node.body[-1]
         line = texts.line(text, last.lineno)
         silent = node.name in wrong and isinstance(last, ast.Expr)
-        if silent and line and not _has(node, ast.Return, ast.Yield):
+        if silent and line and not _contains_node(node, ast.Return, ast.Yield):
             new = f"{line[: len(line) - len(line.lstrip())]}return {line.lstrip()}"
             hint = f"The fixture `{node.name}` returns nothing. Write `{new.strip()}`."
-            return moved(finding, file, last.lineno, text, hint, _replaced(last.lineno, line, new))
+            return moved(finding, file, last.lineno, text, hint, _line_edit(last.lineno, line, new))
     return None
 
 
-def _misspelt_of_module(
+def _explain_misspelt_attribute(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``@pytest.fixtures``."""
-    number, line = _line(raised, texts)
+    """Explain a misspelt name of a module: ``@pytest.fixtures``."""
+    number, line = _failing_line(raised, texts)
     if raised.meant is None:
         return None
     new = re.sub(rf"\b{found[1]}\.{found[2]}\b", f"{found[1]}.{raised.meant}", line, count=1)
     hint = f"Did you mean `{found[1]}.{raised.meant}`?"
-    return replace(finding, suggestion=hint, edit=_replaced(number, line, new))
+    return replace(finding, suggestion=hint, edit=_line_edit(number, line, new))
 
 
-def _match_of_raises(
+def _explain_raises_match(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``pytest.raises(ValueError, "no name")``."""
-    number, line = _line(raised, texts)
+    """Explain ``pytest.raises(ValueError, "no name")``."""
+    number, line = _failing_line(raised, texts)
     new = re.sub(r"(pytest\.raises\(\s*+[\w.]++,\s*+)(?=[rf]?[\"'])", r"\1match=", line, count=1)
     if new == line:
         return None
     hint = f"The text of the exception is compared by `match=`. Write `{new.strip()}`."
-    return replace(finding, suggestion=hint, edit=_replaced(number, line, new))
+    return replace(finding, suggestion=hint, edit=_line_edit(number, line, new))
 
 
-def _self_in_test(
+def _explain_self_in_test(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``def test_x(self, adapter)`` outside of a class."""
+    """Explain ``def test_x(self, adapter)`` outside of a class."""
     file, _, name = test.partition("::")
     text = texts.get(file, "")
     for node in texts.functions(text):
@@ -455,11 +455,11 @@ def _self_in_test(
         if line and node.name == name.partition("[")[0]:
             new = re.sub(r"\(\s*+self\s*+,?\s*+", "(", line, count=1)
             hint = f"The test isn't in a class, so it has no `self`. Write `{new.strip()}`."
-            return moved(finding, file, node.lineno, text, hint, _replaced(node.lineno, line, new))
+            return moved(finding, file, node.lineno, text, hint, _line_edit(node.lineno, line, new))
     return None
 
 
-def _class_of(name: str, texts: Texts) -> tuple[str, ast.ClassDef] | None:
+def _find_class(name: str, texts: Texts) -> tuple[str, ast.ClassDef] | None:
     for file, text in texts.items():
         for node in texts.classes(text):
             if node.name == name:
@@ -471,11 +471,11 @@ def _imports_dataclass(line: str) -> bool:
     return re.search(r"\bdataclass\b", line.partition("import ")[2]) is not None
 
 
-def _no_dataclass(
+def _explain_missing_dataclass(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``class Reading: city: str`` without `@dataclass`."""
-    place = _class_of(found[1], texts)
+    """Explain ``class Reading: city: str`` without `@dataclass`."""
+    place = _find_class(found[1], texts)
     if place is None or not any(isinstance(one, ast.AnnAssign) for one in place[1].body):
         return None
     file, node = place
@@ -487,15 +487,15 @@ def _no_dataclass(
     return moved(finding, file, node.lineno, texts[file], hint, edit)
 
 
-def _type_of(node: ast.expr) -> str:
+def _constant_type(node: ast.expr) -> str:
     return type(node.value).__name__ if isinstance(node, ast.Constant) else "object"
 
 
-def _no_annotation(
+def _explain_keyword(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``city = str`` in a dataclass: without an annotation it isn't a field."""
-    place = _class_of(found[1].removesuffix(".__init__").rpartition(".")[2], texts)
+    """Explain ``city = str`` in a dataclass: without an annotation it isn't a field."""
+    place = _find_class(found[1].removesuffix(".__init__").rpartition(".")[2], texts)
     for one in place[1].body if place is not None else ():
         names = (
             [each.id for each in one.targets if isinstance(each, ast.Name)]
@@ -506,11 +506,11 @@ def _no_annotation(
             file, line = place[0], texts.line(texts[place[0]], one.lineno)
             if not line:
                 return None
-            kind = one.value.id if isinstance(one.value, ast.Name) else _type_of(one.value)
+            kind = one.value.id if isinstance(one.value, ast.Name) else _constant_type(one.value)
             value = "" if isinstance(one.value, ast.Name) else f" = {ast.unparse(one.value)}"
             new = f"{line[: len(line) - len(line.lstrip())]}{found[2]}: {kind}{value}"
             hint = f"A field of a dataclass has an annotation. Write `{new.strip()}`."
-            return moved(finding, file, one.lineno, texts[file], hint, _replaced(one.lineno, line, new))
+            return moved(finding, file, one.lineno, texts[file], hint, _line_edit(one.lineno, line, new))
     return None
 
 
@@ -518,59 +518,59 @@ def _status(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """``response.status`` of httpx or requests."""
-    number, line = _line(raised, texts)
+    number, line = _failing_line(raised, texts)
     new = re.sub(r"\.status\b", ".status_code", line, count=1)
-    return replace(finding, suggestion="Write `status_code`.", edit=_replaced(number, line, new))
+    return replace(finding, suggestion="Write `status_code`.", edit=_line_edit(number, line, new))
 
 
-def _other_method(
+def _explain_unknown_method(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``adapter.fetch(…)`` of a class with the method `fetch_raw`."""
-    place = _class_of(found[1], texts)
+    """Explain ``adapter.fetch(…)`` of a class with the method `fetch_raw`."""
+    place = _find_class(found[1], texts)
     if raised.meant is not None or place is None:
         return None
     known = [one.name for one in place[1].body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
     wanted = found[2]
-    near = near_names(wanted, known) or [
+    near = find_similar_names(wanted, known) or [
         one for one in known if one.startswith(wanted) or wanted.startswith(one)
     ]
     if not near:
         return None
-    number, line = _line(raised, texts)
+    number, line = _failing_line(raised, texts)
     new = re.sub(rf"\.{re.escape(wanted)}\b", f".{near[0]}", line, count=1)
-    return replace(finding, suggestion=f"Did you mean `{near[0]}`?", edit=_replaced(number, line, new))
+    return replace(finding, suggestion=f"Did you mean `{near[0]}`?", edit=_line_edit(number, line, new))
 
 
 Explain = Callable[[Finding, Raised, re.Match[str], Texts, str], Finding | None]
 CALLS: tuple[tuple[re.Pattern[str], Explain], ...] = (
-    (re.compile(r"^'set' object (?:has no attribute|is not subscriptable|is not a mapping)"), _set_for_dict),
-    (re.compile(r"^the JSON object must be str.*, not (\w{1,60})"), _parsed_twice),
+    (re.compile(r"^'set' object (?:has no attribute|is not subscriptable|is not a mapping)"), _explain_set),
+    (re.compile(r"^the JSON object must be str.*, not (\w{1,60})"), _explain_repeated_parsing),
     (re.compile(r"^(?:type object|module) '(datetime|time|date)' has no attribute '(\w{1,60})'"),
-     _class_of_the_module),
-    (re.compile(r"^'(\w{1,100})' object has no attribute '(\w{1,100})'"), _name_of_the_module),
-    (re.compile(r"^'(\w{1,100})' object has no attribute '(\w{1,100})'"), _other_method),
+     _explain_module_for_class),
+    (re.compile(r"^'(\w{1,100})' object has no attribute '(\w{1,100})'"), _explain_self_for_constant),
+    (re.compile(r"^'(\w{1,100})' object has no attribute '(\w{1,100})'"), _explain_unknown_method),
     (re.compile(r"^'Response' object has no attribute 'status'"), _status),
-    (re.compile(r"^'(?:function|FixtureFunctionDefinition)' object has no attribute"), _fixture_as_function),
-    (re.compile(r"^DID NOT RAISE <class '(?:\w+\.)*(\w{1,100})'>"), _did_not_raise),
-    (re.compile(r"^'Response' object is not callable"), _response_for_handler),
-    (re.compile(r"<lambda>\(\) takes 0 positional arguments but 1 was given"), _handler_without_request),
+    (re.compile(r"^'(?:function|FixtureFunctionDefinition)' object has no attribute"), _explain_fixture),
+    (re.compile(r"^DID NOT RAISE <class '(?:\w+\.)*(\w{1,100})'>"), _explain_missing_exception),
+    (re.compile(r"^'Response' object is not callable"), _explain_response_as_handler),
+    (re.compile(r"<lambda>\(\) takes 0 positional arguments but 1 was given"), _explain_handler_parameters),
     (re.compile(r"^([\w.]{1,200})\(\) missing \d+ required [\w-]+ arguments?: '(\w{1,100})'"),
-     _missing_argument),
-    (re.compile(r"^'([^'\\]{1,80})'$"), _missing_key),
+     _explain_missing_argument),
+    (re.compile(r"^'([^'\\]{1,80})'$"), _explain_missing_key),
     (re.compile(r"(?:between instances of|unsupported operand|argument of type) .*?'(NoneType|str)'"),
-     _passed_value),
-    (re.compile(r"^'(NoneType)' object (?:has no|is not)"), _passed_value),
+     _explain_passed_value),
+    (re.compile(r"^'(NoneType)' object (?:has no|is not)"), _explain_passed_value),
     (re.compile(r"Left contains 1 more item:\s+\{'(\w{1,100})'[^\n]*+\n\s*+Right contains 1 more item:\s+"
-                r"\{'(\w{1,100})'"), _other_keys),
-    (re.compile(r"^assert b?['\"].{0,2000}? == [{\[]"), _text_returned),
-    (re.compile(r"<coroutine object ([\w.]{1,200}) at"), _needlessly_async),
-    (re.compile(r"^'NoneType' object has no attribute"), _fixture_without_value),
-    (re.compile(r"^module (\w{1,60}) has no attribute (\w{1,60})$"), _misspelt_of_module),
-    (re.compile(r"^['\"].*['\"] object \(type: <class 'str'>\) must be callable"), _match_of_raises),
-    (re.compile(r"^\('self', <FixtureRequest"), _self_in_test),
-    (re.compile(r"^(\w{1,100})\(\) takes no arguments"), _no_dataclass),
-    (re.compile(r"^([\w.]{1,200})\(\) got an unexpected keyword argument '(\w{1,100})'"), _no_annotation),
-    (re.compile(r"^exceptions must derive from BaseException"), _raised_text),
+                r"\{'(\w{1,100})'"), _explain_other_keys),
+    (re.compile(r"^assert b?['\"].{0,2000}? == [{\[]"), _explain_returned_text),
+    (re.compile(r"<coroutine object ([\w.]{1,200}) at"), _explain_needless_async),
+    (re.compile(r"^'NoneType' object has no attribute"), _explain_fixture_without_value),
+    (re.compile(r"^module (\w{1,60}) has no attribute (\w{1,60})$"), _explain_misspelt_attribute),
+    (re.compile(r"^['\"].*['\"] object \(type: <class 'str'>\) must be callable"), _explain_raises_match),
+    (re.compile(r"^\('self', <FixtureRequest"), _explain_self_in_test),
+    (re.compile(r"^(\w{1,100})\(\) takes no arguments"), _explain_missing_dataclass),
+    (re.compile(r"^([\w.]{1,200})\(\) got an unexpected keyword argument '(\w{1,100})'"), _explain_keyword),
+    (re.compile(r"^exceptions must derive from BaseException"), _explain_raised_text),
 )  # fmt: skip
 """Patterns of messages with their explanations, tried before all others."""

@@ -27,18 +27,18 @@ _MOST_TARGETS = 200
 _SHOWN = 3
 
 
-def _targets(texts: ModuleFiles) -> list[tuple[str, str, int]]:
-    """Return what calls in the module's own files look up, as patch() names it, with file and line."""
+def _get_patch_targets(texts: ModuleFiles) -> list[tuple[str, str, int]]:
+    """Return the patch() targets that calls in the module's own files look up, with file and line."""
     if texts.patch_targets is None:
-        texts.patch_targets = _read_targets(texts)
+        texts.patch_targets = _find_patch_targets(texts)
     return texts.patch_targets
 
 
-def _read_targets(texts: ModuleFiles) -> list[tuple[str, str, int]]:
+def _find_patch_targets(texts: ModuleFiles) -> list[tuple[str, str, int]]:
     found: list[tuple[str, str, int]] = []
     for file in sorted(name for name in texts if is_python(name) and not is_test(name)):
         lines = texts.lines(texts[file])
-        modules, names = set(_names(lines, _IMPORTED)), set(_names(lines, _FROM))
+        modules, names = set(_imported_names(lines, _IMPORTED)), set(_imported_names(lines, _FROM))
         for number, line in enumerate(lines, 1):
             for owner, name in _CALLED.findall(line):
                 if owner in modules and name:
@@ -51,31 +51,35 @@ def _read_targets(texts: ModuleFiles) -> list[tuple[str, str, int]]:
     return found
 
 
-def _names(lines: Sequence[str], pattern: re.Pattern[str]) -> Iterator[str]:
-    """Return the names that imports of a form bind."""
+def _imported_names(lines: Sequence[str], pattern: re.Pattern[str]) -> Iterator[str]:
+    """Yield the names bound by imports that match a pattern."""
     for line in lines:
         if (found := pattern.match(line)) is not None:
             yield from (part.split()[-1] for part in found[1].split(",") if part.split())
 
 
-def _missing(
+def _explain_missing_target(
     finding: Finding, raised: Raised, found: re.Match[str], texts: ModuleFiles, test: str
 ) -> Finding | None:
-    """The patched name doesn't exist."""
+    """Explain that the patched name doesn't exist."""
     text = texts.get(raised.file or "", "")
     patched = _PATCHED.search(texts.line(text, raised.line))
     if patched is None or raised.file is None or raised.line is None:
         return None
-    targets = list(dict.fromkeys(target for target, _, _ in _targets(texts)))
-    return _renamed(finding, texts, raised.file, raised.line, patched, _meant(patched[2], targets))
+    targets = list(dict.fromkeys(target for target, _, _ in _get_patch_targets(texts)))
+    return _suggest_target(
+        finding, texts, raised.file, raised.line, patched, _find_similar_targets(patched[2], targets)
+    )
 
 
-def _elsewhere(
+def _explain_wrong_target(
     finding: Finding, raised: Raised, found: re.Match[str], texts: ModuleFiles, test: str
 ) -> Finding | None:
-    """The call went to the network, although the test replaces a name: another one."""
+    """Explain that a call used the network because the test patches a different name."""
     file, _, name = test.partition("::")
-    here = [target for target, at, line in _targets(texts) if (at, line) == (raised.file, raised.line)]
+    here = [
+        target for target, at, line in _get_patch_targets(texts) if (at, line) == (raised.file, raised.line)
+    ]
     lines = texts.lines(texts.get(file, ""))
     begins = [n for n, line in enumerate(lines) if re.match(rf"\s*+(?:async )?def {re.escape(name)}\(", line)]
     if not here or len(begins) != 1:
@@ -85,19 +89,19 @@ def _elsewhere(
             break
         patched = _PATCHED.search(line)
         if patched is not None and patched[2] not in here:
-            return _renamed(finding, texts, file, number, patched, here)
+            return _suggest_target(finding, texts, file, number, patched, here)
     return None
 
 
-def _meant(patched: str, targets: Sequence[str]) -> list[str]:
-    """Return the targets with the last part of the patched name, or nearly this part."""
+def _find_similar_targets(patched: str, targets: Sequence[str]) -> list[str]:
+    """Return the targets whose last part equals or resembles that of the patched name."""
     last = patched.rpartition(".")[2]
     same = [target for target in targets if target.rpartition(".")[2] == last]
     near = close_names(last, sorted({target.rpartition(".")[2] for target in targets}))
     return same or [target for target in targets if target.rpartition(".")[2] in near[:1]] or list(targets)
 
 
-def _renamed(
+def _suggest_target(
     finding: Finding, texts: ModuleFiles, file: str, line: int, patched: re.Match[str], meant: Sequence[str]
 ) -> Finding | None:
     if not meant or patched[2] in meant:
@@ -120,13 +124,13 @@ PATCHES: tuple[tuple[re.Pattern[str], _Explain], ...] = (
             r"^(?:module '[\w.]{1,200}' has no|<module '[\w.]{1,200}'[^>]{0,300}+> does not have the)"
             r" attribute"
         ),
-        _missing,
+        _explain_missing_target,
     ),
     (
         re.compile(
             r"Max retries exceeded|All connection attempts failed|[Nn]ame (?:or service not known|resolution)"
             r"|Cannot connect to host|Network is unreachable|Connection refused"
         ),
-        _elsewhere,
+        _explain_wrong_target,
     ),
 )

@@ -22,7 +22,7 @@ Texts = ModuleFiles
 _SHOWN_CHARS = 100
 
 
-def _only_statement(name: str, texts: Texts) -> tuple[str, int] | None:
+def _find_only_statement(name: str, texts: Texts) -> tuple[str, int] | None:
     """Return file and line of the only statement of a function; None for a longer function."""
     found = [
         (file, node)
@@ -40,7 +40,7 @@ def _only_statement(name: str, texts: Texts) -> tuple[str, int] | None:
     return (file, body[0].lineno) if len(body) == 1 else None
 
 
-def _computed_by(node: ast.expr) -> str | None:
+def _computing_name(node: ast.expr) -> str | None:
     match node:
         case ast.Call(func=ast.Name(id=name)) | ast.Call(func=ast.Attribute(attr=name)):
             return name
@@ -50,7 +50,7 @@ def _computed_by(node: ast.expr) -> str | None:
             return None
 
 
-def _values_of(key: str, texts: Texts) -> Iterator[tuple[str, ast.expr]]:
+def _find_values(key: str, texts: Texts) -> Iterator[tuple[str, ast.expr]]:
     """Yield the expressions that the module stores under a key of a dict."""
     for file, text in texts.items():
         for node in () if is_test(file) else texts.dicts(text):
@@ -59,30 +59,32 @@ def _values_of(key: str, texts: Texts) -> Iterator[tuple[str, ast.expr]]:
                     yield file, value
 
 
-def _differing_key(
+def _explain_differing_key(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``Differing items: {'share': 0.1} != {'share': 0.2}``."""
-    written = list(_values_of(found[1], texts))
+    """Explain ``Differing items: {'share': 0.1} != {'share': 0.2}``."""
+    written = list(_find_values(found[1], texts))
     if len(written) != 1:
         return None
     [(file, value)] = written
-    name = _computed_by(value)
-    place = _only_statement(name, texts) if name is not None else None
-    return _at(finding, place or (file, value.lineno), texts, f"'{found[1]}'")
+    name = _computing_name(value)
+    place = _find_only_statement(name, texts) if name is not None else None
+    return _point_to_line(finding, place or (file, value.lineno), texts, f"'{found[1]}'")
 
 
-def _wrong_result(
+def _explain_wrong_result(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``assert grade(3) == "good"``: the function has one statement."""
+    """Explain ``assert grade(3) == "good"`` if the function has one statement."""
     line = texts.line(texts.get(raised.file or "", ""), raised.line)
     called = re.match(r"\s*+assert\s++(?:await\s++)?(?:\w++\.)*+(\w++)\(", line)
-    place = _only_statement(called[1], texts) if called is not None else None
-    return None if called is None or place is None else _at(finding, place, texts, f"{called[1]}()")
+    place = _find_only_statement(called[1], texts) if called is not None else None
+    return (
+        None if called is None or place is None else _point_to_line(finding, place, texts, f"{called[1]}()")
+    )
 
 
-def _at(finding: Finding, place: tuple[str, int], texts: Texts, what: str) -> Finding:
+def _point_to_line(finding: Finding, place: tuple[str, int], texts: Texts, what: str) -> Finding:
     file, number = place
     shown = shorten((snippet(texts[file], number) or "").strip(), _SHOWN_CHARS)
     hint = f"Correct `{shown}`, which computes {what}, to give the expected value."
@@ -91,7 +93,7 @@ def _at(finding: Finding, place: tuple[str, int], texts: Texts, what: str) -> Fi
 
 Explain = Callable[[Finding, Raised, re.Match[str], Texts, str], Finding | None]
 RESULTS: tuple[tuple[re.Pattern[str], Explain], ...] = (
-    (re.compile(r"Differing items:\s+\{'(\w{1,100})': "), _differing_key),
-    (re.compile(r"^assert (?!<)[^\n]{1,500} == "), _wrong_result),
+    (re.compile(r"Differing items:\s+\{'(\w{1,100})': "), _explain_differing_key),
+    (re.compile(r"^assert (?!<)[^\n]{1,500} == "), _explain_wrong_result),
 )
 """Patterns of assertion messages with their explanations, tried after all others."""

@@ -84,7 +84,7 @@ def check_files(files: Mapping[str, str], provided: Iterable[str]) -> Iterator[F
     if len(files) > MAX_FILES:
         message = f"The module has {len(files)} files; {MAX_FILES} are allowed."
         yield _finding("paths.too_many", None, message, "Combine files, or remove unneeded ones.")
-    yield from _check_twice(files)
+    yield from _check_duplicates(files)
     for name, text in files.items():
         yield from _check_name(name, files, taken)
         size = len(text.encode("utf-8", "surrogatepass"))
@@ -94,7 +94,7 @@ def check_files(files: Mapping[str, str], provided: Iterable[str]) -> Iterator[F
 
 
 def is_python(name: str) -> bool:
-    """Return whether a file is Python."""
+    """Return whether a file is a Python file."""
     return name.endswith(".py")
 
 
@@ -104,12 +104,12 @@ def is_test(name: str) -> bool:
     return is_python(name) and (stem.startswith("test_") or stem.endswith("_test"))
 
 
-def files_of_tests(files: Iterable[str]) -> tuple[str, ...]:
+def list_test_files(files: Iterable[str]) -> tuple[str, ...]:
     """Return the names of the test files, sorted."""
     return tuple(sorted(name for name in files if is_test(name)))
 
 
-def adapter_file(files: Iterable[str], entrypoint: object) -> str | None:
+def find_adapter_file(files: Iterable[str], entrypoint: object) -> str | None:
     """Return the file of the adapter.
 
     This is ``adapter.py``, or the file of the manifest's entrypoint, or the only top-level Python file
@@ -128,7 +128,7 @@ def module_name(file: str) -> str:
     return file.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
 
 
-def own_modules(files: Iterable[str]) -> frozenset[str]:
+def list_own_modules(files: Iterable[str]) -> frozenset[str]:
     """Return the names of the files' modules and of their parent packages."""
     names = {module_name(name) for name in files if is_python(name)}
     above = {
@@ -138,13 +138,13 @@ def own_modules(files: Iterable[str]) -> frozenset[str]:
 
 
 def _check_name(name: str, files: Mapping[str, str], taken: frozenset[str] | set[str]) -> Iterator[Finding]:
-    problem = _odd_name(name)
+    problem = _find_name_problem(name)
     if problem is not None:
         rule, message, suggestion = problem
         yield _finding(rule, name, f"{shorten(name, 100)!a} {message}.", suggestion)
         return
     parts = name.split("/")
-    if parts[-1] in _PLANTED or name.endswith(_PLANTED_SUFFIXES) or _in_planted_folder(parts):
+    if parts[-1] in _PLANTED or name.endswith(_PLANTED_SUFFIXES) or _is_in_metadata_folder(parts):
         message = f"{name!r} configures the test framework or the interpreter, which modules can't do."
         yield _finding("paths.planted", name, message, "Remove it; put fixtures into the test files.")
         return
@@ -156,7 +156,7 @@ def _check_name(name: str, files: Mapping[str, str], taken: frozenset[str] | set
         yield _finding("paths.shadows", name, message, f"Choose another name, e.g. own_{parts[0]}.")
 
 
-def _check_twice(files: Iterable[str]) -> Iterator[Finding]:
+def _check_duplicates(files: Iterable[str]) -> Iterator[Finding]:
     """Yield findings for files with the same import name, or with names that differ only in case."""
     by_case: dict[str, str] = {}
     by_module: dict[str, str] = {}
@@ -169,7 +169,7 @@ def _check_twice(files: Iterable[str]) -> Iterator[Finding]:
             yield _finding("paths.conflict", name, message, "Rename one of the two.")
 
 
-def _odd_name(name: str) -> tuple[str, str, str] | None:
+def _find_name_problem(name: str) -> tuple[str, str, str] | None:
     parts = name.split("/")
     if name.startswith(("/", "~")) or ".." in parts or "\\" in name or (len(name) > 1 and name[1] == ":"):
         return (
@@ -193,7 +193,7 @@ def _odd_name(name: str) -> tuple[str, str, str] | None:
     return None
 
 
-def _in_planted_folder(parts: Sequence[str]) -> bool:
+def _is_in_metadata_folder(parts: Sequence[str]) -> bool:
     return any(part.endswith(_PLANTED_FOLDERS) for part in parts[:-1])
 
 

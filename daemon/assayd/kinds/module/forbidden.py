@@ -70,7 +70,7 @@ _MAX_CHAIN = 8
 
 
 @dataclass(slots=True, kw_only=True)
-class _Text:
+class _FileNames:
     """One file, with the possible meanings of its names."""
 
     text: str
@@ -83,15 +83,15 @@ class _Text:
         """Return the dotted names that an expression may refer to."""
         match node:
             case ast.Name(id=name):
-                return self._named(name, scope)
+                return self._resolve_name(name, scope)
             case ast.Attribute(value=value, attr=attr):
-                return set(_joined(self.dotted(value, scope), attr))
+                return set(_append_attribute(self.dotted(value, scope), attr))
             case ast.Subscript(value=value, slice=ast.Constant(value=str(key))):
-                return set(_items(self.dotted(value, scope), key))
+                return set(_look_up_items(self.dotted(value, scope), key))
             case ast.Call():
-                return self._called(node, scope)
+                return self._resolve_call(node, scope)
             case _:
-                return {name for choice in _choices(node) for name in self.dotted(choice, scope)}
+                return {name for choice in _possible_values(node) for name in self.dotted(choice, scope)}
 
     def which(self, names: Iterable[str]) -> str | None:
         """Return the forbidden name among the possible meanings, or None."""
@@ -104,7 +104,7 @@ class _Text:
                     return tail
         return None
 
-    def has_forbidden(self, names: Iterable[str]) -> str | None:
+    def find_forbidden_module(self, names: Iterable[str]) -> str | None:
         """Return a module among the names that has forbidden attributes, or None."""
         prefixes = {entry.rpartition(".")[0] for entry in self.forbidden} - {""}
         lasts = (name.rpartition(".")[2] for name in sorted(names))
@@ -115,13 +115,13 @@ class _Text:
         for _ in range(_ROUNDS):
             before = sum(map(len, self.aliases.values()))
             for site in self.tree.sites:
-                for target, value in _assigned(site.node):
+                for target, value in _simple_assignments(site.node):
                     if names := self.dotted(value, site.scope):
                         self.aliases.setdefault(target, set()).update(names)
             if sum(map(len, self.aliases.values())) == before:
                 return
 
-    def _named(self, name: str, scope: Scope) -> set[str]:
+    def _resolve_name(self, name: str, scope: Scope) -> set[str]:
         if name == "__builtins__":
             return {"builtins"}
         found = resolve(name, scope)
@@ -131,21 +131,21 @@ class _Text:
             names = {f"builtins.{normal(name)}"}
         return names
 
-    def _called(self, node: ast.Call, scope: Scope) -> set[str]:
+    def _resolve_call(self, node: ast.Call, scope: Scope) -> set[str]:
         """Return the possible results of a call that accesses something by name."""
         function = self.dotted(node.func, scope)
         first, *others = node.args or [ast.Constant(value=None)]
         if "builtins.getattr" in function and others:
-            return set(_joined(self.dotted(first, scope), _text(others[0])))
+            return set(_append_attribute(self.dotted(first, scope), _text(others[0])))
         if isinstance(node.func, ast.Attribute) and node.func.attr == "__getattribute__":
-            return set(_joined(self.dotted(node.func.value, scope), _text(first)))
+            return set(_append_attribute(self.dotted(node.func.value, scope), _text(first)))
         if function & {"builtins.__import__", "importlib.import_module", "pytest.importorskip"}:
             return {_text(first) or ""} - {""}
         if "builtins.vars" in function:
-            return set(_joined(self.dotted(first, scope), "__dict__"))
+            return set(_append_attribute(self.dotted(first, scope), "__dict__"))
         if isinstance(node.func, ast.Call) and "operator.attrgetter" in self.dotted(node.func.func, scope):
             names = [_text(arg) for arg in node.func.args]
-            return {found for name in names for found in _joined(self.dotted(first, scope), name)}
+            return {found for name in names for found in _append_attribute(self.dotted(first, scope), name)}
         return set()
 
 
@@ -162,14 +162,14 @@ def check_forbidden(
         own: the top-level packages of the module's own files, which can use any single word.
     """
     entries = frozenset(f"builtins.{name}" if name in _BUILTINS else name for name in forbidden)
-    read = _Text(text=text, tree=tree, forbidden=entries, own=frozenset(own))
+    read = _FileNames(text=text, tree=tree, forbidden=entries, own=frozenset(own))
     read.learn()
     for site in tree.sites:
-        for finding in _check(read, site):
+        for finding in _check_node(read, site):
             yield replace(finding, file=file, category=_CATEGORY)
 
 
-def _check(read: _Text, site: NodeSite) -> Iterator[Finding]:
+def _check_node(read: _FileNames, site: NodeSite) -> Iterator[Finding]:
     node = site.node
     match node:
         case ast.ImportFrom(level=0, module=str(module)):
@@ -185,12 +185,12 @@ def _check(read: _Text, site: NodeSite) -> Iterator[Finding]:
         case ast.Attribute():
             yield from _check_attribute(read, node, site.scope)
         case ast.Subscript() | ast.Call():
-            yield from _check_taken(read, node, site.scope)
+            yield from _check_dynamic_access(read, node, site.scope)
         case _:
             return
 
 
-def _check_attribute(read: _Text, node: ast.Attribute, scope: Scope) -> Iterator[Finding]:
+def _check_attribute(read: _FileNames, node: ast.Attribute, scope: Scope) -> Iterator[Finding]:
     if name := read.which(read.dotted(node, scope)):
         yield _finding(read, node, name)
     elif normal(node.attr) in _REVEALING:
@@ -198,23 +198,27 @@ def _check_attribute(read: _Text, node: ast.Attribute, scope: Scope) -> Iterator
         yield finding_at(node, read.text, "attribute.internal", message, suggestion="Remove it.")
 
 
-def _check_taken(read: _Text, node: ast.Call | ast.Subscript, scope: Scope) -> Iterator[Finding]:
+def _check_dynamic_access(
+    read: _FileNames, node: ast.Call | ast.Subscript, scope: Scope
+) -> Iterator[Finding]:
     """Yield findings about access by name: from a mapping, or by getattr and similar functions."""
     if name := read.which(read.dotted(node, scope)):
         yield _finding(read, node, name)
         return
-    if revealing := _revealing(node):
+    if revealing := _find_revealing_name(node):
         message = f"{revealing!r} exposes the internals of running code."
         yield finding_at(node, read.text, "attribute.internal", message, suggestion="Remove it.")
-    for base, key in _taken(read, node, scope):
-        module = read.has_forbidden(base)
+    for base, key in _find_dynamic_access(read, node, scope):
+        module = read.find_forbidden_module(base)
         if module is not None and _text(key) is None:
             message = f"An attribute of {module} is accessed by a computed name."
             suggestion = f"Write the name itself: {module}.name."
             yield finding_at(node, read.text, "attribute.dynamic", message, suggestion=suggestion)
 
 
-def _taken(read: _Text, node: ast.Call | ast.Subscript, scope: Scope) -> Iterator[tuple[set[str], ast.expr]]:
+def _find_dynamic_access(
+    read: _FileNames, node: ast.Call | ast.Subscript, scope: Scope
+) -> Iterator[tuple[set[str], ast.expr]]:
     """Yield the objects that are accessed by name, and the expression of that name."""
     match node:
         case ast.Subscript(value=value, slice=key):
@@ -230,7 +234,7 @@ def _taken(read: _Text, node: ast.Call | ast.Subscript, scope: Scope) -> Iterato
             return
 
 
-def _revealing(node: ast.Call | ast.Subscript) -> str | None:
+def _find_revealing_name(node: ast.Call | ast.Subscript) -> str | None:
     """Return a literal name that leads to frames, code or namespaces, or None."""
     given = (
         [*node.args, *(one.value for one in node.keywords)] if isinstance(node, ast.Call) else [node.slice]
@@ -239,7 +243,7 @@ def _revealing(node: ast.Call | ast.Subscript) -> str | None:
     return next((part for part in parts if normal(part) in _REVEALING), None)
 
 
-def _finding(read: _Text, node: ast.AST, name: str) -> Finding:
+def _finding(read: _FileNames, node: ast.AST, name: str) -> Finding:
     plain = name.removeprefix("builtins.")
     instead = next((_INSTEAD[key] for key in (plain, plain.partition(".")[0]) if key in _INSTEAD), None)
     return finding_at(
@@ -251,7 +255,7 @@ def _finding(read: _Text, node: ast.AST, name: str) -> Finding:
     )
 
 
-def _items(bases: Iterable[str], key: str) -> Iterator[str]:
+def _look_up_items(bases: Iterable[str], key: str) -> Iterator[str]:
     """Yield the values that a mapping of names has for a key."""
     for base in bases:
         if base == "sys.modules":
@@ -262,20 +266,20 @@ def _items(bases: Iterable[str], key: str) -> Iterator[str]:
             yield f"{base.removesuffix('.__dict__')}.{key}"
 
 
-def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+def _simple_assignments(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     """Yield name and value of simple assignments."""
     match node:
         case ast.Assign(targets=targets, value=value):
             for target in targets:
-                yield from _pairs(target, value)
+                yield from _pair_targets(target, value)
         case (
             ast.AnnAssign(target=target, value=ast.expr() as value)
             | ast.NamedExpr(target=target, value=value)
         ):
-            yield from _pairs(target, value)
+            yield from _pair_targets(target, value)
         case ast.For(target=target, iter=ast.Tuple(elts=values) | ast.List(elts=values)):
             for value in values:
-                yield from _pairs(target, value)
+                yield from _pair_targets(target, value)
         case ast.FunctionDef(args=args) | ast.AsyncFunctionDef(args=args) | ast.Lambda(args=args):
             plain = [*args.posonlyargs, *args.args]
             given = zip(plain[len(plain) - len(args.defaults) :], args.defaults, strict=True)
@@ -285,7 +289,7 @@ def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
             return
 
 
-def _pairs(target: ast.AST, value: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+def _pair_targets(target: ast.AST, value: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     match target, value:
         case ast.Name(id=name), _:
             yield name, value
@@ -294,13 +298,13 @@ def _pairs(target: ast.AST, value: ast.AST) -> Iterator[tuple[str, ast.AST]]:
             (ast.Tuple(elts=values) | ast.List(elts=values)),
         ):
             for one, other in zip(names, values, strict=False):
-                yield from _pairs(one, other)
+                yield from _pair_targets(one, other)
         case _:
             return
 
 
-def _choices(node: ast.AST) -> list[ast.expr]:
-    """Return the expressions of which an expression may have the value."""
+def _possible_values(node: ast.AST) -> list[ast.expr]:
+    """Return the expressions whose values an expression may have."""
     match node:
         case ast.NamedExpr(value=value):
             return [value]
@@ -316,8 +320,8 @@ def _text(node: ast.AST) -> str | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
-def _joined(bases: Iterable[str], name: str | None) -> Iterator[str]:
-    """Yield an attribute of each base, up to the longest useful chain."""
+def _append_attribute(bases: Iterable[str], name: str | None) -> Iterator[str]:
+    """Yield each base with an attribute appended, up to the longest useful chain."""
     for base in bases:
         if name is not None and base.count(".") < _MAX_CHAIN:
             yield f"{base}.{normal(name)}"

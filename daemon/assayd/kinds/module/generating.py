@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.kinds.module.files import is_test
 from assayd.kinds.module.samples import MANIFEST
-from assayd.model.prompting import Document, Example, Proposal, Surrounding
+from assayd.model.prompting import Document, Example, PromptContext, Proposal
 
 MANIFEST_FILE = "manifest.json"
 _FIXED_TEST = ", a test that must pass; it can't be changed"
@@ -68,7 +68,7 @@ EXAMPLE = Example(
 
 
 class ModuleContext(BaseModel):
-    """The manifest, if it is fixed, and existing files, e.g. example responses of an API."""
+    """The context of a generated module: a fixed manifest, if any, and existing files."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -77,23 +77,23 @@ class ModuleContext(BaseModel):
 
 
 def has_tests(context: ModuleContext) -> bool:
-    """Return whether the request comes with tests, which an answer can't change."""
+    """Return whether the request includes tests, which an answer can't change."""
     return any(map(is_test, context.files))
 
 
-def task_of(context: ModuleContext) -> str:
-    """Return the task: the files that an answer must have, without those that are given."""
-    return f"Write an adapter module: {', '.join(words for _, words in _asked(context))}."
+def describe_task(context: ModuleContext) -> str:
+    """Describe the task: the files that an answer must have, without those already supplied."""
+    return f"Write an adapter module: {', '.join(words for _, words in _requested_files(context))}."
 
 
-def example_of(context: ModuleContext) -> Example:
-    """Return the example with those files that an answer to this request must have."""
-    files = {name: EXAMPLE.answer.files[name] for name, _ in _asked(context)}
+def select_example(context: ModuleContext) -> Example:
+    """Return the example, reduced to the files that an answer to this request must have."""
+    files = {name: EXAMPLE.answer.files[name] for name, _ in _requested_files(context)}
     reason = EXAMPLE.reason if _TEST_FILE in files else EXAMPLE.reason.partition(";")[0] + "."
     return replace(EXAMPLE, answer=Proposal(files=files), reason=reason)
 
 
-def _asked(context: ModuleContext) -> list[tuple[str, str]]:
+def _requested_files(context: ModuleContext) -> list[tuple[str, str]]:
     given = {
         *([_TEST_FILE] if has_tests(context) else []),
         *([MANIFEST_FILE] if context.manifest is not None else []),
@@ -101,15 +101,15 @@ def _asked(context: ModuleContext) -> list[tuple[str, str]]:
     return [(name, words) for name, words in _WANTED.items() if name not in given]
 
 
-def around(context: ModuleContext) -> list[Surrounding]:
+def around(context: ModuleContext) -> list[PromptContext]:
     """Return the context that the code must fit."""
     found = [
-        Surrounding(title=f"file {name}{_FIXED_TEST if is_test(name) else ''}", text=text)
+        PromptContext(title=f"file {name}{_FIXED_TEST if is_test(name) else ''}", text=text)
         for name, text in sorted(context.files.items())
     ]
     if context.manifest is not None:
         text = json.dumps(context.manifest)
-        found.insert(0, Surrounding(title="manifest.json, which is fixed: don't return it", text=text))
+        found.insert(0, PromptContext(title="manifest.json, which is fixed: don't return it", text=text))
     return found
 
 

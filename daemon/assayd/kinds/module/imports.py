@@ -31,8 +31,8 @@ _IMPORTING = "importorskip"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Own:
-    """Modules that can be imported in addition to the policy's."""
+class OwnModules:
+    """The modules that can be imported in addition to those that the policy allows."""
 
     modules: frozenset[str]
     provided: frozenset[str]
@@ -43,10 +43,10 @@ class Own:
 
 
 def check_module_imports(
-    file: str, text: str, tree: ScopedTree, policy: ImportPolicy, own: Own
+    file: str, text: str, tree: ScopedTree, policy: ImportPolicy, own: OwnModules
 ) -> Iterator[Finding]:
     """Yield the findings about the import statements of one file."""
-    modules, unused = PolicyModules.of(policy), _Unused(tree, text)
+    modules, unused = PolicyModules.of(policy), _UnusedImports(tree, text)
     for site in tree.sites:
         node = site.node
         found: Iterable[Finding]
@@ -55,27 +55,29 @@ def check_module_imports(
             judged = ast.copy_location(ast.Import(names=others), node)
             found = check_imports(judged, modules, text) if others else ()
             if len(others) == 1:
-                found = _of_own(found, others[0].name, node, own, text)
+                found = _suggest_own_module(found, others[0].name, node, own, text)
         elif isinstance(node, ast.ImportFrom):
-            found = _from(file, node, modules, text, own)
-        elif isinstance(node, ast.Call) and _is_import(node.func, site.scope):
-            found = _called(node, modules, text, own)
+            found = _check_from_import(file, node, modules, text, own)
+        elif isinstance(node, ast.Call) and _is_importorskip(node.func, site.scope):
+            found = _check_import_call(node, modules, text, own)
         elif isinstance(node, ast.Attribute):
-            found = _unlisted(node, site.scope, modules, text)
+            found = _check_unlisted_name(node, site.scope, modules, text)
         else:
             continue
-        if isinstance(node, ast.Import) and _is_listed(node, policy) and not unused.uses(node):
-            found = [*found, *_idle(node, modules, text)]
+        if isinstance(node, ast.Import) and _imports_listed_module(node, policy) and not unused.uses(node):
+            found = [*found, *_check_unused_module(node, modules, text)]
         for finding in found:
-            if finding.rule == "attribute.not_allowed" and _is_free(node, modules):
+            if finding.rule == "attribute.not_allowed" and _is_unrestricted(node, modules):
                 continue  # A forbidden name of an otherwise allowed module: see `forbidden`.
             taken_out = unused.edit(node) if isinstance(node, ast.Import | ast.ImportFrom) else None
             edit = finding.edit or taken_out
             yield replace(finding, file=file, category=CATEGORY, edit=edit)
 
 
-def _unlisted(node: ast.Attribute, scope: Scope, modules: PolicyModules, text: str) -> Iterator[Finding]:
-    """Yield the finding for an unlisted name of a module of which the policy lists some."""
+def _check_unlisted_name(
+    node: ast.Attribute, scope: Scope, modules: PolicyModules, text: str
+) -> Iterator[Finding]:
+    """Yield the finding for an unlisted name of a module if the policy lists only some of its names."""
     base = node.value
     origins = resolve(base.id, scope).origins if isinstance(base, ast.Name) else ()
     for module in sorted(origin.module for origin in origins if origin.name is None):
@@ -85,20 +87,20 @@ def _unlisted(node: ast.Attribute, scope: Scope, modules: PolicyModules, text: s
             yield finding_at(node, text, "attribute.not_allowed", message, suggestion=suggestion)
 
 
-def _is_listed(node: ast.Import, policy: ImportPolicy) -> bool:
-    """Return whether a statement imports one module of which the policy lists names."""
+def _imports_listed_module(node: ast.Import, policy: ImportPolicy) -> bool:
+    """Return whether a statement imports a single module for which the policy lists allowed names."""
     return len(node.names) == 1 and node.names[0].name in policy.names and policy.allows(node.names[0].name)
 
 
-def _idle(node: ast.Import, modules: PolicyModules, text: str) -> Iterator[Finding]:
-    """Yield the finding for a module that is allowed for listed names, if the file uses none of them."""
+def _check_unused_module(node: ast.Import, modules: PolicyModules, text: str) -> Iterator[Finding]:
+    """Yield the finding for a module that is allowed for listed names if the file uses none of them."""
     module = node.names[0].name
     message = f"Import of {module!r} is allowed only for some of its names, and none of those is used."
     suggestion = f"Remove the line. {name_suggestion(module, modules)}"
     yield finding_at(node, text, "import.not_allowed", message, suggestion=suggestion)
 
 
-def _is_import(function: ast.expr, scope: Scope) -> bool:
+def _is_importorskip(function: ast.expr, scope: Scope) -> bool:
     """Return whether a called function is pytest's `importorskip`."""
     if isinstance(function, ast.Attribute):
         return function.attr == _IMPORTING
@@ -106,7 +108,9 @@ def _is_import(function: ast.expr, scope: Scope) -> bool:
     return any(origin.name == _IMPORTING for origin in names)
 
 
-def _called(node: ast.Call, modules: PolicyModules, text: str, own: Own) -> Iterator[Finding]:
+def _check_import_call(
+    node: ast.Call, modules: PolicyModules, text: str, own: OwnModules
+) -> Iterator[Finding]:
     given = [*node.args[:1], *(one.value for one in node.keywords if one.arg == "modname")]
     name = given[0].value if given and isinstance(given[0], ast.Constant) else None
     if not isinstance(name, str):
@@ -118,12 +122,12 @@ def _called(node: ast.Call, modules: PolicyModules, text: str, own: Own) -> Iter
         yield from check_imports(imported, modules, text)
 
 
-def _is_free(node: ast.AST, modules: PolicyModules) -> bool:
+def _is_unrestricted(node: ast.AST, modules: PolicyModules) -> bool:
     return isinstance(node, ast.ImportFrom) and modules.names(node.module or "") is None
 
 
 def absolute(file: str, node: ast.ImportFrom) -> str | None:
-    """Return the absolute module of a ``from`` import; None if it leaves all packages."""
+    """Return the absolute module of a ``from`` import; None if it is above the top-level package."""
     if not node.level:
         return node.module
     package = module_name(file).split(".")
@@ -135,19 +139,21 @@ def absolute(file: str, node: ast.ImportFrom) -> str | None:
     return ".".join([*base, *([node.module] if node.module else [])])
 
 
-def _from(file: str, node: ast.ImportFrom, modules: PolicyModules, text: str, own: Own) -> Iterator[Finding]:
+def _check_from_import(
+    file: str, node: ast.ImportFrom, modules: PolicyModules, text: str, own: OwnModules
+) -> Iterator[Finding]:
     name = absolute(file, node)
     if name is None:
-        yield _relative(node, text, own)
+        yield _relative_import_finding(node, text, own)
     elif node.level and not own.covers(name):
         message = f"The module {name!r} isn't one of the files."
         yield finding_at(node, text, "import.relative", message, suggestion="Import one of the files.")
     elif not own.covers(name):
-        yield from _of_own(check_imports(node, modules, text), name, node, own, text)
+        yield from _suggest_own_module(check_imports(node, modules, text), name, node, own, text)
 
 
-def _of_own(
-    found: Iterable[Finding], name: str, node: ast.Import | ast.ImportFrom, own: Own, text: str
+def _suggest_own_module(
+    found: Iterable[Finding], name: str, node: ast.Import | ast.ImportFrom, own: OwnModules, text: str
 ) -> Iterator[Finding]:
     """Suggest the module's own file for an import: ``from reading import``, if there is a readings.py."""
     last = name.rpartition(".")[2]
@@ -166,7 +172,7 @@ def _of_own(
         yield replace(finding, suggestion=hint, edit=edit)
 
 
-def _relative(node: ast.ImportFrom, text: str, own: Own) -> Finding:
+def _relative_import_finding(node: ast.ImportFrom, text: str, own: OwnModules) -> Finding:
     """Return the finding for a relative import without a package, with an edit if it is a single line."""
     dots, module = "." * node.level, node.module or ""
     message = f"Relative import of {dots + module!r}, outside a package."
@@ -186,8 +192,8 @@ def _relative(node: ast.ImportFrom, text: str, own: Own) -> Finding:
     return replace(finding, edit=edit) if fixed != line else finding
 
 
-class _Unused:
-    """The imports of a source whose names are never used, computed at the first use."""
+class _UnusedImports:
+    """The imports of a source whose names are never used, computed on first use."""
 
     def __init__(self, tree: ScopedTree, text: str) -> None:
         self._tree = tree
@@ -198,13 +204,13 @@ class _Unused:
         return self._text.split("\n")
 
     @cached_property
-    def _used(self) -> frozenset[str | None]:
-        return frozenset(_names(site.node) for site in self._tree.sites)
+    def _used_names(self) -> frozenset[str | None]:
+        return frozenset(_referenced_name(site.node) for site in self._tree.sites)
 
     def uses(self, node: ast.Import | ast.ImportFrom) -> bool:
         """Return whether the source uses the first name that a statement binds."""
         alias = node.names[0]
-        return (alias.asname or alias.name.partition(".")[0]) in self._used
+        return (alias.asname or alias.name.partition(".")[0]) in self._used_names
 
     def edit(self, node: ast.Import | ast.ImportFrom) -> Edit | None:
         """Return the edit that removes an import of one unused name on its own line."""
@@ -216,13 +222,13 @@ class _Unused:
 
 
 def _is_only_child(node: ast.AST, tree: ScopedTree) -> bool:
-    """Return whether a statement is the only one in its block, so that removing it would leave none."""
+    """Return whether a statement is the only one in its block, so that removing it would empty the block."""
     parent = tree.parent(node)
     blocks = (getattr(parent, field, None) for field in ("body", "orelse", "finalbody"))
     return any(block == [node] for block in blocks if isinstance(block, list))
 
 
-def _names(node: ast.AST) -> str | None:
+def _referenced_name(node: ast.AST) -> str | None:
     """Return the name that a node reads, including strings in ``__all__``."""
     if isinstance(node, ast.Name):
         return node.id

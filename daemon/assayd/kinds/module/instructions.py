@@ -32,11 +32,11 @@ def instructions(
         allowed: whether imports matter.
     """
     contract = AdapterContract() if policy is None else policy.adapter
-    lines = [*_contract(contract), *([_TESTS] if tests else [])]
-    return (*lines, *(_allowed(policy) if policy is not None and allowed else ()))
+    lines = [*_describe_contract(contract), *([_TESTS] if tests else [])]
+    return (*lines, *(_describe_allowances(policy) if policy is not None and allowed else ()))
 
 
-def _contract(contract: AdapterContract) -> Iterator[str]:
+def _describe_contract(contract: AdapterContract) -> Iterator[str]:
     decorators, bases = " or ".join(contract.decorators), " or ".join(contract.base_classes)
     source = f" (imported from {' or '.join(contract.modules)})" if contract.modules else ""
     yield (
@@ -50,7 +50,7 @@ def _contract(contract: AdapterContract) -> Iterator[str]:
         )
 
 
-def _allowed(policy: ExecutionPolicy) -> Iterator[str]:
+def _describe_allowances(policy: ExecutionPolicy) -> Iterator[str]:
     contract = policy.adapter
     yield from allowances(policy, also=(*contract.modules, "adapter"))
     if policy.reports_only:

@@ -73,18 +73,18 @@ def _text(pattern: str) -> StringConstraints:
     return StringConstraints(pattern=pattern)
 
 
-class _Part(BaseModel):
+class _ManifestModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Auth(_Part):
-    """The authentication of the platform."""
+class Auth(_ManifestModel):
+    """The platform's authentication in a manifest."""
 
     type: Literal["none", "api_key", "oauth2", "basic"]
     required_credentials: list[str] = Field(default_factory=list)
 
 
-class Pagination(_Part):
+class Pagination(_ManifestModel):
     """The pagination of responses."""
 
     supported: bool = True
@@ -92,21 +92,21 @@ class Pagination(_Part):
     max_page_size: int | None = Field(None, ge=1)
 
 
-class Outputs(_Part):
+class Outputs(_ManifestModel):
     """The adapter's output."""
 
     schema_ref: str | None = None
     mime_types: list[str] = Field(default_factory=list)
 
 
-class Artifacts(_Part):
+class Artifacts(_ManifestModel):
     """The adapter's artifacts."""
 
     produces: list[Literal["chart", "file", "log", "report"]] = Field(default_factory=list)
 
 
-class Manifest(_Part):
-    """A whole manifest."""
+class Manifest(_ManifestModel):
+    """The complete manifest of a module."""
 
     module_id: Annotated[str, _text(_ID)]
     version: Annotated[str, _text(_VERSION)]
@@ -155,8 +155,8 @@ def entrypoint_finding(entrypoint: str, known: list[str]) -> Finding:
 
 
 def _finding(error: ErrorDetails) -> Finding:
-    pointer = "".join(f"/{_escaped(str(part))}" for part in error["loc"])
-    rule, what, suggestion = _words(error)
+    pointer = "".join(f"/{_escape_pointer(str(part))}" for part in error["loc"])
+    rule, what, suggestion = _explain_error(error)
     return Finding(
         rule=rule,
         category="schema_error",
@@ -166,7 +166,7 @@ def _finding(error: ErrorDetails) -> Finding:
     )
 
 
-def _words(error: ErrorDetails) -> tuple[str, str, str]:
+def _explain_error(error: ErrorDetails) -> tuple[str, str, str]:
     """Return rule, message and fix of one error."""
     field, kind, limits = str(error["loc"][-1]), error["type"], error.get("ctx", {})
     match kind:
@@ -177,7 +177,7 @@ def _words(error: ErrorDetails) -> tuple[str, str, str]:
             return "manifest.unknown", "isn't a field of the manifest", f"Remove it; fields are {names}."
         case "string_pattern_mismatch":
             form, given = _FORMS[limits["pattern"]], shorten(str(error["input"]), 60)
-            return "manifest.value", f"{given!a} isn't {form}", f"Write {form}.{_example(error)}"
+            return "manifest.value", f"{given!a} isn't {form}", f"Write {form}.{_format_example(error)}"
         case "literal_error":
             return "manifest.value", "isn't a known value", f"Use one of {limits['expected']}."
         case "string_too_long" | "greater_than_equal" | "too_short":
@@ -188,15 +188,15 @@ def _words(error: ErrorDetails) -> tuple[str, str, str]:
             )
         case _:
             wanted = error["msg"].removeprefix("Input should be ")
-            return "manifest.type", f"should be {wanted}", f"Write {wanted}.{_example(error)}"
+            return "manifest.type", f"should be {wanted}", f"Write {wanted}.{_format_example(error)}"
 
 
-def _example(error: ErrorDetails) -> str:
+def _format_example(error: ErrorDetails) -> str:
     """Return an example of a valid field."""
     field = error["loc"][0]
     return f' For example: "{field}": {_EXAMPLES[field]}' if field in _EXAMPLES else ""
 
 
-def _escaped(part: str) -> str:
+def _escape_pointer(part: str) -> str:
     """Return a key escaped for a JSON pointer."""
     return part.replace("~", "~0").replace("/", "~1")

@@ -108,7 +108,7 @@ def own_names(trees: Trees) -> Mapping[str, frozenset[str]]:
 def check_own_names(
     file: str, text: str, tree: ast.Module, own: Mapping[str, frozenset[str]]
 ) -> Iterator[Finding]:
-    """``from readings import grades``, if readings.py has only `grade` -> import.no_name."""
+    """Check own imports: ``from readings import grades``, if only `grade` exists -> import.no_name."""
     for node in nodes_of(tree):
         if not isinstance(node, ast.ImportFrom):
             continue
@@ -120,10 +120,12 @@ def check_own_names(
                 alias.name != "*" and alias.name not in own[module] and f"{module}.{alias.name}" not in own
             )
             if missing:
-                yield replace(_no_name(node, text, module, alias.name, own[module]), file=file)
+                yield replace(_unknown_name_finding(node, text, module, alias.name, own[module]), file=file)
 
 
-def _no_name(node: ast.ImportFrom, text: str, module: str, name: str, known: frozenset[str]) -> Finding:
+def _unknown_name_finding(
+    node: ast.ImportFrom, text: str, module: str, name: str, known: frozenset[str]
+) -> Finding:
     near = close_names(name, sorted(known))
     public = ", ".join(sorted(one for one in known if not one.startswith("_"))[:8])
     hint = f"Did you mean `{near[0]}`?" if near else f"Define it there, or import an existing name: {public}."
@@ -132,8 +134,8 @@ def _no_name(node: ast.ImportFrom, text: str, module: str, name: str, known: fro
     return replace(found, edit=word_edit(text, node.lineno, name, near[0]) if near else None)
 
 
-def meant_names(findings: list[Finding]) -> frozenset[str]:
-    """Return the names that misspelled imports were meant to bind, so that their uses aren't reported."""
+def find_meant_names(findings: list[Finding]) -> frozenset[str]:
+    """Return the names that misspelt imports were meant to bind, so that their uses aren't reported."""
     meant = (re.search(r"Did you mean `(\w+)`", one.suggestion or "") for one in findings)
     return frozenset(found[1] for found in meant if found is not None)
 
@@ -141,11 +143,11 @@ def meant_names(findings: list[Finding]) -> frozenset[str]:
 def check_decorator(
     file: str, text: str, node: ast.ClassDef, manifest: Mapping[str, object], contract: AdapterContract
 ) -> Iterator[Finding]:
-    """``@register_adapter(platform="openmeteo")``, if the manifest says open_meteo -> contract.manifest."""
+    """Check ``@register_adapter(platform="openmeteo")`` against the manifest -> contract.manifest."""
     for decorator in node.decorator_list:
         if not isinstance(decorator, ast.Call) or last_name(decorator.func) not in contract.decorators:
             continue
-        yield from _absent(file, text, decorator, manifest)
+        yield from _check_missing_arguments(file, text, decorator, manifest)
         for given in decorator.keywords:
             said = manifest.get(given.arg or "")
             value = given.value.value if isinstance(given.value, ast.Constant) else None
@@ -162,7 +164,9 @@ def check_decorator(
                 yield replace(found, file=file, edit=edit)
 
 
-def _absent(file: str, text: str, node: ast.Call, manifest: Mapping[str, object]) -> Iterator[Finding]:
+def _check_missing_arguments(
+    file: str, text: str, node: ast.Call, manifest: Mapping[str, object]
+) -> Iterator[Finding]:
     """``@register_adapter(category="weather")`` without the platform -> contract.manifest (a warning)."""
     given = {each.arg for each in node.keywords}
     for name in ("category", "platform"):
@@ -190,7 +194,7 @@ def _absent(file: str, text: str, node: ast.Call, manifest: Mapping[str, object]
 def check_base(
     file: str, text: str, tree: ast.Module, node: ast.ClassDef, contract: AdapterContract
 ) -> Iterator[Finding]:
-    """``class Weather:``, if `Adapter` is imported and unused -> contract.no_base (a warning)."""
+    """Check for ``class Weather:`` although `Adapter` is imported -> contract.no_base (a warning)."""
     imported = {
         alias.asname or alias.name
         for each in tree.body
@@ -222,7 +226,7 @@ def check_base(
 
 
 def check_calls(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
-    """``return response.json`` -> call.missing (a warning)."""
+    """Check for uncalled methods: ``return response.json`` -> call.missing (a warning)."""
     called = {
         each.func.id
         for each in nodes_of(tree)
@@ -269,7 +273,7 @@ def _is_uncalled(value: ast.Attribute, node: ast.AST) -> bool:
 
 
 def check_dropped_results(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
-    """``def share(self) -> float: round(x, 2)`` -> function.no_value (a warning): `return` is missing."""
+    """Check for a missing `return`: ``-> float: round(x, 2)`` -> function.no_value (a warning)."""
     for node in nodes_of(tree):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.returns is None:
             continue
@@ -317,7 +321,7 @@ _VALUES = (
 
 
 def check_generators(file: str, text: str, tree: ast.Module, contract: AdapterContract) -> Iterator[Finding]:
-    """``def transform(self, raw) -> dict: yield …`` -> contract.method_form: the caller gets a generator."""
+    """Check for ``def transform(self, raw) -> dict: yield …``, a generator -> contract.method_form."""
     for node in nodes_of(tree):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name not in contract.methods:
             continue
@@ -346,7 +350,7 @@ def check_generators(file: str, text: str, tree: ast.Module, contract: AdapterCo
 
 
 def check_raised(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
-    """``raise "no name"`` -> call.missing (a warning): a string can't be raised."""
+    """Check for raised strings: ``raise "no name"`` -> call.missing (a warning)."""
     for node in nodes_of(tree):
         if not isinstance(node, ast.Raise) or not isinstance(node.exc, ast.Constant | ast.JoinedStr):
             continue
@@ -366,7 +370,7 @@ def check_raised(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
 
 
 def check_transports(texts: Mapping[str, str], trees: Trees) -> Iterator[Finding]:
-    """``httpx.AsyncClient(timeout=10)``, if tests pass a transport that no code uses -> call.missing."""
+    """Check for ``httpx.AsyncClient(timeout=10)`` that ignores the tests' transport -> call.missing."""
     passed = {
         name
         for file, text in texts.items()
@@ -403,7 +407,7 @@ _NO_VALUE = re.compile(
 
 
 def check_import_time(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
-    """``CITIES = httpx.get(URL)`` at the top level -> call.at_import (a warning)."""
+    """Check for calls at import: ``CITIES = httpx.get(URL)`` -> call.at_import (a warning)."""
     for statement in tree.body:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             continue
@@ -429,7 +433,7 @@ _REQUESTS = frozenset({"get", "post", "put", "patch", "delete", "head", "request
 
 
 def check_json(file: str, text: str) -> Finding | None:
-    """A submitted ``.json`` file with Python quotes -> files.json (a warning)."""
+    """Check a submitted ``.json`` file for Python quotes -> files.json (a warning)."""
     try:
         json.loads(text)
     except RecursionError:
@@ -445,12 +449,12 @@ def check_json(file: str, text: str) -> Finding | None:
             line=line,
             snippet=snippet(text, line),
             suggestion="Write keys and text in double quotes, and no comma at the end.",
-            edit=_as_json(text),
+            edit=_json_edit(text),
         )
     return None
 
 
-def _as_json(text: str) -> Edit | None:
+def _json_edit(text: str) -> Edit | None:
     """Return the edit that rewrites a Python literal as JSON."""
     try:
         value = ast.literal_eval(text.strip()) if len(text) <= _MOST_LITERAL else None
@@ -464,8 +468,8 @@ def _as_json(text: str) -> Edit | None:
 _MOST_LITERAL = 10_000
 
 
-def with_self(finding: Finding, text: str) -> Finding:
-    """Return the finding about an undefined name with `self.` prepended, if there is such an attribute."""
+def suggest_self(finding: Finding, text: str) -> Finding:
+    """Suggest ``self.`` in a finding about an undefined name if such an attribute exists."""
     named = re.match(r"'(\w+)' is not defined", finding.message)
     if named is None or (f"self.{named[1]}" not in text and named[1] != "config"):
         return finding
@@ -474,11 +478,11 @@ def with_self(finding: Finding, text: str) -> Finding:
 
 
 def check_secrets(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
-    """``API_KEY = "q8Zr41…"`` -> source.secret (a warning), except in test files."""
+    """Check for secrets: ``API_KEY = "q8Zr41…"`` -> source.secret (a warning), except in test files."""
     if is_test(file):
         return
     told: set[int] = set()
-    for name, value in _named_texts(tree):
+    for name, value in _named_values(tree):
         if (
             len(told) == _MOST_SECRETS
             or id(value) in told
@@ -500,7 +504,7 @@ def check_secrets(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
             yield replace(found, file=file, category="security", snippet=None)
 
 
-def _named_texts(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+def _named_values(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
     for node in nodes_of(tree):
         match node:
             case (

@@ -65,7 +65,7 @@ _ORDER = ("condition", "return", "arithmetic", "raise", "call", "number", "strin
 
 
 class Mutant(BaseModel):
-    """One mutant: `now` replaces the bytes from `start` to `end` of the adapter's source.
+    """A mutant: `now` replaces the bytes from `start` to `end` of the adapter's source.
 
     `line` is its line; `statement` is the first line of the containing statement.
     """
@@ -85,28 +85,28 @@ class Mutant(BaseModel):
         return content[: self.start] + self.now.encode() + content[self.end :]
 
 
-def mutants_of(source: str, most: int) -> list[Mutant]:
+def generate_mutants(source: str, most: int) -> list[Mutant]:
     """Return at most `most` mutants, alternating between functions, lines and types of change."""
     if most < 1:
         return []
-    read = _compiled(source)
+    read = _parse_and_compile(source)
     if read is None:
         return []
     tree, original = read
     nodes = sum(1 for _ in ast.walk(tree))
     if nodes > _MOST_NODES:
         return []
-    finder = _Finder(source)
-    queues = [deque(_in_order(finder.found(function))) for function in _functions(tree)]
+    finder = _MutantFinder(source)
+    queues = [deque(_order_mutants(finder.found(function))) for function in _functions(tree)]
     affordable = _MOST_WORK // (nodes + finder.size // _BYTES_OF_A_NODE + 1)
     chosen: list[Mutant] = []
-    for one in islice(_by_turns(queues), min(_MORE_LOOKED_AT * most, affordable)):
-        if len(chosen) < most and _differs(one, source, original):
+    for one in islice(_interleave(queues), min(_MORE_LOOKED_AT * most, affordable)):
+        if len(chosen) < most and _compiles_differently(one, source, original):
             chosen.append(one)
     return sorted(chosen, key=lambda one: one.start)
 
 
-def _by_turns(queues: Sequence[deque[Mutant]]) -> Iterator[Mutant]:
+def _interleave(queues: Sequence[deque[Mutant]]) -> Iterator[Mutant]:
     while any(queues):
         yield from (queue.popleft() for queue in queues if queue)
 
@@ -119,7 +119,7 @@ def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunction
             yield node
 
 
-def _in_order(found: Iterable[tuple[str, Mutant]]) -> list[Mutant]:
+def _order_mutants(found: Iterable[tuple[str, Mutant]]) -> list[Mutant]:
     """Order mutants so that types alternate, and a line's second mutant follows all first ones."""
     by_kind: dict[str, list[Mutant]] = {kind: [] for kind in _ORDER}
     for kind, one in found:
@@ -132,33 +132,35 @@ def _in_order(found: Iterable[tuple[str, Mutant]]) -> list[Mutant]:
     return [*first.values(), *(one for one in ordered if first[one.line] is not one)]
 
 
-def _differs(one: Mutant, source: str, original: object) -> bool:
+def _compiles_differently(one: Mutant, source: str, original: object) -> bool:
     """Return whether a mutant compiles to different code: the compiler drops unreachable code."""
-    changed = _compiled(one.text(source).decode())
+    changed = _parse_and_compile(one.text(source).decode())
     return changed is not None and changed[1] != original
 
 
-def _compiled(text: str) -> tuple[ast.Module, object] | None:
-    """Return the tree of a source and its code without positions; None if it fails or compiles too slowly."""
+def _parse_and_compile(text: str) -> tuple[ast.Module, object] | None:
+    """Return a source's tree and its code without positions; None if it fails or compiles too slowly."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             tree = ast.parse(text)
             if is_slow_to_compile(tree):
                 return None
-            return tree, _essence(compile(tree, "adapter", "exec", dont_inherit=True))
+            return tree, _strip_positions(compile(tree, "adapter", "exec", dont_inherit=True))
         except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
             return None
 
 
-def _essence(code: CodeType) -> object:
+def _strip_positions(code: CodeType) -> object:
     """Return a code object's content without its source positions."""
-    inner = tuple(_essence(one) if isinstance(one, CodeType) else (type(one), one) for one in code.co_consts)
+    inner = tuple(
+        _strip_positions(one) if isinstance(one, CodeType) else (type(one), one) for one in code.co_consts
+    )
     return code.co_name, code.co_code, code.co_names, inner
 
 
-class _Finder:
-    """Finds the mutants of one source."""
+class _MutantFinder:
+    """A finder of the mutants of one source."""
 
     def __init__(self, source: str) -> None:
         self._content = source.encode()
@@ -167,87 +169,91 @@ class _Finder:
 
     def found(self, function: ast.AST) -> Iterator[tuple[str, Mutant]]:
         """Yield the mutants within a function with their types, in source order."""
-        pending = [(statement, statement) for statement in reversed(_body(function))]
+        pending = [(statement, statement) for statement in reversed(_body_without_docstring(function))]
         while pending:
             node, statement = pending.pop()
-            for kind, start, end, now in self._of(node):
+            for kind, start, end, now in self._mutate_node(node):
                 line = bisect_right(self._starts, start)
                 was = self._content[start:end].decode()
                 yield (
                     kind,
                     Mutant(line=line, statement=statement.lineno, start=start, end=end, was=was, now=now),
                 )
-            inner = [(each, each if isinstance(each, ast.stmt) else statement) for each in _parts(node)]
+            inner = [
+                (each, each if isinstance(each, ast.stmt) else statement) for each in _mutable_parts(node)
+            ]
             pending += reversed(inner)  # type: ignore[arg-type]
 
-    def _of(self, node: ast.AST) -> Iterator[_Change]:
-        """Yield the mutants of one node: type, place, and new text."""
+    def _mutate_node(self, node: ast.AST) -> Iterator[_Change]:
+        """Yield the changes of one node: type, byte range, and new text."""
         if isinstance(node, ast.Constant):
-            yield from self._constant(node)
+            yield from self._mutate_constant(node)
         elif isinstance(node, ast.stmt):
-            yield from self._statement(node)
+            yield from self._mutate_statement(node)
         match node:
             case ast.Compare(left=left, ops=ops, comparators=rights):
                 for before, op, after in zip([left, *rights], ops, rights, strict=False):
-                    yield from self._between("condition", before, after, *_COMPARISONS[type(op)])
+                    yield from self._replace_operator("condition", before, after, *_COMPARISONS[type(op)])
             case ast.BoolOp(op=op, values=[first, second, *_]):
                 words = ("and", "or") if isinstance(op, ast.And) else ("or", "and")
-                yield from self._between("condition", first, second, *words)
+                yield from self._replace_operator("condition", first, second, *words)
             case ast.UnaryOp(op=ast.Not()):
-                start = self._at(node.lineno, node.col_offset)
+                start = self._byte_offset(node.lineno, node.col_offset)
                 yield "condition", start, start + len("not"), ""
             case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
-                yield from self._negated(test)
+                yield from self._negate_condition(test)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
                 if not any(map(_is_neutral, (left, right))):
-                    yield from self._between("arithmetic", left, right, *_ARITHMETIC[type(op)])
+                    yield from self._replace_operator("arithmetic", left, right, *_ARITHMETIC[type(op)])
 
-    def _negated(self, test: ast.expr) -> Iterator[_Change]:
+    def _negate_condition(self, test: ast.expr) -> Iterator[_Change]:
         if isinstance(test, ast.Name | ast.Attribute | ast.Call):
-            start, end = self._place(test)
+            start, end = self._byte_range(test)
             yield "condition", start, end, f"(not {self._content[start:end].decode()})"
 
-    def _statement(self, node: ast.stmt) -> Iterator[_Change]:
+    def _mutate_statement(self, node: ast.stmt) -> Iterator[_Change]:
         match node:
             case ast.AugAssign(target=target, op=op, value=value) if type(op) in _ARITHMETIC:
                 if not _is_neutral(value):
-                    yield from self._between("arithmetic", target, value, *_ARITHMETIC[type(op)])
+                    yield from self._replace_operator("arithmetic", target, value, *_ARITHMETIC[type(op)])
             case ast.Return(value=value) if value is not None and not isinstance(value, ast.Constant):
-                yield "return", *self._place(value), "None"
+                yield "return", *self._byte_range(value), "None"
             case ast.Raise():
-                yield "raise", *self._place(node), "pass"
-            case ast.Expr(value=ast.Call(func=func)) if _root(func) not in _LOGS:
-                yield "call", *self._place(node), "pass"
+                yield "raise", *self._byte_range(node), "pass"
+            case ast.Expr(value=ast.Call(func=func)) if _root_name(func) not in _LOGS:
+                yield "call", *self._byte_range(node), "pass"
             case ast.Continue():
-                yield "condition", *self._place(node), "break"
+                yield "condition", *self._byte_range(node), "break"
             case ast.Break():
-                yield "condition", *self._place(node), "continue"
+                yield "condition", *self._byte_range(node), "continue"
 
-    def _constant(self, node: ast.Constant) -> Iterator[_Change]:
+    def _mutate_constant(self, node: ast.Constant) -> Iterator[_Change]:
         match node.value:
             case bool():
-                yield "number", *self._place(node), repr(not node.value)
+                yield "number", *self._byte_range(node), repr(not node.value)
             case int() | float() if abs(node.value) < _LARGEST:
-                yield "number", *self._place(node), repr(node.value + 1)
+                yield "number", *self._byte_range(node), repr(node.value + 1)
             case str() if node.value:
-                yield "string", *self._place(node), '""'
+                yield "string", *self._byte_range(node), '""'
 
-    def _between(self, kind: str, left: ast.expr, right: ast.expr, was: str, now: str) -> Iterator[_Change]:
+    def _replace_operator(
+        self, kind: str, left: ast.expr, right: ast.expr, was: str, now: str
+    ) -> Iterator[_Change]:
         """Yield the replacement of the operator between two operands."""
-        start, end = self._place(left)[1], self._place(right)[0]
+        start, end = self._byte_range(left)[1], self._byte_range(right)[0]
         found = re.search(was.encode(), self._content[start:end])
         if found is not None and b"#" not in self._content[start:end]:
             yield kind, start + found.start(), start + found.end(), now
 
-    def _place(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+    def _byte_range(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
         end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or 0
-        return self._at(node.lineno, node.col_offset), self._at(end_line, end_column)
+        return self._byte_offset(node.lineno, node.col_offset), self._byte_offset(end_line, end_column)
 
-    def _at(self, line: int, column: int) -> int:
+    def _byte_offset(self, line: int, column: int) -> int:
         return self._starts[line - 1] + column
 
 
-def _body(function: ast.AST) -> list[ast.stmt]:
+def _body_without_docstring(function: ast.AST) -> list[ast.stmt]:
     body: list[ast.stmt] = getattr(function, "body", [])
     return body[1:] if _is_docstring(body[0]) else body
 
@@ -263,17 +269,17 @@ def _is_neutral(node: ast.expr) -> bool:
     return isinstance(node, ast.JoinedStr)
 
 
-def _parts(node: ast.AST) -> Iterator[ast.AST]:
+def _mutable_parts(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the parts of a node in which a change may matter."""
     match node:
         case ast.JoinedStr() | ast.Raise() | ast.ClassDef() | ast.Expr(value=ast.Constant()):
             return  # Positions inside an f-string aren't positions in the source.
         case ast.FunctionDef() | ast.AsyncFunctionDef():
-            yield from _body(node)
+            yield from _body_without_docstring(node)
         case ast.Assert(test=value) | ast.AnnAssign(value=ast.expr() as value):
             yield value
         case ast.Call(func=func, args=arguments, keywords=keywords):
-            if _root(func) not in _LOGS:
+            if _root_name(func) not in _LOGS:
                 yield from (func, *arguments)
                 yield from (each.value for each in keywords if each.arg not in _INCIDENTAL)
         case ast.Dict(keys=keys, values=values):
@@ -284,8 +290,8 @@ def _parts(node: ast.AST) -> Iterator[ast.AST]:
             yield from ast.iter_child_nodes(node)
 
 
-def _root(node: ast.expr) -> str:
-    """Return the first name of a dotted one: `log` of ``log.debug``."""
+def _root_name(node: ast.expr) -> str:
+    """Return the first name of a dotted expression: `log` of ``log.debug``."""
     while isinstance(node, ast.Attribute | ast.Call):
         node = node.value if isinstance(node, ast.Attribute) else node.func
     return node.id if isinstance(node, ast.Name) else ""

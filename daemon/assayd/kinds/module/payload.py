@@ -18,7 +18,7 @@ class ModulePayload(BaseModel):
 
 
 class PreparedModule(ModulePayload):
-    """A parsed module: `expected` are the tests of each file.
+    """A parsed module. `expected` are the tests of each file.
 
     `methods` are those of the adapter's classes, with their first and last lines; `mutants` are the changes
     to try against the tests.

@@ -35,7 +35,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Parsed:
+class _ParsedFile:
     """The nodes that explanations need, in the order of `ast.walk`."""
 
     body: Sequence[ast.stmt] = ()
@@ -45,13 +45,13 @@ class _Parsed:
 
 
 class ModuleFiles(Mapping[str, str]):
-    """The texts of a module by name, each parsed at most once, and the number of explanations left."""
+    """The texts of a module by name, each parsed at most once, with the remaining explanation budget."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         """Store the texts. Parsing happens on demand."""
         self._texts = {name: SplitText(text) for name, text in texts.items()}
         self._short: dict[str, list[str]] = {}
-        self._parsed: dict[str, _Parsed] = {}
+        self._parsed: dict[str, _ParsedFile] = {}
         self._chars_left = MOST_PARSED_CHARS
         self._explained_left = MOST_EXPLAINED
         self._advised_left = MOST_ADVISED
@@ -70,13 +70,13 @@ class ModuleFiles(Mapping[str, str]):
         """Return the number of files."""
         return len(self._texts)
 
-    def may_explain(self) -> bool:
-        """Count one more failure. Return False if the limit is reached."""
+    def try_use_explanation(self) -> bool:
+        """Use up one explanation of a failure; return False if the limit is reached."""
         self._explained_left -= 1
         return self._explained_left >= 0
 
-    def may_advise(self) -> bool:
-        """Count one more hint that reads the source. Return False if the limit is reached."""
+    def try_use_advice(self) -> bool:
+        """Use up one hint that reads the source; return False if the limit is reached."""
         self._advised_left -= 1
         return self._advised_left >= 0
 
@@ -114,7 +114,7 @@ class ModuleFiles(Mapping[str, str]):
         return around[-1] if around else None
 
     def decorated(self, text: str, word: str) -> Collection[str]:
-        """Return the names of the functions with a word in a decorator, e.g. ``fixture``."""
+        """Return the names of functions that have a decorator with the given word, e.g. ``fixture``."""
         decorations = self._read(text).decorations
         return {name for name, words in decorations.items() if any(word in one for one in words)}
 
@@ -126,7 +126,7 @@ class ModuleFiles(Mapping[str, str]):
             elif node.name == owner and isinstance(node, FUNCTIONS):
                 yield from (each.arg for each in (*node.args.args, *node.args.kwonlyargs))
 
-    def fields_around(self, text: str, line: int) -> Collection[str]:
+    def class_attributes_at(self, text: str, line: int) -> Collection[str]:
         """Return the attributes of the class that contains a 1-based line."""
         classes = [one for one in self.classes(text) if one.lineno <= line <= (one.end_lineno or 0)]
         if not classes:
@@ -140,41 +140,41 @@ class ModuleFiles(Mapping[str, str]):
         }
         return {*fields(classes[-1]), *stored}
 
-    def _read(self, text: str) -> _Parsed:
+    def _read(self, text: str) -> _ParsedFile:
         if text not in self._parsed:
             self._parsed[text] = self._parse(text)
         return self._parsed[text]
 
-    def _parse(self, text: str) -> _Parsed:
+    def _parse(self, text: str) -> _ParsedFile:
         if len(text) > min(MOST_CHARS, self._chars_left) or text.count("\n") >= _MOST_LINES:
-            return _Parsed()
+            return _ParsedFile()
         self._chars_left -= len(text)
         if is_slow_to_parse(text):
-            return _Parsed()
+            return _ParsedFile()
         try:
             tree = ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return _Parsed()
+            return _ParsedFile()
         nodes: list[ast.AST] = []
         for node in ast.walk(tree):
             nodes.append(node)
             if len(nodes) > _MOST_NODES:
-                return _Parsed()
+                return _ParsedFile()
         functions = [one for one in nodes if isinstance(one, FUNCTIONS)]
-        return _Parsed(
+        return _ParsedFile(
             body=tree.body,
             definitions=[one for one in nodes if isinstance(one, (*FUNCTIONS, ast.ClassDef))],
             dicts=[one for one in nodes if isinstance(one, ast.Dict)],
-            decorations={one.name: _words(one.decorator_list) for one in functions},
+            decorations={one.name: _names_in(one.decorator_list) for one in functions},
         )
 
 
 def indexed(texts: Mapping[str, str]) -> ModuleFiles:
-    """Return the index of these texts, which may be one already."""
+    """Return the index of these texts; return an existing index unchanged."""
     return texts if isinstance(texts, ModuleFiles) else ModuleFiles(texts)
 
 
-def _words(nodes: Iterable[ast.expr]) -> Collection[str]:
+def _names_in(nodes: Iterable[ast.expr]) -> Collection[str]:
     """Return the names in expressions."""
     found: set[str] = set()
     for node in (one for each in nodes for one in ast.walk(each)):
@@ -185,8 +185,8 @@ def _words(nodes: Iterable[ast.expr]) -> Collection[str]:
     return found
 
 
-def near_names(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known names similar to a name; only a limited number is compared."""
+def find_similar_names(name: str, known: Iterable[str]) -> list[str]:
+    """Return the known names that are similar to a name; only a limited number is compared."""
     if len(name) > _NAME_CHARS:
         return []
     compared = [one for one in dict.fromkeys(known) if len(one) <= _NAME_CHARS]

@@ -27,7 +27,7 @@ Fields = Mapping[str, JsonValue]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedTest:
-    """One test with its end. `raised` is set if an exception ended it, `reason` if it was skipped."""
+    """A finished test. `raised` is set if an exception ended it, `reason` if it was skipped."""
 
     id: str
     outcome: str
@@ -68,15 +68,15 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Final:
-    """The final record."""
+    """The last record of a unit, which confirms that its record is complete."""
 
     good: bool
     notes: tuple[str, ...]
     coverage: Coverage | None = None
 
 
-def read_told(body: bytes, *, whole: bool) -> Told:
-    """Parse the lines.
+def parse_record(body: bytes, *, whole: bool) -> Told:
+    """Parse the lines of a unit's record.
 
     Args:
         body: the bytes of the result.
@@ -89,35 +89,35 @@ def read_told(body: bytes, *, whole: bool) -> Told:
         raise GuestJsonError(f"more than {MAX_LINES} lines")
     told = Told()
     for number, line in enumerate(lines[:-1] if not whole else lines):
-        _take(told, _object(decode(line, _LIMITS)), number)
+        _process_line(told, _require_object(decode(line, _LIMITS)), number)
     if whole and told.final is None:
         raise GuestJsonError("the last line is missing")
     return told
 
 
-def _take(told: Told, fields: Fields, number: int) -> None:
+def _process_line(told: Told, fields: Fields, number: int) -> None:
     if told.final is not None:
         raise GuestJsonError("lines follow the last one")
     match fields.get("event"):
         case "started":
-            _start(told, _text(fields.get("id"), _ID_CHARS))
+            _record_start(told, _text(fields.get("id"), _ID_CHARS))
         case "ended":
-            _end(told, fields)
+            _record_end(told, fields)
         case "stopped":
             told.stopped = read_raised(fields, "call")
         case None if "status" in fields:
-            told.final = _final(told, fields, number)
+            told.final = _parse_final(told, fields, number)
         case _:
-            _collect(told, fields)
+            _process_collection(told, fields)
 
 
-def _collect(told: Told, fields: Fields) -> None:
+def _process_collection(told: Told, fields: Fields) -> None:
     """Process a line about the file's import or its tests."""
     if told.collected is not None:
         raise GuestJsonError("a misplaced line")
     match fields.get("event"):
         case "collected":
-            told.collected = [_text(name, _ID_CHARS) for name in _list(fields, "tests")]
+            told.collected = [_text(name, _ID_CHARS) for name in _require_list(fields, "tests")]
         case "not_imported":
             told.not_imported = read_raised(fields, "import")
         case "import_skipped":
@@ -125,19 +125,19 @@ def _collect(told: Told, fields: Fields) -> None:
         case "not_collected":
             told.not_collected.append(read_raised(fields, "import"))
         case "too_many":
-            told.too_many = _count(fields, "count")
+            told.too_many = _require_count(fields, "count")
         case _:
             raise GuestJsonError("a line of an unknown kind")
 
 
-def _start(told: Told, name: str) -> None:
+def _record_start(told: Told, name: str) -> None:
     due = (told.collected or [])[len(told.ended) : len(told.ended) + 1]
     if told.running is not None or [name] != due:
         raise GuestJsonError(f"{name} begins out of turn")
     told.running = name
 
 
-def _end(told: Told, fields: Fields) -> None:
+def _record_end(told: Told, fields: Fields) -> None:
     name, outcome = _text(fields.get("id"), _ID_CHARS), _text(fields.get("outcome"))
     if told.running != name or outcome not in OUTCOMES:
         raise GuestJsonError(f"{name} ends without a begin")
@@ -146,7 +146,7 @@ def _end(told: Told, fields: Fields) -> None:
         EndedTest(
             id=name,
             outcome=outcome,
-            duration_s=_seconds(fields),
+            duration_s=_require_seconds(fields),
             step=_text(fields.get("step", "")),
             raised=read_raised(fields, "call") if "error_type" in fields else None,
             reason=_text(fields.get("reason", fields.get("message", ""))),
@@ -156,14 +156,18 @@ def _end(told: Told, fields: Fields) -> None:
     )
 
 
-def _final(told: Told, fields: Fields, number: int) -> Final:
-    counts = (_count(fields, "lines"), _count(fields, "collected"), _count(fields, "ended"))
+def _parse_final(told: Told, fields: Fields, number: int) -> Final:
+    counts = (
+        _require_count(fields, "lines"),
+        _require_count(fields, "collected"),
+        _require_count(fields, "ended"),
+    )
     if counts != (number, len(told.collected or ()), len(told.ended)):
         raise GuestJsonError("the counts of the last line don't match the lines")
     status = fields.get("status")
     if status not in {"returned", "failed"}:
         raise GuestJsonError("the last line has no known status")
-    notes = tuple(_text(note) for note in _list(fields, "notes"))
+    notes = tuple(_text(note) for note in _require_list(fields, "notes"))
     return Final(good=status == "returned", notes=notes, coverage=_coverage(fields))
 
 
@@ -172,30 +176,30 @@ def _coverage(fields: Fields) -> Coverage | None:
     blocks, seen = fields.get("blocks"), fields.get("seen")
     if not isinstance(blocks, str) or not isinstance(seen, str):
         return None
-    read = [_numbers(block) for block in blocks.split(";")] if blocks else []
+    read = [_parse_numbers(block) for block in blocks.split(";")] if blocks else []
     if not all(read):
         return None
     return Coverage(
         owners=tuple(block[0] for block in read),
         lines=tuple(block[1:] for block in read),
-        seen=frozenset(_numbers(seen)),
+        seen=frozenset(_parse_numbers(seen)),
     )
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def _parse_numbers(text: str) -> tuple[int, ...]:
     """Parse numbers separated by spaces; empty if one is malformed."""
     parts = text.split()
     plain = all(part.isascii() and part.isdecimal() and len(part) <= _DIGITS for part in parts)
     return tuple(map(int, parts)) if plain else ()
 
 
-def _object(value: JsonValue) -> Fields:
+def _require_object(value: JsonValue) -> Fields:
     if not isinstance(value, dict):
         raise GuestJsonError("a line is not an object")
     return value
 
 
-def _list(fields: Fields, name: str) -> Sequence[JsonValue]:
+def _require_list(fields: Fields, name: str) -> Sequence[JsonValue]:
     value = fields.get(name)
     if not isinstance(value, list):
         raise GuestJsonError(f"{name} is not a list")
@@ -208,14 +212,14 @@ def _text(value: JsonValue, chars: int = MESSAGE_CHARS) -> str:
     return shorten(value, chars)
 
 
-def _count(fields: Fields, name: str) -> int:
+def _require_count(fields: Fields, name: str) -> int:
     value = fields.get(name)
     if type(value) is not int or value < 0:
         raise GuestJsonError(f"{name} is not a count")
     return value
 
 
-def _seconds(fields: Fields) -> float:
+def _require_seconds(fields: Fields) -> float:
     value = fields.get("duration_s")
     if type(value) not in {int, float} or not isinstance(value, int | float):
         raise GuestJsonError("duration_s is not a number")

@@ -11,25 +11,25 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from assayd.findings.exception_hints import exception_hint, hint_for, misspelling_edit
+from assayd.findings.exception_hints import exception_hint, hint_by_type, misspelling_edit
 from assayd.findings.network_errors import network_hint
 from assayd.findings.runs import (
     LEAVING,
     NOT_COMPILED_RULE,
     cause_finding,
-    details_of,
     file_events,
     grouped,
+    limit_details,
 )
 from assayd.findings.source_text import snippet
-from assayd.findings.timeout import time_hint, time_words
+from assayd.findings.timeout import describe_time_use, time_hint
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import Raised
 from assayd.kinds.module.expected_tests import ExpectedTests
-from assayd.kinds.module.explained import expected_other, explained
+from assayd.kinds.module.explained import explain_unexpected_exception, explained
 from assayd.kinds.module.files import is_python, is_test, module_name
 from assayd.kinds.module.places import ModuleFiles, indexed
-from assayd.kinds.module.pytest_record import Coverage, EndedTest, Told, read_told
+from assayd.kinds.module.pytest_record import Coverage, EndedTest, Told, parse_record
 from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import Cause, UnitResult
@@ -103,29 +103,29 @@ def judge_tests(
     """
     files = indexed(texts)
     if unit is None:
-        return TestedFile(cases=tuple(_never(f"{file}::{name}") for name in expected.certain))
-    events = tuple(_events(file, unit, files))
+        return TestedFile(cases=tuple(_unstarted_case(f"{file}::{name}") for name in expected.certain))
+    events = tuple(_event_findings(file, unit, files))
     try:
-        told = _read(unit)
+        told = _parse_unit_record(unit)
     except GuestJsonError as problem:
         unknown = (f"{file}::{name}" for name in expected.certain)
         return TestedFile(
             cases=tuple(Case(name=name, status=CaseStatus.ERROR, message=str(problem)) for name in unknown),
-            findings=(*events, _contradicted(file, str(problem))),
+            findings=(*events, _contradiction_finding(file, str(problem))),
         )
-    findings = [*events, *_findings(file, told, files)]
+    findings = [*events, *_reported_failures(file, told, files)]
     if told.final is not None:
-        findings += _compared(file, told, expected)
+        findings += _compare_collected(file, told, expected)
     elif not has_errors(findings) or unit.outcome.cause is Cause.TIMEOUT:
-        findings.append(_cut_short(file, unit, told))
+        findings.append(_interrupted_finding(file, unit, told))
     if told.final is not None and not told.final.good and not has_errors(findings):
-        findings.append(_contradicted(file, "the process failed without a reported reason"))
+        findings.append(_contradiction_finding(file, "the process failed without a reported reason"))
     coverage = told.final.coverage if told.final is not None else None
-    cases = tuple(_cases(file, unit, told, expected))
+    cases = tuple(_build_cases(file, unit, told, expected))
     return TestedFile(cases=cases, findings=tuple(findings), coverage=coverage)
 
 
-def nothing_ran(cases: Sequence[Case], files: Sequence[str]) -> Finding:
+def no_tests_ran_finding(cases: Sequence[Case], files: Sequence[str]) -> Finding:
     """Return the finding for a module in which no test passed or failed."""
     skipped = bool(cases)
     reasons = ", ".join(dict.fromkeys(case.message for case in cases if case.message))
@@ -140,7 +140,7 @@ def nothing_ran(cases: Sequence[Case], files: Sequence[str]) -> Finding:
     )
 
 
-def _read(unit: UnitResult) -> Told:
+def _parse_unit_record(unit: UnitResult) -> Told:
     """Parse a unit's record, which must be complete if the unit ended by itself.
 
     Raises: GuestJsonError, if the record contradicts itself or the process's end.
@@ -149,16 +149,16 @@ def _read(unit: UnitResult) -> Told:
     if unit.outcome.cause is Cause.PROTOCOL_VIOLATION or (own_end and unit.malformed is not None):
         raise GuestJsonError(unit.malformed or f"{len(unit.results)} records instead of one")
     own_end = own_end and len(unit.results) == 1
-    told = read_told(unit.results[0] if unit.results else b"", whole=own_end)
+    told = parse_record(unit.results[0] if unit.results else b"", whole=own_end)
     if told.final is not None:
         if told.final.good is not (unit.wait_status == 0):
             raise GuestJsonError("the record contradicts the exit code")
-        if told.final.good and not _is_good(told):
+        if told.final.good and not _is_successful(told):
             raise GuestJsonError("the record claims success, but its lines show a failure")
     return told
 
 
-def _is_good(told: Told) -> bool:
+def _is_successful(told: Told) -> bool:
     outcomes = {ended.outcome for ended in told.ended}
     whole = told.import_skipped is not None or (
         told.collected is not None and len(told.ended) == len(told.collected)
@@ -168,7 +168,7 @@ def _is_good(told: Told) -> bool:
     return whole and not troubled and not noted and not outcomes & {"failed", "error"}
 
 
-def _events(file: str, unit: UnitResult, texts: Texts) -> Iterator[Finding]:
+def _event_findings(file: str, unit: UnitResult, texts: Texts) -> Iterator[Finding]:
     """Yield the findings about violations of the run-time policy."""
     for event, finding in file_events(file, unit.events, texts):
         if event.kind == LEAVING:
@@ -177,19 +177,19 @@ def _events(file: str, unit: UnitResult, texts: Texts) -> Iterator[Finding]:
                 finding, rule="tests.exited", category=CATEGORY, message=message, suggestion=_EXIT_ADVICE
             )
         elif event.kind == "import" and event.detail.partition(".")[0] not in sys.stdlib_module_names:
-            yield _strange_module(finding, event.detail, file, texts)
+            yield _suggest_own_module(finding, event.detail, file, texts)
         else:
             yield finding
 
 
-def _own_names(texts: Texts) -> str:
-    """Name the module's own files that a test can import; tests aren't among them."""
+def _list_own_modules(texts: Texts) -> str:
+    """List the module's own files that a test can import, without the test files."""
     return ", ".join(sorted(module_name(name) for name in texts if is_python(name) and not is_test(name)))
 
 
-def _strange_module(finding: Finding, module: str, file: str, texts: Texts) -> Finding:
-    """Name the existing files for a missing module, most likely an argument of `patch`."""
-    own = _own_names(texts)
+def _suggest_own_module(finding: Finding, module: str, file: str, texts: Texts) -> Finding:
+    """Add the existing files to a finding about a missing module, most likely an argument of `patch`."""
+    own = _list_own_modules(texts)
     lines = texts.lines(texts.get(file, ""))
     named = re.compile(rf"['\"]{re.escape(module)}[.'\"]")
     line = finding.line or next((n for n, each in enumerate(lines, 1) if named.search(each)), None)
@@ -202,13 +202,13 @@ def _strange_module(finding: Finding, module: str, file: str, texts: Texts) -> F
     )
 
 
-def _findings(file: str, told: Told, texts: Texts) -> Iterator[Finding]:
+def _reported_failures(file: str, told: Told, texts: Texts) -> Iterator[Finding]:
     """Yield the findings about the reported failures."""
     if told.not_imported is not None:
-        yield _not_imported(file, told.not_imported, texts)
+        yield _import_failure(file, told.not_imported, texts)
     for raised in told.not_collected:
-        found = _raised(raised, file, texts, "tests.import_failed", "Its tests can't be collected")
-        yield _explained(found, raised, texts)
+        found = _exception_finding(raised, file, texts, "tests.import_failed", "Its tests can't be collected")
+        yield _explain_failure(found, raised, texts)
     if told.too_many is not None:
         yield _finding(
             "tests.too_many",
@@ -216,7 +216,7 @@ def _findings(file: str, told: Told, texts: Texts) -> Iterator[Finding]:
             f"{file} has {told.too_many} tests.",
             "Use fewer parameters, or more files.",
         )
-    yield from _failures(file, told, texts)
+    yield from _test_failures(file, told, texts)
     for ended in told.ended:
         if ended.outcome == "skipped" and _NOT_AWAITED in ended.reason:
             message = f"{ended.id} returned a coroutine that wasn't awaited."
@@ -226,20 +226,20 @@ def _findings(file: str, told: Told, texts: Texts) -> Iterator[Finding]:
     if told.stopped is not None:
         left = len(told.collected or ()) - len(told.ended)
         rule = "tests.exited" if _is_exit(told.stopped) else "tests.error"
-        found = _raised(told.stopped, file, texts, rule, f"{told.running or file} ended all tests")
+        found = _exception_finding(told.stopped, file, texts, rule, f"{told.running or file} ended all tests")
         yield replace(found, context=f"{left} tests did not run")
     for note in told.final.notes if told.final else ():
         suggestion = "Don't modify the test framework; make the tests pass."
         yield _finding("tests.tampered", file, f"{note}.", suggestion)
 
 
-def _failures(file: str, told: Told, texts: Texts) -> Iterator[Finding]:
+def _test_failures(file: str, told: Told, texts: Texts) -> Iterator[Finding]:
     bad = (ended for ended in told.ended if ended.outcome in {"failed", "error"})
-    for finding in grouped((ended.id, _failure(file, ended, texts)) for ended in bad):
+    for finding in grouped((ended.id, _test_failure(file, ended, texts)) for ended in bad):
         yield replace(finding, message=shorten(f"{finding.context}: {finding.message}"))
 
 
-def _failure(file: str, ended: EndedTest, texts: Texts) -> Finding:
+def _test_failure(file: str, ended: EndedTest, texts: Texts) -> Finding:
     rule = "tests.failed" if ended.outcome == "failed" else "tests.error"
     step = {"setup": " (during setup)", "teardown": " (during teardown)"}.get(ended.step, "")
     if ended.raised is None:
@@ -247,16 +247,20 @@ def _failure(file: str, ended: EndedTest, texts: Texts) -> Finding:
             rule, file, f"{ended.reason or 'it failed'}{step}", "Compare with the test's expectation."
         )
     rule = "tests.exited" if _is_exit(ended.raised) else rule
-    return _explained(_raised(ended.raised, file, texts, rule, "", step), ended.raised, texts, ended.id)
+    return _explain_failure(
+        _exception_finding(ended.raised, file, texts, rule, "", step), ended.raised, texts, ended.id
+    )
 
 
-def _not_imported(file: str, raised: Raised, texts: Texts) -> Finding:
+def _import_failure(file: str, raised: Raised, texts: Texts) -> Finding:
     if _is_exit(raised):
-        return _raised(raised, file, texts, "tests.exited", f"{file} ends the process at import")
+        return _exception_finding(raised, file, texts, "tests.exited", f"{file} ends the process at import")
     rule = NOT_COMPILED_RULE.id if raised.error_type in _SYNTAX else "tests.import_failed"
-    found = _explained(_raised(raised, file, texts, rule, f"{file} can't be imported"), raised, texts)
+    found = _explain_failure(
+        _exception_finding(raised, file, texts, rule, f"{file} can't be imported"), raised, texts
+    )
     if raised.error_type == "ModuleNotFoundError":
-        own = _own_names(texts)
+        own = _list_own_modules(texts)
         return replace(
             found, suggestion=f"Import what the image has, or the module's own files: {shorten(own, 300)}."
         )
@@ -270,7 +274,7 @@ _FIXTURE = re.compile(r"^\('(\w{1,100})', <FixtureRequest")
 """The text of pytest's FixtureLookupError; the missing fixture comes first."""
 
 
-def _raised(
+def _exception_finding(
     raised: Raised,
     file: str,
     texts: Texts,
@@ -281,9 +285,9 @@ def _raised(
     text = texts.get(raised.file or "", "")
     place = snippet(text, raised.line)
     told = f"{raised.error_type}: {raised.message}".removesuffix(": ")
-    plain = _plain_advice(rule, raised)
-    read = (plain is None or raised.meant is not None) and texts.may_advise()
-    hint = _advice(raised, text) if plain is None and read else plain
+    plain = _general_advice(rule, raised)
+    read = (plain is None or raised.meant is not None) and texts.try_use_advice()
+    hint = _source_advice(raised, text) if plain is None and read else plain
     return Finding(
         rule=rule,
         category=CATEGORY,
@@ -292,24 +296,24 @@ def _raised(
         file=raised.file if place is not None else file,
         line=raised.line if place is not None else None,
         snippet=place,
-        suggestion=hint_for(raised.error_type) if hint is None else hint,
+        suggestion=hint_by_type(raised.error_type) if hint is None else hint,
         edit=misspelling_edit(raised, text) if read and rule != "tests.exited" else None,
     )
 
 
-def _explained(finding: Finding, raised: Raised, texts: Texts, test: str = "") -> Finding:
+def _explain_failure(finding: Finding, raised: Raised, texts: Texts, test: str = "") -> Finding:
     """Return the explanation of a failure; after the limit, that of an equal earlier failure."""
     if finding.rule == "tests.exited":
         return finding
-    key = (finding.rule, finding.file, finding.line, raised.error_type, _plain(test))
-    if not texts.may_explain():
+    key = (finding.rule, finding.file, finding.line, raised.error_type, _strip_parameters(test))
+    if not texts.try_use_explanation():
         return texts.known.get(key, finding)
-    made = expected_other(explained(finding, raised, texts, test), raised, texts, test)
+    made = explain_unexpected_exception(explained(finding, raised, texts, test), raised, texts, test)
     texts.known.setdefault(key, made)
     return made
 
 
-def _plain_advice(rule: str, raised: Raised) -> str | None:
+def _general_advice(rule: str, raised: Raised) -> str | None:
     """Return the hint that doesn't depend on the source."""
     if rule == "tests.exited":
         return _EXIT_ADVICE
@@ -328,43 +332,43 @@ def _plain_advice(rule: str, raised: Raised) -> str | None:
     return None
 
 
-def _advice(raised: Raised, text: str) -> str:
+def _source_advice(raised: Raised, text: str) -> str:
     return network_hint(raised.error_type, raised.message, text) or exception_hint(raised, text)
 
 
-def _compared(file: str, told: Told, expected: ExpectedTests) -> Iterator[Finding]:
+def _compare_collected(file: str, told: Told, expected: ExpectedTests) -> Iterator[Finding]:
     """Yield the differences between the collected tests and those in the source."""
     if told.collected is None or told.too_many is not None:
         return
     prefix = f"{file}::"
-    ran = {_plain(name.removeprefix(prefix)) for name in told.collected if name.startswith(prefix)}
+    ran = {_strip_parameters(name.removeprefix(prefix)) for name in told.collected if name.startswith(prefix)}
     strange = [name for name in told.collected if not name.startswith(prefix)]
     strange += sorted(ran - {*expected.certain, *expected.possible})
     if strange:
-        message = f"{file} doesn't contain {_listed(strange)}, which ran."
+        message = f"{file} doesn't contain {_join_names(strange)}, which ran."
         yield _finding("tests.unexpected", file, message, "Write the tests as functions in the file.")
     if missing := [name for name in expected.certain if name not in ran]:
-        message = f"{file} contains {_listed(missing)}, which wasn't collected."
+        message = f"{file} contains {_join_names(missing)}, which wasn't collected."
         yield _finding("tests.not_collected", file, message, "Don't remove tests while the file runs.")
     left = len(told.collected) - len(told.ended)
     if left and told.stopped is None and not told.not_collected:
         yield _finding("tests.not_run", file, f"{left} tests of {file} didn't run.", "Let every test run.")
 
 
-def _cut_short(file: str, unit: UnitResult, told: Told) -> Finding:
+def _interrupted_finding(file: str, unit: UnitResult, told: Told) -> Finding:
     """Return the finding for a unit that didn't end by itself."""
     what = told.running or (f"The import of {file}" if told.collected is None else f"The unit of {file}")
     if unit.outcome.cause is Cause.TIMEOUT:
-        message = f"{what} didn't end in time{time_words(unit)}."
+        message = f"{what} didn't end in time{describe_time_use(unit)}."
         return replace(_finding("tests.hung", file, message, time_hint(unit)), context=told.running)
-    return replace(cause_finding(unit.outcome.cause, what, details_of(unit)), file=file)
+    return replace(cause_finding(unit.outcome.cause, what, limit_details(unit)), file=file)
 
 
 def _is_exit(raised: Raised) -> bool:
     return raised.error_type.rpartition(".")[2] in _EXITS
 
 
-def _contradicted(file: str, problem: str) -> Finding:
+def _contradiction_finding(file: str, problem: str) -> Finding:
     message = f"Reports of the tests of {file} contradict each other: {problem}."
     return _finding("tests.contradicted", file, message, "Don't write to foreign descriptors.")
 
@@ -380,10 +384,10 @@ def _finding(rule: str, file: str, message: str, suggestion: str) -> Finding:
     )
 
 
-def _cases(file: str, unit: UnitResult, told: Told, expected: ExpectedTests) -> Iterator[Case]:
-    """Yield a case per test: finished ones, the interrupted one, those that never began."""
+def _build_cases(file: str, unit: UnitResult, told: Told, expected: ExpectedTests) -> Iterator[Case]:
+    """Yield a case per test: finished tests, the interrupted test, and tests that never started."""
     for ended in told.ended:
-        yield _case(ended)
+        yield _build_case(ended)
     seen = {ended.id for ended in told.ended}
     if told.running is not None:
         seen.add(told.running)
@@ -394,10 +398,10 @@ def _cases(file: str, unit: UnitResult, told: Told, expected: ExpectedTests) -> 
     known = told.collected if told.collected is not None else [f"{file}::{name}" for name in expected.certain]
     for name in known:
         if name not in seen:
-            yield _never(name, told.import_skipped)
+            yield _unstarted_case(name, told.import_skipped)
 
 
-def _case(ended: EndedTest) -> Case:
+def _build_case(ended: EndedTest) -> Case:
     status, raised = _STATUSES[ended.outcome], ended.raised
     bad = status in {CaseStatus.FAILED, CaseStatus.ERROR}
     reason = f"expected to fail: {ended.reason}" if ended.outcome == "xfailed" else ended.reason
@@ -416,15 +420,15 @@ def _case(ended: EndedTest) -> Case:
     )
 
 
-def _never(name: str, message: str | None = None) -> Case:
+def _unstarted_case(name: str, message: str | None = None) -> Case:
     return Case(name=name, status=CaseStatus.SKIPPED, message=message or "never started")
 
 
-def _plain(name: str) -> str:
+def _strip_parameters(name: str) -> str:
     """Return a test's name without its parameters."""
     return name.partition("[")[0]
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     more = len(names) - _SHOWN
     return shorten(", ".join(names[:_SHOWN]), 400) + (f" and {more} more" if more > 0 else "")

@@ -28,7 +28,7 @@ def read_files(files: Mapping[str, bytes], options: FileOptions) -> dict[str, ob
         raise RequestError(
             "request.options", "a module accepts only files: remove --input, --option and --sample-path"
         )
-    kept = {name: content for name, content in files.items() if not _is_left_out(name)}
+    kept = {name: content for name, content in files.items() if not _is_ignored(name)}
     found = [name for name in MANIFESTS if name in kept]
     if len(found) != 1:
         problem = f"both {' and '.join(found)}" if found else "no manifest.json, nor manifest.yaml"
@@ -38,7 +38,7 @@ def read_files(files: Mapping[str, bytes], options: FileOptions) -> dict[str, ob
     return {"manifest": manifest, "files": {name: _text(name, content) for name, content in kept.items()}}
 
 
-def _is_left_out(name: str) -> bool:
+def _is_ignored(name: str) -> bool:
     parts = PurePosixPath(name).parts
     return any(part == "__pycache__" or part.startswith(".") for part in parts)
 
@@ -53,9 +53,9 @@ def _text(name: str, content: bytes) -> str:
 def _read_manifest(name: str, text: str) -> dict[str, object]:
     try:
         value = (
-            json.loads(text, object_pairs_hook=_unique)
+            json.loads(text, object_pairs_hook=_reject_duplicate_keys)
             if name.endswith(".json")
-            else yaml.load(text, _Loader)  # noqa: S506 - a safe loader
+            else yaml.load(text, _PlainLoader)  # noqa: S506 - a safe loader
         )
         json.dumps(value, allow_nan=False)
     except (ValueError, TypeError, RecursionError, yaml.YAMLError) as problem:
@@ -66,19 +66,19 @@ def _read_manifest(name: str, text: str) -> dict[str, object]:
     return value
 
 
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    _refuse_twice([name for name, _ in pairs])
+def _reject_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    _reject_duplicates([name for name, _ in pairs])
     return dict(pairs)
 
 
-def _refuse_twice(names: list[str]) -> None:
+def _reject_duplicates(names: list[str]) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise ValueError(f"the field {twice[0]!r} is repeated")
 
 
-class _Loader(yaml.SafeLoader):
-    """Loads plain values; a repeated key and an alias are errors, and dates stay strings."""
+class _PlainLoader(yaml.SafeLoader):
+    """A loader of plain values; repeated keys and aliases are errors, and dates stay strings."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         # As JSON, each alias is the whole value: a few lines would become gigabytes.
@@ -88,11 +88,11 @@ class _Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        _refuse_twice([str(key.value) for key, _ in node.value])
+        _reject_duplicates([str(key.value) for key, _ in node.value])
         return super().construct_mapping(node, deep)
 
 
-_Loader.yaml_implicit_resolvers = {
+_PlainLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in known if tag != "tag:yaml.org,2002:timestamp"]
     for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }

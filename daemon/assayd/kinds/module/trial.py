@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from assayd.findings.source_text import snippet
 from assayd.kinds.module import pytest_unit
-from assayd.kinds.module.coverage import lines_run
+from assayd.kinds.module.coverage import merge_lines_run
 from assayd.kinds.module.expected_tests import ExpectedTests
 from assayd.kinds.module.mutants import Mutant
 from assayd.kinds.module.payload import PreparedModule
@@ -64,7 +64,7 @@ def plan(
     ]
     units: list[Unit] = []
     left = _MOST_BYTES
-    for one in _run(payload, tests):
+    for one in _find_covered_mutants(payload, tests):
         changed = one.text(payload.files[adapter])
         left -= len(changed) * len(originals)
         if left < 0:
@@ -77,7 +77,7 @@ def judge(
     payload: PreparedModule, adapter: str, tests: Mapping[str, UnitResult], trial: RunResult | None
 ) -> list[Finding]:
     """Return the finding about the detected changes; untried ones don't count."""
-    tried = _run(payload, tests)
+    tried = _find_covered_mutants(payload, tests)
     units = trial.units if trial is not None else ()
     unnoticed = [one for one in payload.mutants if one not in tried]
     left = 0
@@ -90,27 +90,27 @@ def judge(
         else:
             left += 1
     count = len(payload.mutants) - left
-    return [_finding(payload, adapter, count, left, unnoticed)] if count else []
+    return [_mutants_finding(payload, adapter, count, left, unnoticed)] if count else []
 
 
-def _run(payload: PreparedModule, tests: Mapping[str, UnitResult]) -> list[Mutant]:
-    """Return the changes in lines that the tests ran; all changes, if the lines are unknown."""
+def _find_covered_mutants(payload: PreparedModule, tests: Mapping[str, UnitResult]) -> list[Mutant]:
+    """Return the mutants in lines that the tests ran; all mutants if the lines are unknown."""
     told = [
         pytest_unit.judge_tests(file, unit, {}, payload.expected.get(file, ExpectedTests())).coverage
         for file, unit in tests.items()
     ]
-    ran = lines_run([one for one in told if one is not None])
+    ran = merge_lines_run([one for one in told if one is not None])
     return [one for one in payload.mutants if ran is None or one.statement in ran]
 
 
-def _finding(
+def _mutants_finding(
     payload: PreparedModule, adapter: str, count: int, left: int, unnoticed: Sequence[Mutant]
 ) -> Finding:
     noticed, text = count - len(unnoticed), payload.files[adapter]
     unnoticed = sorted(unnoticed, key=lambda one: one.start)
     line = unnoticed[0].line if unnoticed else None
     severity = Severity.INFO if noticed >= _ENOUGH * count else Severity.WARNING
-    told = [f"line {one.line}: {_shown(one.now)} for {_shown(one.was)}" for one in unnoticed]
+    told = [f"line {one.line}: {_format_code(one.now)} for {_format_code(one.was)}" for one in unnoticed]
     if left:
         told.append(f"{left} more changes weren't tried")
     return Finding(
@@ -122,20 +122,20 @@ def _finding(
         file=adapter,
         line=line,
         snippet=snippet(text, line),
-        suggestion=_hint(unnoticed),
+        suggestion=_describe_unnoticed(unnoticed),
         context=f"unnoticed: {'; '.join(told)}" if told else None,
     )
 
 
-def _hint(unnoticed: Sequence[Mutant]) -> str | None:
+def _describe_unnoticed(unnoticed: Sequence[Mutant]) -> str | None:
     if not unnoticed:
         return None
     first, *others = unnoticed
     lines = ", ".join(map(str, dict.fromkeys(one.line for one in others)))
     more = f" Other lines that no test checks: {lines}." if others else ""
-    told = f"No test fails if line {first.line} has {_shown(first.now)} for {_shown(first.was)}"
+    told = f"No test fails if line {first.line} has {_format_code(first.now)} for {_format_code(first.was)}"
     return f"Assert what the adapter returns. {told}.{more}"
 
 
-def _shown(code: str) -> str:
+def _format_code(code: str) -> str:
     return f"`{shorten(' '.join(code.split()), _SHOWN_CHARS)}`" if code.strip() else "nothing"

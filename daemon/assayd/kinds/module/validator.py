@@ -17,8 +17,8 @@ from types import MappingProxyType
 from assayd.findings import runs as run_findings
 from assayd.findings.briefing import usual
 from assayd.findings.corrections import with_correction
-from assayd.findings.retry_context import context_of, errors_of, is_unreadable, needs_allowances
-from assayd.kind import Cap, Kind, OnFail, Stage
+from assayd.findings.retry_context import errors_of, is_unreadable, needs_allowances, repair_context
+from assayd.kind import Cap, FailureAction, Kind, Stage
 from assayd.kinds.module import adapter_unit, generating, pytest_unit, self_parameter
 from assayd.kinds.module import assertions as module_assertions
 from assayd.kinds.module import blame as module_blame
@@ -31,32 +31,32 @@ from assayd.kinds.module import manifest as module_manifest
 from assayd.kinds.module import mistakes as module_mistakes
 from assayd.kinds.module import trial as module_trial
 from assayd.kinds.module.expected_tests import ExpectedTests
-from assayd.kinds.module.explained import with_files
+from assayd.kinds.module.explained import add_file_hints
 from assayd.kinds.module.files import (
-    adapter_file,
-    files_of_tests,
+    find_adapter_file,
     is_python,
     is_test,
+    list_own_modules,
+    list_test_files,
     module_name,
-    own_modules,
 )
 from assayd.kinds.module.generating import ModuleContext
-from assayd.kinds.module.imports import Own, check_module_imports
+from assayd.kinds.module.imports import OwnModules, check_module_imports
 from assayd.kinds.module.instructions import MANIFEST, TESTS_STAY, instructions
-from assayd.kinds.module.mutants import mutants_of
+from assayd.kinds.module.mutants import generate_mutants
 from assayd.kinds.module.payload import ModulePayload, PreparedModule
 from assayd.kinds.module.places import ModuleFiles
 from assayd.kinds.module.samples import SAMPLES
 from assayd.model.finding import Finding, Layer, Rule, has_errors, keyed
 from assayd.model.policy import AdapterContract, ExecutionPolicy, NetworkMode, RuleLevel
-from assayd.model.prompting import Briefing, Document, Passage, Proposal, RepairContext, Surrounding
+from assayd.model.prompting import Document, PromptContext, PromptParts, Proposal, RepairContext, SourcePart
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import TEMPORARY, Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.model.text_limits import FINDINGS
 from assayd.static.python import imports as python_imports
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import source as python_source
-from assayd.static.python.scopes import scoped
+from assayd.static.python.scopes import build_scoped_tree
 from assayd.static.python.source import normal_form as python_normal_form
 
 CONTRACT_UNIT = "contract"
@@ -128,7 +128,7 @@ _OF_MANIFEST = ("manifest.", "contract.", "tests.contradicted")
 
 
 class Module(Kind[ModulePayload, PreparedModule]):
-    """The kind `module`."""
+    """The validator of the kind `module`."""
 
     name = "module"
     payload = ModulePayload
@@ -156,7 +156,8 @@ class Module(Kind[ModulePayload, PreparedModule]):
             "paths": _check_paths,
         }
         return tuple(
-            Stage(name=name, check=_capped(check), on_fail=OnFail.CONTINUE) for name, check in checks.items()
+            Stage(name=name, check=_limit_findings(check), on_fail=FailureAction.CONTINUE)
+            for name, check in checks.items()
         )
 
     def labels(self, payload: ModulePayload) -> Mapping[str, str]:
@@ -167,12 +168,12 @@ class Module(Kind[ModulePayload, PreparedModule]):
 
     def prepare(self, payload: ModulePayload) -> PreparedModule:
         """Return the normalized texts, and the tests that they contain."""
-        texts = _texts(payload)
-        trees = _trees(payload)
-        expected = {file: module_tests.expected_tests(file, trees) for file in files_of_tests(trees)}
+        texts = _normalized_texts(payload)
+        trees = _parse_files(payload)
+        expected = {file: module_tests.expected_tests(file, trees) for file in list_test_files(trees)}
         files = {**payload.files, **texts}
         adapter = trees.get(_adapter(payload))
-        methods = module_coverage.methods_of(adapter) if adapter is not None else {}
+        methods = module_coverage.find_methods(adapter) if adapter is not None else {}
         return PreparedModule(manifest=payload.manifest, files=files, expected=expected, methods=methods)
 
     def plan(self, payload: ModulePayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
@@ -184,11 +185,13 @@ class Module(Kind[ModulePayload, PreparedModule]):
             "decorators": list(contract.decorators),
             "base_classes": list(contract.base_classes),
         }
-        own = own_modules(payload.files) | {name for one in contract.modules for name in _upwards(one)}
+        own = list_own_modules(payload.files) | {
+            name for one in contract.modules for name in _parent_packages(one)
+        }
         return RunSpec(
             image=self.image_of(policy),
             limits=limits,
-            units=tuple(_units(payload, policy, modules, limits)),
+            units=tuple(_plan_units(payload, policy, modules, limits)),
             network=policy.network,
             imports=replace(policy.imports, allowed=policy.imports.allowed | own),
             folders=TEMPORARY,
@@ -201,26 +204,29 @@ class Module(Kind[ModulePayload, PreparedModule]):
         """Judge the adapter and every test file; at least one test must have run."""
         texts = ModuleFiles({name: text for name, text in payload.files.items() if is_python(name)})
         contract = adapter_unit.judge_adapter(
-            _adapter(payload), _unit_named(result, 0, CONTRACT_UNIT), texts, policy.adapter
+            _adapter(payload), _find_unit(result, 0, CONTRACT_UNIT), texts, policy.adapter
         )
-        files = files_of_tests(payload.files)
+        files = list_test_files(payload.files)
         tested = [
             pytest_unit.judge_tests(
-                file, _unit_named(result, place, file), texts, payload.expected.get(file, ExpectedTests())
+                file, _find_unit(result, place, file), texts, payload.expected.get(file, ExpectedTests())
             )
             for place, file in enumerate(files, 1)
         ]
         cases = tuple(case for one in tested for case in one.cases)
-        found = [*contract, *_unrepeated(contract, (finding for one in tested for finding in one.findings))]
+        found = [
+            *contract,
+            *_omit_repeated(contract, (finding for one in tested for finding in one.findings)),
+        ]
         if not has_errors(found) and result.outcome.completed:
             if not any(case.status is CaseStatus.PASSED for case in cases):
-                found.append(pytest_unit.nothing_ran(cases, files))
+                found.append(pytest_unit.no_tests_ran_finding(cases, files))
             file = _adapter(payload)
             covered = [one.coverage for one in tested if one.coverage is not None]
             found += module_coverage.judge_coverage(
                 file, texts.get(file, ""), payload.methods, policy.adapter.methods, covered
             )
-        found = with_files(found, payload.files)
+        found = add_file_hints(found, payload.files)
         found = [with_correction(one, payload.files.get(one.file or "", "")) for one in found]
         disagreeing = tuple(f for f in found if f.rule == run_findings.NOT_COMPILED_RULE.id)
         others = tuple(f for f in found if f not in disagreeing)
@@ -232,9 +238,9 @@ class Module(Kind[ModulePayload, PreparedModule]):
     def prepare_trial(self, payload: PreparedModule, policy: ExecutionPolicy) -> PreparedModule:
         """Return the module with the changes to its adapter that the policy requests."""
         text = payload.files.get(_adapter(payload))
-        if text is None or not _is_tried(policy):
+        if text is None or not _tries_mutants(policy):
             return payload
-        return payload.model_copy(update={"mutants": mutants_of(text, policy.quality.mutants)})
+        return payload.model_copy(update={"mutants": generate_mutants(text, policy.quality.mutants)})
 
     def plan_trial(
         self, payload: PreparedModule, policy: ExecutionPolicy, limits: Limits, result: RunResult
@@ -243,13 +249,13 @@ class Module(Kind[ModulePayload, PreparedModule]):
         if not payload.mutants:
             return None
         spec = self.plan(payload, policy, limits)
-        return module_trial.plan(spec, payload, _adapter(payload), _units_of_tests(payload, result))
+        return module_trial.plan(spec, payload, _adapter(payload), _match_test_units(payload, result))
 
     def judge_trial(
         self, payload: PreparedModule, policy: ExecutionPolicy, result: RunResult, trial: RunResult | None
     ) -> Mapping[str, Sequence[Finding]]:
         """Return the findings about the changes that the tests detect."""
-        tests = _units_of_tests(payload, result)
+        tests = _match_test_units(payload, result)
         return {"sandbox": module_trial.judge(payload, _adapter(payload), tests, trial)}
 
     def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
@@ -261,19 +267,19 @@ class Module(Kind[ModulePayload, PreparedModule]):
     ) -> RepairContext:
         """Return the request to fix the file at fault, with the report's content and the other files."""
         errors = errors_of(report)
-        name = module_blame.faulty_file(errors, payload.files, _adapter(payload))
+        name = module_blame.find_faulty_file(errors, payload.files, _adapter(payload))
         tested, unreadable = module_blame.has_failed_test(errors), is_unreadable(report)
         told = None if policy is None else usual(policy)
         rules = instructions(told, tests=is_test(name), allowed=needs_allowances(report, ()))
-        return context_of(
-            Passage(name=name, language="python", text=_texts(payload).get(name, "")),
+        return repair_context(
+            SourcePart(name=name, language="python", text=_normalized_texts(payload).get(name, "")),
             report,
             instructions=(*(() if unreadable else rules), *([TESTS_STAY] if tested else [])),
             runtime_stages=self.runtime_stages,
             other_forms=() if unreadable else _OTHER_FORMS,
-            surroundings=() if unreadable else tuple(_around(payload, name, errors)),
+            surroundings=() if unreadable else tuple(_repair_context(payload, name, errors)),
             about=lambda hint: hint.get("file") in {None, name},
-            others=() if tested else _others(payload, name),
+            others=() if tested else _other_files(payload, name),
         )
 
     def patch(self, payload: ModulePayload, passage: str, code: str) -> Document:
@@ -283,21 +289,21 @@ class Module(Kind[ModulePayload, PreparedModule]):
 
     def normal_form(self, payload: ModulePayload) -> bytes:
         """Return the syntax trees of all files."""
-        texts = sorted(_texts(payload).items())
+        texts = sorted(_normalized_texts(payload).items())
         return b"\n".join(name.encode() + b"\t" + python_normal_form(text) for name, text in texts)
 
-    def brief(self, context: ModuleContext, policy: ExecutionPolicy) -> Briefing:
+    def brief(self, context: ModuleContext, policy: ExecutionPolicy) -> PromptParts:
         """Return the kind's part of the prompt."""
         rules = instructions(usual(policy), tests=not generating.has_tests(context))
         manifest = () if context.manifest is not None else (MANIFEST,)
         return replace(
             super().brief(context, policy),
-            task=generating.task_of(context),
+            task=generating.describe_task(context),
             rules=(*rules, *manifest),
-            example=generating.example_of(context),
+            example=generating.select_example(context),
         )
 
-    def around(self, context: ModuleContext) -> Sequence[Surrounding]:
+    def around(self, context: ModuleContext) -> Sequence[PromptContext]:
         """Return the manifest and the files of the request."""
         return generating.around(context)
 
@@ -310,39 +316,39 @@ class Module(Kind[ModulePayload, PreparedModule]):
         return generating.answered(base, proposal)
 
 
-def _around(
+def _repair_context(
     payload: ModulePayload, name: str, errors: Sequence[Mapping[str, object]]
-) -> Iterator[Surrounding]:
-    """Return what a fix of a file has to fit: the manifest if it is in question, and the other files.
+) -> Iterator[PromptContext]:
+    """Yield what a fix of a file must fit: the manifest if errors concern it, and the other files.
 
     Errors that no run has found say all about their file: of the others only names are shown.
     """
     rules = [str(error.get("rule")) for error in errors]
     if any(rule.startswith(_OF_MANIFEST) for rule in rules):
-        yield Surrounding(title="manifest", text=json.dumps(payload.manifest, sort_keys=True))
+        yield PromptContext(title="manifest", text=json.dumps(payload.manifest, sort_keys=True))
     said = {str(error.get("file")) for error in errors}  # first: not all files may have room
     others = sorted(payload.files.keys() - {name}, key=lambda other: (other not in said, other))
     if any(error.get("layer") == Layer.RUNTIME for error in errors) or module_blame.has_failed_test(errors):
-        yield from (Surrounding(title=other, text=payload.files[other]) for other in others)
+        yield from (PromptContext(title=other, text=payload.files[other]) for other in others)
     elif others:
-        yield Surrounding(title="other files", text=", ".join(others))
+        yield PromptContext(title="other files", text=", ".join(others))
 
 
-def _others(
+def _other_files(
     payload: ModulePayload, name: str
-) -> list[tuple[Passage, Callable[[Mapping[str, object]], bool]]]:
-    """Return the other files, each with a test whether a hint is about it."""
+) -> list[tuple[SourcePart, Callable[[Mapping[str, object]], bool]]]:
+    """Return the other files, each with a function that tells whether a hint is about it."""
     return [
         (
-            Passage(name=other, language="python", text=text),
+            SourcePart(name=other, language="python", text=text),
             partial(lambda file, hint: hint.get("file") == file, other),
         )
-        for other, text in _texts(payload).items()
+        for other, text in _normalized_texts(payload).items()
         if other != name
     ]
 
 
-def _texts(payload: ModulePayload) -> dict[str, str]:
+def _normalized_texts(payload: ModulePayload) -> dict[str, str]:
     """Return the Python files in normalized form: LF line ends, no byte order mark."""
     return {
         name: text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
@@ -351,65 +357,65 @@ def _texts(payload: ModulePayload) -> dict[str, str]:
     }
 
 
-def _trees(payload: ModulePayload) -> dict[str, ast.Module]:
-    parsed = {name: python_source.parse(text).tree for name, text in _texts(payload).items()}
+def _parse_files(payload: ModulePayload) -> dict[str, ast.Module]:
+    parsed = {name: python_source.parse(text).tree for name, text in _normalized_texts(payload).items()}
     return {name: tree for name, tree in parsed.items() if tree is not None}
 
 
 def _adapter(payload: ModulePayload) -> str:
-    return adapter_file(payload.files, payload.manifest.get("entrypoint")) or "adapter.py"
+    return find_adapter_file(payload.files, payload.manifest.get("entrypoint")) or "adapter.py"
 
 
 Check = Callable[[ModulePayload, ExecutionPolicy], Iterable[Finding]]
 
 
-def _capped(check: Check) -> Callable[[ModulePayload, ExecutionPolicy], Sequence[Finding]]:
+def _limit_findings(check: Check) -> Callable[[ModulePayload, ExecutionPolicy], Sequence[Finding]]:
     return lambda payload, policy: tuple(islice(check(payload, policy), FINDINGS))
 
 
 def _check_syntax(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator[Finding]:
-    """``class Weather`` -> syntax.missing_colon; ``re.match(…)`` without an import -> name.not_imported."""
-    trees = _trees(payload)
+    """Check syntax: ``class Weather`` -> syntax.missing_colon; ``re.match(…)`` -> name.not_imported."""
+    trees = _parse_files(payload)
     own = module_mistakes.own_names(trees)
-    texts = _texts(payload)
+    texts = _normalized_texts(payload)
     misspelt = {
         name: list(module_mistakes.check_own_names(name, texts[name], tree, own))
         for name, tree in trees.items()
     }
-    for name, text in _texts(payload).items():
+    for name, text in _normalized_texts(payload).items():
         source = python_source.parse(text)
-        for finding in (*source.findings, *python_meant.check_meant(source, policy.imports)):
+        for finding in (*source.findings, *python_meant.check_undefined_names(source, policy.imports)):
             if finding.rule == "source.empty" and name.rpartition("/")[2] == "__init__.py":
                 continue
-            if finding.rule == "name.undefined" and _is_meant(finding, misspelt.get(name, [])):
+            if finding.rule == "name.undefined" and _is_misspelt_import(finding, misspelt.get(name, [])):
                 continue
             undefined = finding.rule == "name.undefined"
-            told = module_mistakes.with_self(finding, text) if undefined else finding
+            told = module_mistakes.suggest_self(finding, text) if undefined else finding
             yield replace(told, file=name)
         yield from misspelt.get(name, ())
 
 
-def _is_meant(finding: Finding, misspelt: list[Finding]) -> bool:
-    """Return whether a finding is about a name that a misspelled import was meant to bind."""
-    return any(finding.message.startswith(f"'{one}' ") for one in module_mistakes.meant_names(misspelt))
+def _is_misspelt_import(finding: Finding, misspelt: list[Finding]) -> bool:
+    """Return whether a finding is about a name that a misspelt import was meant to bind."""
+    return any(finding.message.startswith(f"'{one}' ") for one in module_mistakes.find_meant_names(misspelt))
 
 
 def _check_contract(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator[Finding]:
-    """A class without get_schema -> contract.missing_method."""
-    texts, trees = _texts(payload), _trees(payload)
-    contract, modules = policy.adapter, own_modules(payload.files)
-    own = Own(modules=modules, provided=frozenset(contract.modules))
+    """Check the contract: a class without get_schema -> contract.missing_method."""
+    texts, trees = _normalized_texts(payload), _parse_files(payload)
+    contract, modules = policy.adapter, list_own_modules(payload.files)
+    own = OwnModules(modules=modules, provided=frozenset(contract.modules))
     denied = policy.imports.denied if policy.imports.enforce_forbidden else frozenset()
-    adapter = adapter_file(payload.files, payload.manifest.get("entrypoint"))
+    adapter = find_adapter_file(payload.files, payload.manifest.get("entrypoint"))
     if adapter is None:
         yield module_contract.no_file(sorted(texts))
     for name, tree in trees.items():
-        walked = scoped(tree)
+        walked = build_scoped_tree(tree)
         formed = {(one.line, one.rule): one for one in self_parameter.check_methods(name, texts[name], tree)}
         if name == adapter:
             told = module_contract.check_contract(name, texts[name], walked, contract)
             yield from (one for one in told if (one.line, one.rule) not in formed)
-            for node in module_contract.registered_classes(walked, contract):
+            for node in module_contract.find_registered_classes(walked, contract):
                 yield from module_mistakes.check_decorator(
                     name, texts[name], node, payload.manifest, contract
                 )
@@ -435,8 +441,8 @@ def _check_contract(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator
 def _check_tests(
     payload: ModulePayload, trees: Mapping[str, ast.Module], contract: AdapterContract
 ) -> Iterator[Finding]:
-    """No ``test_*.py``, or none with a test -> tests.none_found."""
-    files = files_of_tests(payload.files)
+    """Check the tests: no ``test_*.py``, or none with a test -> tests.none_found."""
+    files = list_test_files(payload.files)
     unread = any(file not in trees for file in files)
     found = [module_tests.expected_tests(file, trees) for file in files if file in trees]
     if not unread and not any(one.certain or one.possible for one in found):
@@ -444,12 +450,15 @@ def _check_tests(
 
 
 def _check_manifest(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator[Finding]:
-    """``{"version": "1.0"}`` -> manifest.value."""
+    """Check the manifest: ``{"version": "1.0"}`` -> manifest.value."""
     yield from module_manifest.check_manifest(payload.manifest)
     entrypoint, adapter = payload.manifest.get("entrypoint"), _adapter(payload)
-    tree = _trees(payload).get(adapter)
+    tree = _parse_files(payload).get(adapter)
     if isinstance(entrypoint, str) and tree is not None:
-        classes = [node.name for node in module_contract.registered_classes(scoped(tree), policy.adapter)]
+        classes = [
+            node.name
+            for node in module_contract.find_registered_classes(build_scoped_tree(tree), policy.adapter)
+        ]
         bound = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
         if entrypoint not in bound | {module_name(adapter)}:
             found = module_manifest.entrypoint_finding(entrypoint, [*classes, module_name(adapter)])
@@ -458,14 +467,14 @@ def _check_manifest(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator
 
 
 def _check_paths(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator[Finding]:
-    """``../adapter.py`` -> paths.not_inside."""
+    """Check file paths: ``../adapter.py`` -> paths.not_inside."""
     yield from module_files.check_files(payload.files, policy.adapter.modules)
     for name, text in payload.files.items():
         if name.endswith(".json") and (invalid := module_mistakes.check_json(name, text)) is not None:
             yield invalid
 
 
-def _units(
+def _plan_units(
     payload: ModulePayload, policy: ExecutionPolicy, modules: Mapping[str, object], limits: Limits
 ) -> Iterator[Unit]:
     adapter, contract = _adapter(payload), policy.adapter
@@ -483,33 +492,33 @@ def _units(
         },
         deadline_s=limits.unit_timeout_s,
     )
-    for file in files_of_tests(payload.files):
+    for file in list_test_files(payload.files):
         arguments = {"modules": modules, "test": file, **covered}
         yield Unit(name=file, program=Program.PYTEST, arguments=arguments, deadline_s=limits.unit_timeout_s)
 
 
-def _is_tried(policy: ExecutionPolicy) -> bool:
-    """Return whether changes are tried. Not under an allowlist: external effects of tests can't be undone."""
+def _tries_mutants(policy: ExecutionPolicy) -> bool:
+    """Return whether mutants are tried; not under an allowlist, as tests could have external effects."""
     off = policy.quality.level("quality.mutants") is RuleLevel.OFF
     return policy.quality.mutants > 0 and not off and policy.network.mode is NetworkMode.BLOCKED
 
 
-def _units_of_tests(payload: ModulePayload, result: RunResult) -> dict[str, UnitResult]:
-    """Return the result of each test file."""
+def _match_test_units(payload: ModulePayload, result: RunResult) -> dict[str, UnitResult]:
+    """Return the results by test file."""
     found = (
-        (file, _unit_named(result, place, file))
-        for place, file in enumerate(files_of_tests(payload.files), 1)
+        (file, _find_unit(result, place, file))
+        for place, file in enumerate(list_test_files(payload.files), 1)
     )
     return {file: unit for file, unit in found if unit is not None}
 
 
-def _unit_named(result: RunResult, place: int, name: str) -> UnitResult | None:
+def _find_unit(result: RunResult, place: int, name: str) -> UnitResult | None:
     """Return the unit at an index if it has the right name, or None."""
     unit = result.units[place] if place < len(result.units) else None
     return unit if unit is not None and unit.name == name[:256] else None
 
 
-def _unrepeated(contract: Iterable[Finding], others: Iterable[Finding]) -> Iterator[Finding]:
+def _omit_repeated(contract: Iterable[Finding], others: Iterable[Finding]) -> Iterator[Finding]:
     """Omit failed imports of tests whose cause the adapter's findings already report."""
     told = {(f.file, f.line, f.snippet) for f in contract if f.is_error and f.line is not None}
     for finding in others:
@@ -520,7 +529,7 @@ def _unrepeated(contract: Iterable[Finding], others: Iterable[Finding]) -> Itera
             yield finding
 
 
-def _upwards(module: str) -> Iterator[str]:
+def _parent_packages(module: str) -> Iterator[str]:
     """Yield a dotted name and its parent packages."""
     while module:
         yield module

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from assayd.errors import RequestError
 from assayd.kinds.script.command_line import command_line
 from assayd.ports.command_line import FileOptions
-from assayd.static.submitted_file import SUFFIXES, only_text, payload_of
+from assayd.static.submitted_file import SUFFIXES, single_file_text, to_payload
 
 RUN_BY = {".bash": ("bash", "shell"), ".js": ("node", "javascript"), ".sh": ("bash", "shell")}
 """The program and the shipped profile for a file, by its suffix."""
@@ -24,7 +24,7 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
     if options.input is not None or options.sample_paths or options.extra.keys() - _OPTIONS:
         known = ", ".join(sorted(_OPTIONS))
         raise RequestError("request.options", f"a script accepts only files, and --option {known}")
-    payload = _program(files, options.extra.get("argv"))
+    payload = _build_program(files, options.extra.get("argv"))
     if "stdin" in options.extra:
         payload["stdin"] = options.extra["stdin"]
     if "collect" in options.extra:
@@ -32,13 +32,13 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
     return payload
 
 
-def _program(files: Mapping[str, bytes], argv: str | None) -> dict[str, object]:
-    """Return the program of a command line."""
+def _build_program(files: Mapping[str, bytes], argv: str | None) -> dict[str, object]:
+    """Return the payload fields of a program that is given by its command line or its code."""
     if argv is not None:
         try:
             return {
                 "argv": shlex.split(argv),
-                "files": {name: payload_of(c) for name, c in files.items()},
+                "files": {name: to_payload(c) for name, c in files.items()},
             }
         except ValueError as problem:
             raise RequestError("request.options", f"--option argv: {problem}", field="payload.argv") from None
@@ -48,4 +48,4 @@ def _program(files: Mapping[str, bytes], argv: str | None) -> dict[str, object]:
             options = f"--policy {profile} --option argv='{program} {name}'"
             message = f"{name} isn't Python; name the program that runs it: {options}"
             raise RequestError("request.files", message, field=name)
-    return {"code": only_text(files, what="a script without --option argv")}
+    return {"code": single_file_text(files, what="a script without --option argv")}

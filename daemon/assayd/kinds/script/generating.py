@@ -7,11 +7,11 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assayd.findings.briefing import file_head
-from assayd.findings.expected import CASES, cases_told
+from assayd.findings.briefing import describe_file_head
+from assayd.findings.expected import CASES, describe_cases
 from assayd.kinds.script.payload import ScriptCase
-from assayd.model.prompting import Example, Proposal, Surrounding
-from assayd.static.work_files import FileContent, content_of
+from assayd.model.prompting import Example, PromptContext, Proposal
+from assayd.static.work_files import FileContent, decode_content
 
 _HEAD_BYTES = 2048
 TASK = (
@@ -36,7 +36,7 @@ print(len(words))
 
 
 class ScriptContext(BaseModel):
-    """Its files, its standard input, its required output files, and the cases to pass."""
+    """The context of a generated script: files, standard input, required outputs, and cases to pass."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -46,17 +46,17 @@ class ScriptContext(BaseModel):
     cases: Annotated[tuple[ScriptCase, ...], Field(max_length=CASES)] = ()
 
 
-def around(context: ScriptContext) -> list[Surrounding]:
+def around(context: ScriptContext) -> list[PromptContext]:
     """Return the context that the code must fit."""
     found = []
     for path, given in sorted(context.files.items()):
-        found.append(file_head(path, content_of(given), _HEAD_BYTES))
+        found.append(describe_file_head(path, decode_content(given), _HEAD_BYTES))
     if context.stdin:
-        found.append(Surrounding(title="standard input", text=context.stdin))
+        found.append(PromptContext(title="standard input", text=context.stdin))
     if context.collect:
         wanted = "\n".join(context.collect)
-        found.append(Surrounding(title="files that must exist at the end", text=wanted))
+        found.append(PromptContext(title="files that must exist at the end", text=wanted))
     if context.cases:
-        told = cases_told((case, case.stdin, case.expected) for case in context.cases)
-        found.append(Surrounding(title="cases that must pass: standard input -> output", text=told))
+        told = describe_cases((case, case.stdin, case.expected) for case in context.cases)
+        found.append(PromptContext(title="cases that must pass: standard input -> output", text=told))
     return found

@@ -33,18 +33,18 @@ def runs_of(submitted: ScriptPayload) -> Iterator[tuple[str, str, ScriptCase | N
 def judge_runs(submitted: ScriptPayload, result: RunResult) -> Judgement:
     """Judge every run's end and each case's output and, if all passed, the last run's files."""
     tries = [
-        _judge_run(name, _unit_of(result, index, name), submitted, case, result.container)
+        _judge_run(name, _find_unit(result, index, name), submitted, case, result.container)
         for index, (name, _, case) in enumerate(runs_of(submitted))
     ]
     if all(one.case.status is CaseStatus.PASSED and not has_errors(one.findings) for one in tries):
-        tries[-1] = _with_outputs(tries[-1], submitted, result)
+        tries[-1] = _judge_outputs(tries[-1], submitted, result)
     found = together(tries)
     if not has_errors(found) and any(one.case.status is not CaseStatus.PASSED for one in tries):
         found = (*found, *unfinished(result, "The script"))
     return Judgement(stage_findings={"sandbox": found}, cases=tuple(one.case for one in tries))
 
 
-def _with_outputs(tried: Tried, submitted: ScriptPayload, result: RunResult) -> Tried:
+def _judge_outputs(tried: Tried, submitted: ScriptPayload, result: RunResult) -> Tried:
     missing = tuple(judge_outputs(submitted, result))
     if not missing:
         return tried
@@ -67,7 +67,7 @@ def _judge_run(
     return judged if judged.findings is before else replace(judged, findings=(*before, *judged.findings))
 
 
-def _unit_of(result: RunResult, index: int, name: str) -> UnitResult | None:
+def _find_unit(result: RunResult, index: int, name: str) -> UnitResult | None:
     """Return the unit of a run if it has the right name, or None."""
     unit = result.units[index] if index < len(result.units) else None
     return unit if unit is not None and unit.name == name else None
@@ -76,7 +76,7 @@ def _unit_of(result: RunResult, index: int, name: str) -> UnitResult | None:
 def _judge_unit(
     name: str, unit: UnitResult | None, submitted: ScriptPayload, container: ContainerFacts
 ) -> Tried:
-    """Judge the program's end; None means that the unit never started."""
+    """Judge how the program ended; the unit is None if it never started."""
     if submitted.code is None:
         offer = (
             f"Image {container.image.rpartition('/')[2]} has {container.offer}." if container.offer else ""
@@ -85,10 +85,12 @@ def _judge_unit(
     if unit is None:
         return never_started(name)
     tried = judge_end(unit, ExceptionContext(text=submitted.code), what="The script")
-    return replace(tried, findings=tuple(_with_files(finding, submitted) for finding in tried.findings))
+    return replace(
+        tried, findings=tuple(_add_existing_files(finding, submitted) for finding in tried.findings)
+    )
 
 
-def _with_files(finding: Finding, submitted: ScriptPayload) -> Finding:
+def _add_existing_files(finding: Finding, submitted: ScriptPayload) -> Finding:
     """Add the existing files to a finding about a missing file."""
     found = _NO_FILE.match(finding.message)
     if found is None or (finding.suggestion or "").startswith("The image doesn't have this program"):
@@ -109,7 +111,7 @@ def judge_outputs(submitted: ScriptPayload, result: RunResult) -> Iterator[Findi
             left = next((why for why in result.outputs_dropped if why.startswith(ascii(path))), None)
             message = f"The declared output {shorten(left or f'{path!a} is missing', 300)}."
             remedy = "Write a regular file with this name below the start directory."
-            named = sorted(set(_named_alike(path, submitted.code or "")) - {path})
+            named = sorted(set(_similar_paths(path, submitted.code or "")) - {path})
             instead = (
                 f" The code uses {', '.join(named[:_MOST_NAMED])}: write to {path}, or list that "
                 "file in collect."
@@ -122,8 +124,8 @@ def judge_outputs(submitted: ScriptPayload, result: RunResult) -> Iterator[Findi
             yield _output_finding("collect.cut", message, "Write fewer or smaller files.")
 
 
-def _named_alike(path: str, code: str) -> Iterator[str]:
-    """Yield strings of the code with a path's suffix, e.g. ``reports/{year}.csv`` for ``report.csv``."""
+def _similar_paths(path: str, code: str) -> Iterator[str]:
+    """Yield the code's strings with the same suffix, e.g. ``reports/{year}.csv`` for ``report.csv``."""
     suffix = PurePosixPath(path).suffix
     if suffix:
         found = re.findall(r"(['\"])([\w{}./ -]{1,100})\1", code)

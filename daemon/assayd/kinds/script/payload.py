@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from assayd.findings.expected import CASES, ExpectedCase, refuse_twins
+from assayd.findings.expected import CASES, ExpectedCase, require_unique_names
 from assayd.static.work_files import FileContent
 
 _MOST_ARGUMENTS = 256
@@ -15,7 +15,7 @@ _MOST_ARGUMENTS = 256
 _MOST_ARGUMENT_BYTES = 65_536
 
 
-def _argument(text: str) -> str:
+def _check_argument(text: str) -> str:
     if "\0" in text:
         raise ValueError("contains a NUL character")
     return text
@@ -37,7 +37,7 @@ class ScriptPayload(BaseModel):
     files: Mapping[str, FileContent] = Field(
         default_factory=dict, description="Files of the start directory, by path."
     )
-    argv: tuple[Annotated[str, AfterValidator(_argument)], ...] = Field(
+    argv: tuple[Annotated[str, AfterValidator(_check_argument)], ...] = Field(
         (),
         max_length=_MOST_ARGUMENTS,
         description="A program of the image and its arguments, instead of `code`.",
@@ -52,12 +52,12 @@ class ScriptPayload(BaseModel):
 
     @field_validator("cases")
     @classmethod
-    def _name_each(cls, cases: tuple[ScriptCase, ...]) -> tuple[ScriptCase, ...]:
-        refuse_twins(cases)
+    def _require_unique_names(cls, cases: tuple[ScriptCase, ...]) -> tuple[ScriptCase, ...]:
+        require_unique_names(cases)
         return cases
 
     @model_validator(mode="after")
-    def _one_program(self) -> ScriptPayload:
+    def _require_one_program(self) -> ScriptPayload:
         if (self.code is None) == (not self.argv):
             raise ValueError("pass either code, or argv (with files), not both")
         if self.argv and not self.argv[0]:

@@ -16,10 +16,10 @@ from assayd.findings import exec_unit, python_failures
 from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
 from assayd.findings.briefing import allowances
-from assayd.findings.expected import TEXTS_COMPARED, cases_told
+from assayd.findings.expected import TEXTS_COMPARED, describe_cases
 from assayd.findings.python_failures import IMAGE_MODULES
-from assayd.findings.retry_context import without_layout
-from assayd.kind import Cap, Kind, OnFail, Stage
+from assayd.findings.retry_context import strip_layout
+from assayd.kind import Cap, FailureAction, Kind, Stage
 from assayd.kinds.script import generating
 from assayd.kinds.script.generating import ScriptContext
 from assayd.kinds.script.judging import judge_runs, runs_of
@@ -27,16 +27,16 @@ from assayd.kinds.script.payload import ScriptPayload
 from assayd.kinds.script.samples import SAMPLES
 from assayd.model.finding import Finding, Rule, Severity
 from assayd.model.policy import ExecutionPolicy, ImportMode
-from assayd.model.prompting import Document, Passage, RepairContext, Surrounding
+from assayd.model.prompting import Document, PromptContext, RepairContext, SourcePart
 from assayd.model.report import Judgement
 from assayd.model.run import TEMPORARY, Limits, Program, RunResult, RunSpec, Unit
 from assayd.static import work_paths
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import model_answer
 from assayd.static.python import source as python_source
-from assayd.static.python.inferred_names import check_meant
+from assayd.static.python.inferred_names import check_undefined_names
 from assayd.static.python.source import normal_form as python_normal_form
-from assayd.static.work_files import content_of
+from assayd.static.work_files import decode_content
 from assayd.static.work_paths import check_paths
 
 FILENAME = "script.py"
@@ -71,7 +71,7 @@ _RULES = (
 
 
 class Script(Kind[ScriptPayload]):
-    """The kind `script`."""
+    """The validator of the kind `script`."""
 
     name = "script"
     payload = ScriptPayload
@@ -91,7 +91,7 @@ class Script(Kind[ScriptPayload]):
     @property
     def stages(self) -> Sequence[Stage[ScriptPayload]]:
         """The one static stage."""
-        return (Stage(name="syntax", check=_check_syntax, on_fail=OnFail.STOP),)
+        return (Stage(name="syntax", check=_check_syntax, on_fail=FailureAction.STOP),)
 
     def narrow(self, payload: ScriptPayload, policy: ExecutionPolicy) -> ExecutionPolicy:
         """Reject a policy that restricts imports for a program whose imports can't be checked.
@@ -116,11 +116,13 @@ class Script(Kind[ScriptPayload]):
         return RunSpec(
             image=self.image_of(policy),
             limits=limits,
-            units=tuple(_unit(name, read, payload, policy, limits) for name, read, _ in runs_of(payload)),
+            units=tuple(
+                _build_unit(name, read, payload, policy, limits) for name, read, _ in runs_of(payload)
+            ),
             network=policy.network,
             imports=policy.imports,
             folders=TEMPORARY,
-            files={path: content_of(given) for path, given in payload.files.items()},
+            files={path: decode_content(given) for path, given in payload.files.items()},
             collect=tuple(map(escape, payload.collect)),
             allow_exec=policy.imports.mode is ImportMode.OBSERVE,
         )
@@ -133,20 +135,20 @@ class Script(Kind[ScriptPayload]):
         """Return the Python code of an answer."""
         return model_answer.clean(answer).text
 
-    def passage(self, payload: ScriptPayload) -> Passage:
+    def passage(self, payload: ScriptPayload) -> SourcePart:
         """Return the code, or the file that runs."""
         name, text = _main_text(payload)
-        return Passage(name=name, language="python" if _is_python(payload) else "text", text=text)
+        return SourcePart(name=name, language="python" if _is_python(payload) else "text", text=text)
 
-    def surroundings(self, payload: ScriptPayload) -> Sequence[Surrounding]:
+    def surroundings(self, payload: ScriptPayload) -> Sequence[PromptContext]:
         """Return the required output files, and the cases."""
         around = []
         if payload.collect:
             wanted = "\n".join(payload.collect)
-            around.append(Surrounding(title="files that must exist at the end", text=wanted))
+            around.append(PromptContext(title="files that must exist at the end", text=wanted))
         if payload.cases:
-            told = cases_told((case, case.stdin, case.expected) for case in payload.cases)
-            around.append(Surrounding(title="cases that must pass: standard input -> output", text=told))
+            told = describe_cases((case, case.stdin, case.expected) for case in payload.cases)
+            around.append(PromptContext(title="cases that must pass: standard input -> output", text=told))
         return around
 
     def context(
@@ -168,9 +170,9 @@ class Script(Kind[ScriptPayload]):
     def normal_form(self, payload: ScriptPayload) -> bytes:
         """Return the syntax tree of Python, or the words of other text."""
         _, text = _main_text(payload)
-        return python_normal_form(text) if _is_python(payload) else without_layout(text, "#")
+        return python_normal_form(text) if _is_python(payload) else strip_layout(text, "#")
 
-    def around(self, context: ScriptContext) -> Sequence[Surrounding]:
+    def around(self, context: ScriptContext) -> Sequence[PromptContext]:
         """Return the files, the standard input and the cases of the request."""
         return generating.around(context)
 
@@ -181,7 +183,7 @@ def _main_text(submitted: ScriptPayload) -> tuple[str, str]:
         return "code", model_answer.clean(submitted.code).text
     named = [name for name in submitted.files if name in submitted.argv]
     name = (named or sorted(submitted.files) or [""])[0]
-    content = content_of(submitted.files[name]) if name else b""
+    content = decode_content(submitted.files[name]) if name else b""
     return name, content.decode("utf-8", "replace")
 
 
@@ -190,7 +192,7 @@ def _is_python(submitted: ScriptPayload) -> bool:
 
 
 def _check_syntax(payload: ScriptPayload, policy: ExecutionPolicy) -> Sequence[Finding]:
-    """``for n in range(3)`` -> syntax.missing_colon; ``collect: ["../out"]`` -> path.invalid."""
+    """Check syntax and paths: ``for n in range(3)`` -> syntax.missing_colon; ``../out`` -> path.invalid."""
     paths = (
         *check_paths(payload.files, field="files"),
         *check_paths(payload.collect, field="collect"),
@@ -199,12 +201,14 @@ def _check_syntax(payload: ScriptPayload, policy: ExecutionPolicy) -> Sequence[F
         return paths
     answer = model_answer.clean(payload.code)
     source = python_source.parse(answer.text)
-    meant = check_meant(source, policy.imports, offered=IMAGE_MODULES, severity=Severity.WARNING)
+    meant = check_undefined_names(source, policy.imports, offered=IMAGE_MODULES, severity=Severity.WARNING)
     return (*answer.findings, *source.findings, *meant, *paths)
 
 
-def _unit(name: str, stdin: str, submitted: ScriptPayload, policy: ExecutionPolicy, limits: Limits) -> Unit:
-    """Plan the program. If imports are restricted, it must send a record, which lists the violations."""
+def _build_unit(
+    name: str, stdin: str, submitted: ScriptPayload, policy: ExecutionPolicy, limits: Limits
+) -> Unit:
+    """Build the program's unit. If imports are restricted, its record must list the violations."""
     if submitted.code is None:
         program: Program = Program.EXEC
         arguments: dict[str, object] = {"argv": list(submitted.argv), "env": _ENVIRONMENT}
@@ -219,12 +223,12 @@ def _unit(name: str, stdin: str, submitted: ScriptPayload, policy: ExecutionPoli
         deadline_s=limits.unit_timeout_s,
         stdin=stdin.encode("utf-8"),
         # A program may read its own source: open(__file__), inspect.getsource.
-        files=_own_text(submitted),
+        files=_program_file(submitted),
         status_decides=policy.imports.mode is ImportMode.OBSERVE,
     )
 
 
-def _own_text(submitted: ScriptPayload) -> Mapping[str, bytes]:
+def _program_file(submitted: ScriptPayload) -> Mapping[str, bytes]:
     """Return the program as a file, unless a submitted file has that name."""
     if submitted.code is None or FILENAME in submitted.files:
         return {}

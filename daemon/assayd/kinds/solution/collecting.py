@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
 from assayd.kinds.solution.payload import MOST_TESTS, HiddenTest, SolutionPayload
-from assayd.static.python.source import mentioned
+from assayd.static.python.source import mentioned_modules
 
 CHECK = "check"
 _CASE_CLASS = "TestCase"
@@ -42,22 +42,22 @@ def collect(payload: SolutionPayload, tree: ast.Module | None) -> tuple[HiddenTe
     if isinstance(payload.tests, tuple):
         numbers = range(len(payload.tests))
         return tuple(HiddenTest(name=f"assert_{n + 1}", do="item", details={"index": n}) for n in numbers)
-    found = [] if tree is None else list(_in_text(tree))
+    found = [] if tree is None else list(_find_tests(tree))
     return tuple(found[: MOST_TESTS + 1])
 
 
-def _in_text(tree: ast.Module) -> Iterator[HiddenTest]:
-    found = [*_methods(tree), *_functions(tree)]
+def _find_tests(tree: ast.Module) -> Iterator[HiddenTest]:
+    found = [*_find_test_methods(tree), *_functions(tree)]
     if found:
         yield from found
     elif any(isinstance(node, ast.FunctionDef) and node.name == CHECK for node in tree.body):
         yield HiddenTest(name=CHECK, do="check")
     else:
-        yield from _assertions(tree)
+        yield from _find_assertions(tree)
 
 
-def _assertions(tree: ast.Module) -> Iterator[HiddenTest]:
-    """Return each assertion of the module; one inside a loop or a block makes the text a single test."""
+def _find_assertions(tree: ast.Module) -> Iterator[HiddenTest]:
+    """Yield each assertion of the module as a test; if one is in a loop or block, yield a single test."""
     plain = [node for node in tree.body if isinstance(node, ast.Assert)]
     blocks = [
         node for node in tree.body if isinstance(node, ast.For | ast.While | ast.If | ast.With | ast.Try)
@@ -74,17 +74,21 @@ def _assertions(tree: ast.Module) -> Iterator[HiddenTest]:
 def _functions(tree: ast.Module) -> Iterator[HiddenTest]:
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
-            yield from _function(node, "")
-        elif isinstance(node, ast.ClassDef) and node.name.startswith("Test") and not _is_case(node, tree):
+            yield from _tests_of_function(node, "")
+        elif (
+            isinstance(node, ast.ClassDef)
+            and node.name.startswith("Test")
+            and not _is_test_case_class(node, tree)
+        ):
             for inner in node.body:
                 if isinstance(inner, ast.FunctionDef) and inner.name.startswith("test"):
-                    yield from _function(inner, node.name)
+                    yield from _tests_of_function(inner, node.name)
 
 
-def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, kind: str) -> Iterator[HiddenTest]:
+def _tests_of_function(node: ast.FunctionDef | ast.AsyncFunctionDef, kind: str) -> Iterator[HiddenTest]:
     name = f"{kind}.{node.name}" if kind else node.name
     details: dict[str, object] = {"name": node.name, "class": kind}
-    count = _parameter_sets(node)
+    count = _count_parameter_sets(node)
     if count is None:
         yield HiddenTest(name=name, do="function", details=details)
         return
@@ -92,8 +96,8 @@ def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, kind: str) -> Iterat
         yield HiddenTest(name=f"{name}[{number}]", do="function", details={**details, "set": number})
 
 
-def _parameter_sets(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int | None:
-    """Return how many parameter sets a function has; None without any, or if that can't be read."""
+def _count_parameter_sets(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int | None:
+    """Count the parameter sets of a test function; None if it has none or they can't be read."""
     counts = []
     for decorator in node.decorator_list:
         if not (isinstance(decorator, ast.Call) and ast.unparse(decorator.func).endswith("mark.parametrize")):
@@ -107,38 +111,40 @@ def _parameter_sets(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int | None:
     return prod(counts) if counts else None
 
 
-def _methods(tree: ast.Module) -> Iterator[HiddenTest]:
+def _find_test_methods(tree: ast.Module) -> Iterator[HiddenTest]:
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     for name, node in classes.items():
-        if not _is_case(node, tree):
+        if not _is_test_case_class(node, tree):
             continue
-        for method in dict.fromkeys(_test_methods(node, classes)):
+        for method in dict.fromkeys(_test_method_names(node, classes)):
             yield HiddenTest(
                 name=f"{name}.{method}", do="unittest", details={"class": name, "method": method}
             )
 
 
-def _test_methods(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef], deep: int = 0) -> Iterator[str]:
+def _test_method_names(
+    node: ast.ClassDef, classes: Mapping[str, ast.ClassDef], deep: int = 0
+) -> Iterator[str]:
     for inner in node.body:
         if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef) and inner.name.startswith("test"):
             yield inner.name
     for base in node.bases:
         if isinstance(base, ast.Name) and base.id in classes and deep < len(classes):
-            yield from _test_methods(classes[base.id], classes, deep + 1)
+            yield from _test_method_names(classes[base.id], classes, deep + 1)
 
 
-def _is_case(node: ast.ClassDef, tree: ast.Module, deep: int = 0) -> bool:
+def _is_test_case_class(node: ast.ClassDef, tree: ast.Module, deep: int = 0) -> bool:
     names = [ast.unparse(base).rpartition(".")[2] for base in node.bases]
     if any(name.endswith(_CASE_CLASS) for name in names):
         return True
     own = (other for other in tree.body if isinstance(other, ast.ClassDef) and other.name in names)
     return deep < len(tree.body) and any(
-        _is_case(other, tree, deep + 1) for other in own if other is not node
+        _is_test_case_class(other, tree, deep + 1) for other in own if other is not node
     )
 
 
-def names_used(trees: Sequence[ast.Module]) -> tuple[str, ...]:
-    """Return the names that tests use and don't define, but for those that are never the solution's."""
+def find_used_names(trees: Sequence[ast.Module]) -> tuple[str, ...]:
+    """Return the names that tests use but don't define, except names that are never the solution's."""
     used: dict[str, None] = {}
     bound: set[str] = set()
     for node in (node for tree in trees for node in ast.walk(tree)):
@@ -156,8 +162,8 @@ def names_used(trees: Sequence[ast.Module]) -> tuple[str, ...]:
     return tuple(name for name in used if name not in bound and name not in _NEVER_THEIRS)[:_MOST_NAMES]
 
 
-def modules_used(trees: Sequence[ast.Module]) -> tuple[str, ...]:
-    """Return the modules that tests import and that no image has: they stand for the solution."""
+def find_solution_modules(trees: Sequence[ast.Module]) -> tuple[str, ...]:
+    """Return the modules that tests import but no image contains; they represent the solution."""
     found: dict[str, None] = {}
     for node in (node for tree in trees for node in ast.walk(tree)):
         names = []
@@ -171,7 +177,7 @@ def modules_used(trees: Sequence[ast.Module]) -> tuple[str, ...]:
     return tuple(found)[:_MOST_NAMES]
 
 
-def modules_needed(*texts: str) -> tuple[str, ...]:
-    """Return the modules that texts import, of those that are worth loading once for all processes."""
+def find_preload_modules(*texts: str) -> tuple[str, ...]:
+    """Return the modules, imported by the texts, that are worth preloading for all processes."""
     imports = "\n".join(line for text in texts for line in text.splitlines() if "import" in line)
-    return mentioned(_LOADED_FIRST, imports)
+    return mentioned_modules(_LOADED_FIRST, imports)

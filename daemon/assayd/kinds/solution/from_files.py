@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from assayd.errors import RequestError
 from assayd.ports.command_line import FileOptions
-from assayd.static.submitted_file import only_text
+from assayd.static.submitted_file import single_file_text
 
 _FLAGS = {"true": True, "false": False}
 
@@ -20,7 +20,7 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
         raise RequestError(
             "request.options", "a solution needs --tests or --cases, and doesn't accept --sample-path"
         )
-    payload: dict[str, object] = {**(options.input or {}), "code": only_text(files, what="a solution")}
+    payload: dict[str, object] = {**(options.input or {}), "code": single_file_text(files, what="a solution")}
     extra = dict(options.extra)
     for option, field in (
         ("entry", "entry_point"),
@@ -31,7 +31,7 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
         if option in extra:
             payload[field] = extra.pop(option)
     if "trust_objects" in extra:
-        payload["trust_objects"] = _flag(extra.pop("trust_objects"))
+        payload["trust_objects"] = _parse_flag(extra.pop("trust_objects"))
     if extra:
         raise RequestError("request.options", f"unknown option for a solution: {', '.join(sorted(extra))}")
     if "entry_point" not in payload:
@@ -40,7 +40,7 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
     return payload
 
 
-def _flag(text: str) -> bool:
+def _parse_flag(text: str) -> bool:
     if text not in _FLAGS:
         raise RequestError(
             "request.options", f"--option trust_objects: {text[:60]!r} is neither true nor false"

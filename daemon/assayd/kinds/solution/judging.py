@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from assayd.findings.call_unit import case_of
 from assayd.findings.expected import difference
 from assayd.findings.python_failures import ExceptionContext, failure_finding
-from assayd.findings.runs import cause_finding, details_of, unfinished
+from assayd.findings.runs import cause_finding, limit_details, unfinished
 from assayd.findings.source_text import SplitText
 from assayd.guest_results.json_reader import GuestJsonError, decode
 from assayd.guest_results.record import Raised
-from assayd.kinds.solution.payload import PreparedSolution, Reveal, SolutionCase
+from assayd.kinds.solution.payload import PreparedSolution, RevealLevel, SolutionCase
 from assayd.model.finding import Finding, Layer, Rule
 from assayd.model.report import Case, CaseStatus, Judgement
 from assayd.model.run import Cause, RunResult, UnitResult
@@ -61,60 +61,60 @@ def judge_tests(payload: PreparedSolution, result: RunResult) -> Judgement:
     wanted = dict(enumerate(payload.cases))
     units = dict(enumerate(result.units))
     outcomes = [
-        _judge(test.name, units.get(number), payload, wanted.get(number))
+        _judge_test(test.name, units.get(number), payload, wanted.get(number))
         for number, test in enumerate(payload.hidden)
     ]
-    counted = [one for one in outcomes if not _skipped_itself(one.case)]
+    counted = [one for one in outcomes if not _is_skipped_by_test(one.case)]
     passed = sum(one.case.status is CaseStatus.PASSED for one in counted)
-    findings = tuple(_findings(outcomes, payload, passed, len(counted)))
+    findings = tuple(_revealed_findings(outcomes, payload, passed, len(counted)))
     if not findings and passed < max(len(counted), 1):
         started = unfinished(result, "The solution") if counted else ()
-        findings = started or (_counted(passed, len(counted)),)
+        findings = started or (_summary_finding(passed, len(counted)),)
     return Judgement(
         stage_findings={"sandbox": findings},
-        cases=tuple(_shown(one.case, payload.reveal) for one in outcomes),
+        cases=tuple(_redact_case(one.case, payload.reveal) for one in outcomes),
         score=passed / len(counted) if counted else 0.0,
     )
 
 
-def _skipped_itself(case: Case) -> bool:
+def _is_skipped_by_test(case: Case) -> bool:
     return case.status is CaseStatus.SKIPPED and case.cause is not None
 
 
-def _judge(
+def _judge_test(
     name: str, unit: UnitResult | None, payload: PreparedSolution, wanted: SolutionCase | None
 ) -> TestOutcome:
     if unit is None or unit.name != name:
         case = Case(name=name, status=CaseStatus.ERROR, message="The attempt's time ended before this test.")
         return TestOutcome(case=case)
-    record = _record(unit)
+    record = _read_record(unit)
     if record is None:
-        finding = cause_finding(_cause_of(unit), f"The test {name!r}", details_of(unit))
-        return _not_passed(unit, finding, CaseStatus.ERROR)
-    return _by_record(unit, record, payload, wanted)
+        finding = cause_finding(_find_cause(unit), f"The test {name!r}", limit_details(unit))
+        return _failed_outcome(unit, finding, CaseStatus.ERROR)
+    return _judge_record(unit, record, payload, wanted)
 
 
-def _by_record(
+def _judge_record(
     unit: UnitResult, record: Fields, payload: PreparedSolution, wanted: SolutionCase | None
 ) -> TestOutcome:
-    """Judge what the tests' process said; only one of these is a pass."""
+    """Judge the record of the tests' process; exactly one kind of record means that the test passed."""
     if record.get("status") == "broken":
-        return _broken(unit, record, payload)
+        return _import_failure_outcome(unit, record, payload)
     if (fault := record.get("fault")) is not None:
-        return _faulted(unit, record, fault)
+        return _fault_outcome(unit, record, fault)
     if record.get("status") == "skipped" and unit.outcome.cause in _TELLING:
         return TestOutcome(case=case_of(unit, CaseStatus.SKIPPED, str(record.get("message") or "skipped")))
     if record.get("status") == "returned" and unit.outcome.completed:
-        return _returned(unit, record, wanted)
-    return _raised(unit, record, payload)
+        return _returned_outcome(unit, record, wanted)
+    return _raised_outcome(unit, record, payload)
 
 
-def _cause_of(unit: UnitResult) -> Cause:
+def _find_cause(unit: UnitResult) -> Cause:
     return Cause.PROTOCOL_VIOLATION if unit.outcome.completed else unit.outcome.cause
 
 
-def _record(unit: UnitResult) -> Fields | None:
-    """Read what the tests' process said, where its end leaves room for that."""
+def _read_record(unit: UnitResult) -> Fields | None:
+    """Read the record of the tests' process; None if the unit ended in a way that makes it unreliable."""
     if unit.outcome.cause not in _TELLING | {Cause.OUT_OF_MEMORY, Cause.PROCESS_LIMIT, Cause.DISK_LIMIT}:
         return None
     if len(unit.results) != 1 or unit.malformed is not None:
@@ -126,37 +126,42 @@ def _record(unit: UnitResult) -> Fields | None:
     return fields if isinstance(fields, dict) and isinstance(fields.get("status"), str) else None
 
 
-def _not_passed(
+def _failed_outcome(
     unit: UnitResult, finding: Finding, status: CaseStatus = CaseStatus.FAILED, told: JsonValue = None
 ) -> TestOutcome:
     case = case_of(unit, status, finding.message)
     if isinstance(told, dict):
         case = replace(
-            case, error_type=_text(told, "error_type"), traceback=_text(told, "traceback"), line=_line(told)
+            case,
+            error_type=_text(told, "error_type"),
+            traceback=_text(told, "traceback"),
+            line=_get_line(told),
         )
     return TestOutcome(case=case, finding=finding)
 
 
-def _broken(unit: UnitResult, record: Fields, payload: PreparedSolution) -> TestOutcome:
-    """Say why the solution can't be imported. No test had run, so nothing of one is in the message."""
+def _import_failure_outcome(unit: UnitResult, record: Fields, payload: PreparedSolution) -> TestOutcome:
+    """Explain why the solution can't be imported. No test has run, so the message reveals none."""
     told = record.get("solution")
-    raised = _raised_record(told, "import") if isinstance(told, dict) else None
+    raised = _parse_raised(told, "import") if isinstance(told, dict) else None
     if raised is None:
         message = "The solution's process ended while the code was imported."
-        return replace(_not_passed(unit, _finding(ENDED_RULE, message)), broken=True)
+        return replace(_failed_outcome(unit, _finding(ENDED_RULE, message)), broken=True)
     finding = failure_finding(raised, ExceptionContext(text=payload.code))
-    return replace(_not_passed(unit, finding, told=told), broken=True)
+    return replace(_failed_outcome(unit, finding, told=told), broken=True)
 
 
-def _faulted(unit: UnitResult, record: Fields, fault: JsonValue) -> TestOutcome:
+def _fault_outcome(unit: UnitResult, record: Fields, fault: JsonValue) -> TestOutcome:
     kind, message = (fault.get("kind"), fault.get("message")) if isinstance(fault, dict) else (None, None)
     ended = kind == "ended"
-    finding = _finding(ENDED_RULE if ended else FAULT_RULE, _sentence(unit.name, str(message)))
-    return _not_passed(unit, finding, CaseStatus.ERROR if ended else CaseStatus.FAILED, record.get("test"))
+    finding = _finding(ENDED_RULE if ended else FAULT_RULE, _failure_message(unit.name, str(message)))
+    return _failed_outcome(
+        unit, finding, CaseStatus.ERROR if ended else CaseStatus.FAILED, record.get("test")
+    )
 
 
-def _returned(unit: UnitResult, record: Fields, wanted: SolutionCase | None) -> TestOutcome:
-    """Return a test that passed, or a case whose value is compared here."""
+def _returned_outcome(unit: UnitResult, record: Fields, wanted: SolutionCase | None) -> TestOutcome:
+    """Return the outcome of a test that passed, or of a case after comparing its value."""
     passed = case_of(unit, CaseStatus.PASSED, None)
     if wanted is None:
         return TestOutcome(case=passed)
@@ -173,39 +178,39 @@ def _returned(unit: UnitResult, record: Fields, wanted: SolutionCase | None) -> 
         if differs is None
         else f"expected{at} {shorten(differs.expected, 200)}, received {shorten(differs.received, 200)}"
     )
-    finding = _finding(FAILED_RULE, _sentence(unit.name, message))
+    finding = _finding(FAILED_RULE, _failure_message(unit.name, message))
     return TestOutcome(
         case=replace(passed, status=CaseStatus.FAILED, message=finding.message), finding=finding
     )
 
 
-def _raised(unit: UnitResult, record: Fields, payload: PreparedSolution) -> TestOutcome:
-    """Word a test that raised, by the solution's exception if it was one."""
+def _raised_outcome(unit: UnitResult, record: Fields, payload: PreparedSolution) -> TestOutcome:
+    """Describe a test that raised, using the solution's exception if it was the origin."""
     own, test = record.get("solution"), record.get("test")
-    raised = _raised_record(own, "call") if isinstance(own, dict) else None
+    raised = _parse_raised(own, "call") if isinstance(own, dict) else None
     if raised is not None:
         finding = failure_finding(raised, ExceptionContext(text=payload.code))
-        return _not_passed(unit, finding, told=own)
+        return _failed_outcome(unit, finding, told=own)
     told = test if isinstance(test, dict) else {}
     said = f"{told.get('error_type')}: {told.get('message')}".removesuffix(": ")
-    assertion = _asserted(told)
+    assertion = _assertion_source(told)
     last = record.get("last_call")
     calls = f"; the last call: {payload.entry_point}{last}" if isinstance(last, str) and last else ""
-    message = _sentence(
+    message = _failure_message(
         unit.name, f"{shorten(assertion or said, _MESSAGE_CHARS)}{shorten(calls, _MESSAGE_CHARS)}"
     )
-    return _not_passed(unit, _finding(FAILED_RULE, message), told=test)
+    return _failed_outcome(unit, _finding(FAILED_RULE, message), told=test)
 
 
-def _asserted(told: Fields) -> str:
-    """Return the line of a bare assertion, which says more than its type."""
+def _assertion_source(told: Fields) -> str:
+    """Return the source line of a bare assertion, which is more informative than the exception type."""
     if told.get("error_type") != "AssertionError" or told.get("message"):
         return ""
     lines = str(told.get("traceback") or "").splitlines()
     return lines[-2].strip() if len(lines) > 1 else ""
 
 
-def _raised_record(told: Fields, phase: str) -> Raised | None:
+def _parse_raised(told: Fields, phase: str) -> Raised | None:
     error, message = told.get("error_type"), told.get("message")
     if not isinstance(error, str) or not isinstance(message, str):
         return None
@@ -213,7 +218,7 @@ def _raised_record(told: Fields, phase: str) -> Raised | None:
     return Raised(
         error_type=error[:200],
         message=message,
-        line=_line(told),
+        line=_get_line(told),
         traceback=_text(told, "traceback") or "",
         where=where if isinstance(where, str) else None,
         phase=phase,
@@ -225,12 +230,12 @@ def _text(fields: Fields, name: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _line(fields: Fields) -> int | None:
+def _get_line(fields: Fields) -> int | None:
     line = fields.get("line")
     return line if type(line) is int and 0 < line < 10**7 else None
 
 
-def _sentence(name: str, message: str) -> str:
+def _failure_message(name: str, message: str) -> str:
     return f"The test {shorten(name, 100)!r} failed: {message.rstrip('.')}."
 
 
@@ -251,40 +256,40 @@ _REMEDIES = {
 }
 
 
-def _findings(
+def _revealed_findings(
     outcomes: list[TestOutcome], payload: PreparedSolution, passed: int, counted: int
 ) -> Iterator[Finding]:
-    """Return the faults, as far as the request reveals them."""
+    """Yield the findings about faults, as far as the request reveals them."""
     failed = [one for one in outcomes if one.case.status not in {CaseStatus.PASSED, CaseStatus.SKIPPED}]
     if not failed:
         return
     if all(one.broken for one in failed) and (first := failed[0].finding) is not None:
         yield first
         return
-    if payload.reveal.shows(Reveal.MESSAGES):
+    if payload.reveal.shows(RevealLevel.MESSAGES):
         found = [one.finding for one in failed if one.finding is not None]
         yield from dict.fromkeys(found)
         if found:
             return
-    names = [one.case.name for one in failed] if payload.reveal.shows(Reveal.NAMES) else []
-    yield _counted(passed, counted, names)
+    names = [one.case.name for one in failed] if payload.reveal.shows(RevealLevel.NAMES) else []
+    yield _summary_finding(passed, counted, names)
 
 
-def _counted(passed: int, counted: int, names: list[str] | None = None) -> Finding:
+def _summary_finding(passed: int, counted: int, names: list[str] | None = None) -> Finding:
     if not counted:
         return _finding(FAILED_RULE, "Every hidden test skipped itself")
     named = f": {shorten(', '.join(names), 300)}" if names else ""
     return _finding(FAILED_RULE, f"{counted - passed} of {counted} hidden tests failed{named}")
 
 
-def _shown(case: Case, reveal: Reveal) -> Case:
-    """Return a case without what the request does not reveal; its name is hidden since it was planned."""
-    if reveal is Reveal.ALL:
+def _redact_case(case: Case, reveal: RevealLevel) -> Case:
+    """Return a case without the data that the request doesn't reveal; its name was already hidden."""
+    if reveal is RevealLevel.ALL:
         return case
-    message = "skipped by the test" if _skipped_itself(case) else None
+    message = "skipped by the test" if _is_skipped_by_test(case) else None
     shown = Case(
         name=case.name, status=case.status, cause=case.cause, duration_s=case.duration_s, message=message
     )
-    if reveal.shows(Reveal.MESSAGES):
+    if reveal.shows(RevealLevel.MESSAGES):
         return replace(shown, message=case.message, error_type=case.error_type, line=case.line)
     return shown

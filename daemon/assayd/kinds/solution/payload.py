@@ -7,15 +7,15 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
-from assayd.findings.expected import CASES, ExpectedCase, refuse_twins
+from assayd.findings.expected import CASES, ExpectedCase, require_unique_names
 
 MOST_TESTS = 500
 
 EntryPoint = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 
 
-class Reveal(StrEnum):
-    """How much of the hidden tests reports, retry contexts and repair prompts may show."""
+class RevealLevel(StrEnum):
+    """The amount of hidden-test data that reports, retry contexts and repair prompts may show."""
 
     NONE = "none"
     """How many passed."""
@@ -26,14 +26,14 @@ class Reveal(StrEnum):
     ALL = "all"
     """Everything, the tests' text and what the solution printed included."""
 
-    def shows(self, other: Reveal) -> bool:
-        """Return whether what the other level shows is shown."""
-        order = list(Reveal)
+    def shows(self, other: RevealLevel) -> bool:
+        """Return whether this level shows everything that the other level shows."""
+        order = list(RevealLevel)
         return order.index(self) >= order.index(other)
 
 
 class SolutionCase(ExpectedCase):
-    """What a call of the entry point has to return."""
+    """The arguments of a call of the entry point with its expected result."""
 
     args: list[object] = Field(default_factory=list, max_length=100)
     kwargs: dict[str, object] = Field(default_factory=dict, max_length=100)
@@ -55,8 +55,8 @@ class SolutionPayload(BaseModel):
         (), max_length=CASES, description="Calls with expected results, instead of `tests`."
     )
     context: str = Field("", description="Python that runs first: imports and helpers of the prompt.")
-    reveal: Annotated[Reveal, Field(strict=False)] = Field(
-        Reveal.NONE, description="How much of the tests the report shows."
+    reveal: Annotated[RevealLevel, Field(strict=False)] = Field(
+        RevealLevel.NONE, description="How much of the tests the report shows."
     )
     trust_objects: bool = Field(
         False, description="Let objects of the solution compare themselves with expected values."
@@ -64,19 +64,19 @@ class SolutionPayload(BaseModel):
 
     @field_validator("cases")
     @classmethod
-    def _name_each(cls, cases: tuple[SolutionCase, ...]) -> tuple[SolutionCase, ...]:
-        refuse_twins(cases)
+    def _require_unique_names(cls, cases: tuple[SolutionCase, ...]) -> tuple[SolutionCase, ...]:
+        require_unique_names(cases)
         return cases
 
     @model_validator(mode="after")
-    def _one_form(self) -> SolutionPayload:
+    def _require_one_form(self) -> SolutionPayload:
         if bool(self.tests) == bool(self.cases):
             raise ValueError("pass either tests or cases, and not both")
         return self
 
 
 class HiddenTest(BaseModel):
-    """One test: its name, and the container's request."""
+    """A hidden test: its name and the request to the container."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -86,7 +86,7 @@ class HiddenTest(BaseModel):
 
 
 class PreparedSolution(SolutionPayload):
-    """The payload with the code that an answer means, and the tests by name.
+    """A payload with the code extracted from the answer, and the tests by name.
 
     `names` are those that the tests use and don't define, `modules` those that they import the solution from,
     `needed` the modules to load before anything is forked.

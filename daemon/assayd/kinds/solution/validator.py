@@ -14,17 +14,28 @@ from types import MappingProxyType
 from assayd.findings import python_failures
 from assayd.findings import runs as run_findings
 from assayd.findings.expected import VALUES_COMPARED
-from assayd.kind import Cap, Kind, OnFail, Stage
+from assayd.kind import Cap, FailureAction, Kind, Stage
 from assayd.kinds.solution import judging
-from assayd.kinds.solution.collecting import collect, modules_needed, modules_used, names_used
+from assayd.kinds.solution.collecting import (
+    collect,
+    find_preload_modules,
+    find_solution_modules,
+    find_used_names,
+)
 from assayd.kinds.solution.judging import judge_tests
-from assayd.kinds.solution.payload import MOST_TESTS, HiddenTest, PreparedSolution, Reveal, SolutionPayload
+from assayd.kinds.solution.payload import (
+    MOST_TESTS,
+    HiddenTest,
+    PreparedSolution,
+    RevealLevel,
+    SolutionPayload,
+)
 from assayd.kinds.solution.samples import SAMPLES
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.prompting import Document, Passage, RepairContext, Surrounding
+from assayd.model.prompting import Document, PromptContext, RepairContext, SourcePart
 from assayd.model.report import Judgement
-from assayd.model.run import Limits, Paired, Program, RunResult, RunSpec, Unit
+from assayd.model.run import Limits, PairedArguments, Program, RunResult, RunSpec, Unit
 from assayd.static.python import model_answer
 from assayd.static.python import source as python_source
 from assayd.static.python.source import normal_form as python_normal_form
@@ -90,21 +101,23 @@ class Solution(Kind[SolutionPayload, PreparedSolution]):
     def stages(self) -> Sequence[Stage[SolutionPayload]]:
         """The static stages, in order."""
         return (
-            Stage(name="syntax", check=_check_syntax, on_fail=OnFail.STOP),
-            Stage(name="tests", check=_check_tests, on_fail=OnFail.STOP),
+            Stage(name="syntax", check=_check_syntax, on_fail=FailureAction.STOP),
+            Stage(name="tests", check=_check_tests, on_fail=FailureAction.STOP),
         )
 
     def prepare(self, payload: SolutionPayload) -> PreparedSolution:
         """Return the payload with the code that an answer means, and the tests by name."""
         code = model_answer.clean(payload.code).text
-        trees = _test_trees(payload)
+        trees = _parse_test_texts(payload)
         text = isinstance(payload.tests, str)
         return PreparedSolution.model_construct(
             **{**dict(payload), "code": code},
-            hidden=_named(collect(payload, trees[0] if text and trees else None), payload.reveal),
-            names=names_used(trees),
-            modules=modules_used(trees),
-            needed=modules_needed(code, payload.context, *_test_texts(payload)),
+            hidden=_apply_visible_names(
+                collect(payload, trees[0] if text and trees else None), payload.reveal
+            ),
+            names=find_used_names(trees),
+            modules=find_solution_modules(trees),
+            needed=find_preload_modules(code, payload.context, *_list_test_texts(payload)),
         )
 
     def plan(self, payload: SolutionPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
@@ -127,11 +140,11 @@ class Solution(Kind[SolutionPayload, PreparedSolution]):
             network=policy.network,
             imports=policy.imports,
             needed=payload.needed,
-            paired=_pair(payload),
+            paired=_pair_arguments(payload),
         )
 
     def judge(self, payload: PreparedSolution, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Count the tests that passed, and say of the others what may be shown."""
+        """Count the passed tests, and report the details of the others that the profile reveals."""
         return judge_tests(payload, result)
 
     def integrity(self, payload: SolutionPayload) -> str:
@@ -144,25 +157,25 @@ class Solution(Kind[SolutionPayload, PreparedSolution]):
         """Return the Python of an answer."""
         return model_answer.clean(answer).text
 
-    def passage(self, payload: SolutionPayload) -> Passage:
+    def passage(self, payload: SolutionPayload) -> SourcePart:
         """Return the code that the answer means."""
-        return Passage(name="code", language="python", text=self.code_of(payload.code))
+        return SourcePart(name="code", language="python", text=self.code_of(payload.code))
 
-    def surroundings(self, payload: SolutionPayload) -> Sequence[Surrounding]:
+    def surroundings(self, payload: SolutionPayload) -> Sequence[PromptContext]:
         """Return the context, and the tests if the request reveals them."""
-        around = [Surrounding(title="entry point", text=payload.entry_point)]
+        around = [PromptContext(title="entry point", text=payload.entry_point)]
         if payload.context.strip():
-            around.append(Surrounding(title="context", text=payload.context[:_SHOWN_CHARS]))
-        if payload.reveal is Reveal.ALL:
-            texts = _test_texts(payload) or [case.model_dump_json() for case in payload.cases]
-            around.append(Surrounding(title="tests", text="\n".join(texts)[:_SHOWN_CHARS]))
+            around.append(PromptContext(title="context", text=payload.context[:_SHOWN_CHARS]))
+        if payload.reveal is RevealLevel.ALL:
+            texts = _list_test_texts(payload) or [case.model_dump_json() for case in payload.cases]
+            around.append(PromptContext(title="tests", text="\n".join(texts)[:_SHOWN_CHARS]))
         return around
 
     def context(
         self, payload: SolutionPayload, report: Document, policy: ExecutionPolicy | None = None
     ) -> RepairContext:
         """Return the passage to fix; comparison rules are included only if cases are revealed."""
-        shown = payload if payload.reveal is Reveal.ALL else payload.model_copy(update={"cases": ()})
+        shown = payload if payload.reveal is RevealLevel.ALL else payload.model_copy(update={"cases": ()})
         return super().context(shown, report, policy)
 
     def normal_form(self, payload: SolutionPayload) -> bytes:
@@ -170,10 +183,10 @@ class Solution(Kind[SolutionPayload, PreparedSolution]):
         return python_normal_form(model_answer.clean(payload.code).text)
 
 
-def _pair(payload: PreparedSolution) -> Paired:
-    """Return what the solution's process gets, and, apart from it, what the tests' get."""
+def _pair_arguments(payload: PreparedSolution) -> PairedArguments:
+    """Return the separate arguments for the solution's process and for the tests' process."""
     tests = payload.tests
-    return Paired(
+    return PairedArguments(
         solution={"code": payload.code, "context": payload.context, "entry_point": payload.entry_point},
         tests={
             "text": tests if isinstance(tests, str) else "",
@@ -187,30 +200,30 @@ def _pair(payload: PreparedSolution) -> Paired:
     )
 
 
-def _named(tests: tuple[HiddenTest, ...], reveal: Reveal) -> tuple[HiddenTest, ...]:
-    """Return tests under the names that reports, events and logs may show."""
-    if reveal.shows(Reveal.NAMES):
+def _apply_visible_names(tests: tuple[HiddenTest, ...], reveal: RevealLevel) -> tuple[HiddenTest, ...]:
+    """Return the tests with the names that reports, events and logs may show."""
+    if reveal.shows(RevealLevel.NAMES):
         return tests
     return tuple(test.model_copy(update={"name": f"test {n}"}) for n, test in enumerate(tests, 1))
 
 
-def _test_texts(payload: SolutionPayload) -> list[str]:
+def _list_test_texts(payload: SolutionPayload) -> list[str]:
     if payload.tests is None:
         return []
     return [payload.tests] if isinstance(payload.tests, str) else list(payload.tests)
 
 
-def _test_trees(payload: SolutionPayload) -> list[ast.Module]:
-    parsed = (python_source.parse(text).tree for text in _test_texts(payload))
+def _parse_test_texts(payload: SolutionPayload) -> list[ast.Module]:
+    parsed = (python_source.parse(text).tree for text in _list_test_texts(payload))
     return [tree for tree in parsed if tree is not None]
 
 
 def _check_syntax(payload: SolutionPayload, _: ExecutionPolicy) -> Sequence[Finding]:
-    """``def total(values) return 1`` -> syntax.missing_colon; no ``total`` -> entry_point.missing."""
+    """Check syntax: ``def total(values) return 1`` -> syntax.missing_colon; or entry_point.missing."""
     answer = model_answer.clean(payload.code)
     source = python_source.parse(answer.text)
     found = (*answer.findings, *source.findings)
-    if source.tree is None or _binds(source.tree, payload.entry_point):
+    if source.tree is None or _may_bind(source.tree, payload.entry_point):
         return found
     defined = [node.name for node in source.tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     named = f"; it defines {', '.join(defined[:5])}" if defined else ""
@@ -225,8 +238,8 @@ def _check_syntax(payload: SolutionPayload, _: ExecutionPolicy) -> Sequence[Find
     )
 
 
-def _binds(tree: ast.Module, name: str) -> bool:
-    """Return whether a module may bind a name: anywhere at all, or by a star import or exec."""
+def _may_bind(tree: ast.Module, name: str) -> bool:
+    """Return whether a module may bind a name at any place, including by a star import or exec."""
     for node in ast.walk(tree):
         match node:
             case ast.FunctionDef(name=bound) | ast.AsyncFunctionDef(name=bound) | ast.ClassDef(name=bound):
@@ -246,25 +259,31 @@ def _binds(tree: ast.Module, name: str) -> bool:
 
 
 def _check_tests(payload: SolutionPayload, _: ExecutionPolicy) -> Sequence[Finding]:
-    """``assert f(1) = 2`` -> tests.syntax; ``x = 1`` -> a single test; nothing -> tests.missing."""
+    """Check tests: ``assert f(1) = 2`` -> tests.syntax; ``x = 1`` -> a single test; none -> tests.missing."""
     found = []
-    for text in (*_test_texts(payload), payload.context):
+    for text in (*_list_test_texts(payload), payload.context):
         source = python_source.parse(text)
         if source.tree is None and source.findings[0].rule != "source.empty":
             problem = source.findings[0].message
-            shown = f": {problem}" if payload.reveal.shows(Reveal.MESSAGES) or text is payload.context else ""
-            found.append(_of_tests("tests.syntax", f"The tests or their context aren't valid Python{shown}"))
+            shown = (
+                f": {problem}"
+                if payload.reveal.shows(RevealLevel.MESSAGES) or text is payload.context
+                else ""
+            )
+            found.append(
+                _tests_finding("tests.syntax", f"The tests or their context aren't valid Python{shown}")
+            )
     if found:
         return found
-    count = len(collect(payload, next(iter(_test_trees(payload)), None)))
+    count = len(collect(payload, next(iter(_parse_test_texts(payload)), None)))
     if count == 0:
-        return [_of_tests("tests.missing", "The tests contain no test.")]
+        return [_tests_finding("tests.missing", "The tests contain no test.")]
     if count > MOST_TESTS:
-        return [_of_tests("tests.missing", f"The tests contain more than {MOST_TESTS} tests.")]
+        return [_tests_finding("tests.missing", f"The tests contain more than {MOST_TESTS} tests.")]
     return []
 
 
-def _of_tests(rule: str, message: str) -> Finding:
+def _tests_finding(rule: str, message: str) -> Finding:
     return Finding(
         rule=rule,
         category="tests",

@@ -24,7 +24,7 @@ FRESH_S = 0.1
 
 
 @dataclass(slots=True)
-class _Rate:
+class _DecayingRate:
     """An exponentially decaying count of events: `weight / MEMORY_S` is the rate per second."""
 
     weight: float = 0.0
@@ -38,8 +38,8 @@ class _Rate:
         return self.weight * math.exp((self.at - now) / MEMORY_S) / MEMORY_S
 
 
-class Demand:
-    """Targets per key: a base for keys to keep warm, and more while the demand is high.
+class PoolDemand:
+    """Targets of idle containers: a base for keys that are kept warm, and more for high demand.
 
     A warm key without recent leases has its `unused` target instead of its `base`, because a daemon supports
     more keys than any one user needs. Other keys have targets by their rate only and are forgotten soon,
@@ -52,7 +52,7 @@ class Demand:
         self._most = most
         self._kept: frozenset[PoolKey] = frozenset()
         self._asked_at: dict[PoolKey, float] = {}
-        self._rates: dict[PoolKey, _Rate] = {}
+        self._rates: dict[PoolKey, _DecayingRate] = {}
         self._refill_s: dict[PoolKey, float] = {}
         self._targets: Mapping[PoolKey, int] = {}
         self._made_at = -math.inf
@@ -69,37 +69,37 @@ class Demand:
             self._made_at = -math.inf
         if key in self._kept:
             self._asked_at[key] = now
-        self._rates.setdefault(key, _Rate()).add(now)
+        self._rates.setdefault(key, _DecayingRate()).add(now)
 
-    def refilled(self, key: PoolKey, took_s: float) -> None:
-        """Record the duration of a creation."""
+    def record_creation(self, key: PoolKey, took_s: float) -> None:
+        """Record how many seconds the creation of a container took."""
         before = self._refill_s.get(key, took_s)
         self._refill_s[key] = before + (took_s - before) / 4
 
     def targets(self, now: float) -> Mapping[PoolKey, int]:
         """Return the target number of idle containers per key; briefly cached."""
         if not 0 <= now - self._made_at < FRESH_S:
-            self._targets, self._made_at = self._targets_at(now), now
+            self._targets, self._made_at = self._compute_targets(now), now
         return self._targets
 
-    def _targets_at(self, now: float) -> Mapping[PoolKey, int]:
+    def _compute_targets(self, now: float) -> Mapping[PoolKey, int]:
         for key in [k for k, rate in self._rates.items() if now - rate.at > FORGET_S]:
             del self._rates[key]
         known = {*self._kept, *self._rates}
         for key in [k for k in self._refill_s if k not in known]:
             del self._refill_s[key]
-        return {key: self._target(key, now) for key in known}
+        return {key: self._compute_target(key, now) for key in known}
 
     def refill_s(self) -> Mapping[PoolKey, float]:
         """Return the recent duration of creations in seconds, by key."""
         return dict(self._refill_s)
 
-    def _target(self, key: PoolKey, now: float) -> int:
+    def _compute_target(self, key: PoolKey, now: float) -> int:
         rate = self._rates[key].per_s(now) if key in self._rates else 0.0
         refill_s = self._refill_s.get(key, TYPICAL_REFILL_S)
-        return target(self._ready(key, now), rate_per_s=rate, refill_s=refill_s, most=self._most)
+        return target(self._minimum_idle(key, now), rate_per_s=rate, refill_s=refill_s, most=self._most)
 
-    def _ready(self, key: PoolKey, now: float) -> int:
+    def _minimum_idle(self, key: PoolKey, now: float) -> int:
         """Return the number of idle containers to keep regardless of the rate."""
         if key not in self._kept:
             return 0

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class PoolKey:
-    """The properties fixed at a container's creation: attempts with equal keys can use the same one."""
+    """The properties fixed when a container is created; attempts with equal keys can share containers."""
 
     image: str
     image_digest: str
@@ -36,7 +36,7 @@ class PoolKey:
     @property
     def digest(self) -> str:
         """Return a short name of this key for labels and metrics."""
-        return _digest(self)
+        return _compute_digest(self)
 
 
 _key_of, _memory_of = attrgetter("key"), attrgetter("memory_bytes")
@@ -52,7 +52,7 @@ def known(key: PoolKey) -> PoolKey:
 
 
 @lru_cache(maxsize=1024)
-def _digest(key: PoolKey) -> str:
+def _compute_digest(key: PoolKey) -> str:
     return hashlib.sha256(repr(astuple(key)).encode()).hexdigest()[:16]
 
 
@@ -83,7 +83,7 @@ Flow = tuple[int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lessee:
-    """A run that waits for a container or has one."""
+    """A run that waits for a container or holds one."""
 
     key: PoolKey
     flow: Flow
@@ -143,7 +143,7 @@ class PoolState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign:
-    """Assign the idle container to the waiter at this index of `waiting`."""
+    """The action to assign the idle container to the waiter at this index of `waiting`."""
 
     waiter: int
     ulid: str
@@ -151,7 +151,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remove:
-    """Remove an idle container."""
+    """The action to remove an idle container."""
 
     ulid: str
     reason: str
@@ -159,7 +159,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
-    """Create a container of this key: for a waiter, or for the reserve if `ahead`."""
+    """The action to create a container of a key: for a waiter, or for the reserve if `ahead`."""
 
     key: PoolKey
     ahead: bool = False
@@ -170,18 +170,18 @@ Action = Assign | Remove | Create
 
 def decide(state: PoolState, now: float) -> list[Action]:
     """Return the next actions in order: remove unfit ones, lease, remove surplus, make room, create."""
-    unfit = list(_unfit(state, now))
-    state = _without(state, unfit)
+    unfit = list(_remove_unfit(state, now))
+    state = _after_removals(state, unfit)
     assigned = _assign(state, may_create=now >= state.blocked_until)
-    state = _after(state, assigned)
-    surplus = list(_surplus(state))
-    state = _without(state, surplus)
-    evicted = list(_evict(state))
+    state = _after_assignments(state, assigned)
+    surplus = list(_remove_surplus(state))
+    state = _after_removals(state, surplus)
+    evicted = list(_evict_idle(state))
     creations = [] if now < state.blocked_until else list(_create(state))
     return [*unfit, *assigned, *surplus, *evicted, *creations]
 
 
-def _unfit(state: PoolState, now: float) -> Iterator[Remove]:
+def _remove_unfit(state: PoolState, now: float) -> Iterator[Remove]:
     """Yield removals of idle containers that must not be leased: dead or too old."""
     for idle in state.idle:
         if not idle.alive:
@@ -191,16 +191,16 @@ def _unfit(state: PoolState, now: float) -> Iterator[Remove]:
 
 
 def _assign(state: PoolState, *, may_create: bool) -> list[Assign]:
-    """Lease idle containers in turn; lease reserved ones only to idle flows while more can be created."""
+    """Assign idle containers in turn; reserved ones only to idle flows while more can be created."""
     if not state.waiting or not state.idle:
         return []
-    sparingly = list(_hand_out(state, reserved=RESERVED))
-    if may_create and len(_startable(_after(state, sparingly))) <= state.room:
+    sparingly = list(_assign_in_turn(state, reserved=RESERVED))
+    if may_create and len(_startable_keys(_after_assignments(state, sparingly))) <= state.room:
         return sparingly
-    return list(_hand_out(state, reserved=0))
+    return list(_assign_in_turn(state, reserved=0))
 
 
-def _hand_out(state: PoolState, *, reserved: int) -> Iterator[Assign]:
+def _assign_in_turn(state: PoolState, *, reserved: int) -> Iterator[Assign]:
     """Yield assignments of the oldest container of the right key to each waiter in turn.
 
     Of the containers made for the reserve, the last `reserved` are kept for idle flows, which have no other
@@ -217,7 +217,7 @@ def _hand_out(state: PoolState, *, reserved: int) -> Iterator[Assign]:
             yield Assign(waiter=place, ulid=chosen.ulid)
 
 
-def _without(state: PoolState, removed: Sequence[Remove]) -> PoolState:
+def _after_removals(state: PoolState, removed: Sequence[Remove]) -> PoolState:
     """Return the state with these removals in progress."""
     if not removed:
         return state
@@ -226,7 +226,7 @@ def _without(state: PoolState, removed: Sequence[Remove]) -> PoolState:
     return replace(state, idle=idle, removing=state.removing + len(gone))
 
 
-def _after(state: PoolState, assigned: Sequence[Assign]) -> PoolState:
+def _after_assignments(state: PoolState, assigned: Sequence[Assign]) -> PoolState:
     """Return the state after these assignments."""
     if not assigned:
         return state
@@ -240,8 +240,8 @@ def _after(state: PoolState, assigned: Sequence[Assign]) -> PoolState:
     )
 
 
-def _surplus(state: PoolState) -> Iterator[Remove]:
-    """Yield removals of idle containers beyond number or memory limits, oldest first."""
+def _remove_surplus(state: PoolState) -> Iterator[Remove]:
+    """Yield removals of idle containers that exceed number or memory limits, oldest first."""
     wanted = dict(state.targets)
     memory = 0
     for idle in reversed(state.idle):
@@ -254,7 +254,7 @@ def _surplus(state: PoolState) -> Iterator[Remove]:
             memory += idle.memory_bytes
 
 
-def _unserved(state: PoolState) -> list[PoolKey]:
+def _unserved_keys(state: PoolState) -> list[PoolKey]:
     """Return the keys of waiters for which no container is being created, in order of service."""
     coming = Counter(state.starting)
     if state.refilling:
@@ -284,16 +284,16 @@ def _shortages(state: PoolState) -> dict[PoolKey, int]:
     return short
 
 
-def _startable(state: PoolState) -> list[PoolKey]:
+def _startable_keys(state: PoolState) -> list[PoolKey]:
     """Return the keys of the waiters for which containers would be started now, given enough room."""
     if not state.waiting:
         return []
-    starts = state.limits.start_concurrency - state.coming - len(_reserve_due(state))
-    return _unserved(state)[: max(starts, 0)]
+    starts = state.limits.start_concurrency - state.coming - len(_due_reserve_key(state))
+    return _unserved_keys(state)[: max(starts, 0)]
 
 
-def _reserve_due(state: PoolState) -> list[PoolKey]:
-    """Return the key whose reserve gets one of several starts while runs wait.
+def _due_reserve_key(state: PoolState) -> list[PoolKey]:
+    """Return the key, in a list, whose reserve gets one of several starts while runs wait.
 
     So an idle flow soon finds a container again, and waiting runs get all other starts, in turn.
     """
@@ -302,30 +302,34 @@ def _reserve_due(state: PoolState) -> list[PoolKey]:
         return []
     lacks = {key: short - state.refilling.get(key, 0) for key, short in _shortages(state).items()}
     key = max(lacks, key=lambda key: lacks[key], default=None)
-    return [create.key for create in _fitting(state, [key])] if key is not None and lacks[key] > 0 else []
+    return (
+        [create.key for create in _create_within_memory(state, [key])]
+        if key is not None and lacks[key] > 0
+        else []
+    )
 
 
-def _evict(state: PoolState) -> Iterator[Remove]:
-    """Yield removals of idle containers of other keys if they take the room that waiters need."""
+def _evict_idle(state: PoolState) -> Iterator[Remove]:
+    """Yield removals of other keys' idle containers if they occupy the capacity that waiters need."""
     if not state.waiting:
         return
-    missing = len(_startable(state)) - state.room - state.removing
+    missing = len(_startable_keys(state)) - state.room - state.removing
     for idle in state.idle[: max(missing, 0)]:
         yield Remove(ulid=idle.ulid, reason="room")
 
 
 def _create(state: PoolState) -> Iterator[Create]:
     """Yield creations for waiters and the reserve; without waiters, refill."""
-    wanted = _startable(state)[: max(state.room, 0)]
+    wanted = _startable_keys(state)[: max(state.room, 0)]
     yield from (Create(key=key) for key in wanted)
     if not state.waiting:
-        yield from _refill(state)
+        yield from _refill_idle(state)
     elif state.room > len(wanted) and state.coming < state.limits.start_concurrency:
-        yield from (Create(key=key, ahead=True) for key in _reserve_due(state))
+        yield from (Create(key=key, ahead=True) for key in _due_reserve_key(state))
 
 
-def _refill(state: PoolState) -> Iterator[Create]:
-    """Yield a few creations of missing containers; while attempts run, only for keys that run low.
+def _refill_idle(state: PoolState) -> Iterator[Create]:
+    """Yield a few creations of missing containers; while attempts run, only for nearly empty keys.
 
     One removal can run concurrently: under steady demand, the engine must alternate between both. If a key
     runs low, one more start is allowed.
@@ -335,11 +339,11 @@ def _refill(state: PoolState) -> Iterator[Create]:
     at_once = state.limits.refill_concurrency + bool(low)
     room = min(state.room, at_once - state.coming - max(state.removing - 1, 0))
     if room > 0:
-        due = [key for key in _missing(state) if not state.busy or key in low]
-        yield from _fitting(state, due[:room])
+        due = [key for key in _missing_keys(state) if not state.busy or key in low]
+        yield from _create_within_memory(state, due[:room])
 
 
-def _fitting(state: PoolState, keys: Sequence[PoolKey]) -> Iterator[Create]:
+def _create_within_memory(state: PoolState, keys: Sequence[PoolKey]) -> Iterator[Create]:
     """Yield the creations for which the idle containers leave enough memory."""
     memory = state.limits.idle_memory_bytes - sum(map(_memory_of, state.idle))
     for key in keys:
@@ -347,8 +351,8 @@ def _fitting(state: PoolState, keys: Sequence[PoolKey]) -> Iterator[Create]:
             yield Create(key=key, ahead=True)
 
 
-def _missing(state: PoolState) -> list[PoolKey]:
-    """Return a key once for each container that it lacks, the emptiest key first."""
+def _missing_keys(state: PoolState) -> list[PoolKey]:
+    """Return each key as often as it lacks containers, the emptiest key first."""
     have = Counter(map(_key_of, state.idle))
     for coming in (state.starting, state.refilling):
         for key, count in coming.items():

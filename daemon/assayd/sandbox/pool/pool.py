@@ -22,7 +22,7 @@ from assayd.fair_queue import FairQueue
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.engine import Engine
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container, ContainerOrigin, open_container
-from assayd.sandbox.pool.autoscale import Demand
+from assayd.sandbox.pool.autoscale import PoolDemand
 from assayd.sandbox.pool.decide import (
     STARTS_BETWEEN,
     Assign,
@@ -53,7 +53,7 @@ BREATH_S = 0.02
 
 @dataclass(slots=True)
 class _Waiter:
-    """A waiting run."""
+    """A run that waits for a container."""
 
     name: str
     lessee: Lessee
@@ -61,7 +61,7 @@ class _Waiter:
 
 
 class Pool:
-    """Existing containers: starting, idle, leased, being removed.
+    """The existing containers, which are starting, idle, leased or being removed.
 
     Use as an async context manager; leaving it removes every container.
     """
@@ -74,7 +74,7 @@ class Pool:
         clock: Clock,
         ids: Ids,
         limits: PoolLimits,
-        demand: Demand,
+        demand: PoolDemand,
     ) -> None:
         self._engine = engine
         self._origin = origin
@@ -105,14 +105,14 @@ class Pool:
         """Run the pool during the body; remove every container at its end."""
         async with task_group() as self._tasks:
             self._open = True
-            ticker = self._tasks.create_task(self._tick(), name="pool-tick")
+            ticker = self._tasks.create_task(self._run_periodically(), name="pool-tick")
             try:
                 yield self
             finally:
                 ticker.cancel()
-                self._shut()
+                self._close()
 
-    def _shut(self) -> None:
+    def _close(self) -> None:
         self._open = False
         self._calm.set()
         for waiter in self._waiting.clear():
@@ -123,9 +123,9 @@ class Pool:
 
     def state(self) -> PoolState:
         """Return a snapshot of the pool, for decisions and display."""
-        return self._state(self._waiting.in_turn())
+        return self._snapshot(self._waiting.in_turn())
 
-    def _state(self, waiting: Sequence[_Waiter]) -> PoolState:
+    def _snapshot(self, waiting: Sequence[_Waiter]) -> PoolState:
         now = self._clock.monotonic()
         return PoolState(
             waiting=tuple(waiter.lessee for waiter in waiting),
@@ -150,7 +150,7 @@ class Pool:
     def attempt(self) -> Iterator[None]:
         """Count a running attempt during the body, to which removals and refills yield."""
         self._busy += 1
-        if not self._somebody_waits():
+        if not self._has_waiters():
             self._calm.clear()
         try:
             yield
@@ -158,7 +158,7 @@ class Pool:
             self._busy -= 1
             if not self._busy:
                 # Its response is still being sent, and the engine's work would delay that.
-                asyncio.get_running_loop().call_later(BREATH_S, self._act)
+                asyncio.get_running_loop().call_later(BREATH_S, self._update)
 
     async def acquire(self, key: PoolKey, user: int = 0, flow: str = "") -> tuple[Container, bool]:
         """Wait for a container of this key; return it, and whether it was warm.
@@ -169,14 +169,14 @@ class Pool:
         """
         waiter = self._enqueue(Lessee(key=key, flow=(user, flow)))
         self.demand.asked(key, self._clock.monotonic())
-        self._act()
+        self._update()
         warm = waiter.future.done()
         try:
             container, watch = await waiter.future
             if watch is not None:
                 await asyncio.wait({watch})  # Two readers of one stream would be an error.
         except asyncio.CancelledError:
-            self._give_up(waiter)
+            self._abandon_wait(waiter)
             raise
         return container, warm
 
@@ -185,10 +185,10 @@ class Pool:
         self._waiting.put(*lessee.flow, waiter.name, waiter)
         return waiter
 
-    def _give_up(self, waiter: _Waiter) -> None:
+    def _abandon_wait(self, waiter: _Waiter) -> None:
         if waiter.name in self._waiting:
             self._waiting.remove(waiter.name)
-            self._act()  # The waiter's flow may be idle now.
+            self._update()  # The waiter's flow may be idle now.
         elif not waiter.future.cancelled() and waiter.future.exception() is None:
             container, _ = waiter.future.result()
             self.release(container)
@@ -196,41 +196,41 @@ class Pool:
     def release(self, container: Container) -> None:
         """Return a used container; its removal doesn't delay the caller."""
         self._leased.pop(container.ref.ulid, None)
-        self._retire(container)
-        self._act()
+        self._start_removal(container)
+        self._update()
 
     def poke(self) -> None:
         """Make the next decision, and carry out its actions."""
-        self._act()
+        self._update()
 
-    def _act(self) -> None:
-        """Carry out the decision's actions."""
+    def _update(self) -> None:
+        """Execute the decided actions, and update whether the pool is calm."""
         if self._open:
-            self._carry_out()
+            self._execute_actions()
         # Checked after the assignments: a run with a warm container needs no room.
-        if not self._busy or self._somebody_waits() or not self._open:
+        if not self._busy or self._has_waiters() or not self._open:
             self._calm.set()
         else:
             self._calm.clear()
 
-    def _carry_out(self) -> None:
-        waiting = self._forget_the_gone()
-        for action in decide(self._state(waiting), self._clock.monotonic()):
+    def _execute_actions(self) -> None:
+        waiting = self._drop_cancelled_waiters()
+        for action in decide(self._snapshot(waiting), self._clock.monotonic()):
             match action:
                 case Assign(waiter=place, ulid=ulid):
-                    self._assign(waiting[place], ulid)
+                    self._assign_container(waiting[place], ulid)
                 case Remove(ulid=ulid, reason=reason):
                     self._retire_idle(ulid, reason)
                 case Create(key=key, ahead=ahead):
                     (self._refilling if ahead else self._starting)[key] += 1
                     self._since_refill = 0 if ahead else self._since_refill + 1
-                    self._spawn(self._create(key, ahead), "pool-create")
+                    self._create_task(self._create_container(key, ahead), "pool-create")
 
-    def _spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
+    def _create_task(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
         # Without the attempt's context: log events about this container don't belong to the current attempt.
         return self._tasks.create_task(work, name=name, context=Context())
 
-    def _forget_the_gone(self) -> list[_Waiter]:
+    def _drop_cancelled_waiters(self) -> list[_Waiter]:
         """Drop waiters that were cancelled but not yet removed; return the others in order."""
         if not self._waiting:
             return []
@@ -240,42 +240,44 @@ class Pool:
                 self._waiting.remove(waiter.name)
         return [waiter for waiter in waiting if not waiter.future.done()]
 
-    def _somebody_waits(self) -> bool:
+    def _has_waiters(self) -> bool:
         return bool(self._waiting)
 
-    def _assign(self, waiter: _Waiter, ulid: str) -> None:
-        container, watch = self._take(ulid)
+    def _assign_container(self, waiter: _Waiter, ulid: str) -> None:
+        container, watch = self._take_idle(ulid)
         self._waiting.serve(waiter.name)
         self._leased[ulid] = waiter.lessee
         waiter.future.set_result((container, watch))
 
-    async def _create(self, key: PoolKey, ahead: bool) -> None:
+    async def _create_container(self, key: PoolKey, ahead: bool) -> None:
         began = self._clock.monotonic()
         ulid = self._ids.new()
         try:
             self._opening.add(ulid)
             container = await open_container(self._engine, key, self._origin, ulid, ahead=ahead)
         except EngineError as problem:
-            self._failed(key, problem)
+            self._handle_failure(key, problem)
             return
         except Exception:
             # An internal error fails only the waiters of this key, not the daemon.
             log.exception("container.create_broken", container=ulid)
-            self._failed(key, EngineError("pool.broken", "can't create a container; see the daemon's log"))
+            self._handle_failure(
+                key, EngineError("pool.broken", "can't create a container; see the daemon's log")
+            )
             return
         finally:
             self._opening.discard(ulid)
             (self._refilling if ahead else self._starting)[key] -= 1
         self.failures, self._blocked_until = 0, 0.0
         self.circuit_open.clear()
-        self.demand.refilled(key, self._clock.monotonic() - began)
+        self.demand.record_creation(key, self._clock.monotonic() - began)
         if self._open:
-            self._keep(container, ahead)
+            self._add_idle(container, ahead)
         else:
-            self._retire(container)
-            self._act()
+            self._start_removal(container)
+            self._update()
 
-    def _keep(self, container: Container, ahead: bool) -> None:
+    def _add_idle(self, container: Container, ahead: bool) -> None:
         """Add a new container to the idle ones; watch it unless it is leased at once."""
         idle = Idle(
             ulid=container.ref.ulid,
@@ -285,18 +287,22 @@ class Pool:
             ahead=ahead,
         )
         self._idle[idle.ulid] = (container, idle, None)
-        self._act()
+        self._update()
         if idle.ulid in self._idle:
-            self._idle[idle.ulid] = (container, idle, self._spawn(self._watch(container), "pool-watch"))
+            self._idle[idle.ulid] = (
+                container,
+                idle,
+                self._create_task(self._watch_idle(container), "pool-watch"),
+            )
 
-    def _take(self, ulid: str) -> tuple[Container, asyncio.Task[None] | None]:
+    def _take_idle(self, ulid: str) -> tuple[Container, asyncio.Task[None] | None]:
         container, _, watch = self._idle.pop(ulid)
         if watch is not None:
             watch.cancel()
         return container, watch
 
-    async def _watch(self, container: Container) -> None:
-        """Detect that an idle container has died before its lease."""
+    async def _watch_idle(self, container: Container) -> None:
+        """Detect the death of an idle container before its lease."""
         with suppress(EngineError):
             await container.ended()
         ulid = container.ref.ulid
@@ -304,10 +310,10 @@ class Pool:
             _, idle, watch = self._idle[ulid]
             self._idle[ulid] = (container, replace(idle, alive=False), watch)
             log.warning("container.died_idle", container=ulid)
-            self._act()
+            self._update()
 
-    def _failed(self, key: PoolKey, problem: EngineError) -> None:
-        """Start a backoff, lease ready containers, and fail the other waiters of this key."""
+    def _handle_failure(self, key: PoolKey, problem: EngineError) -> None:
+        """Start a backoff, assign available containers, and fail the other waiters of this key."""
         now = self._clock.monotonic()
         # Otherwise, this creation began before the last failure: count the same problem once.
         if now >= self._blocked_until:
@@ -316,7 +322,7 @@ class Pool:
         if self.failures >= OPEN_AFTER_FAILURES:
             self.circuit_open.set()
         log.error("container.create_failed", code=problem.code, failures=self.failures)
-        self._act()
+        self._update()
         for waiter in [w for w in self._waiting.in_turn() if w.lessee.key == key]:
             self._waiting.remove(waiter.name)
             if not waiter.future.done():
@@ -326,18 +332,18 @@ class Pool:
         """Remove all idle containers, because new ones will have different properties."""
         for ulid in list(self._idle):
             self._retire_idle(ulid, reason)
-        self._act()
+        self._update()
 
     def _retire_idle(self, ulid: str, reason: str) -> None:
-        container, _ = self._take(ulid)
+        container, _ = self._take_idle(ulid)
         log.debug("container.retired", container=ulid, reason=reason)
-        self._retire(container)
+        self._start_removal(container)
 
-    def _retire(self, container: Container) -> None:
+    def _start_removal(self, container: Container) -> None:
         self._removing.add(container.ref.ulid)
-        self._spawn(self._remove(container), "pool-remove")
+        self._create_task(self._remove_container(container), "pool-remove")
 
-    async def _remove(self, container: Container) -> None:
+    async def _remove_container(self, container: Container) -> None:
         ulid = container.ref.ulid
         quick = self._engine.capabilities().quick
         await pause(QUICK_YIELD_S if quick else YIELD_S, unless=self._calm)
@@ -351,15 +357,15 @@ class Pool:
             log.debug("container.removed", container=ulid)
         finally:
             self._removing.discard(ulid)
-        self._act()
+        self._update()
 
     def forget(self, ulid: str) -> None:
         """Release the slot of a container that another component found removed."""
         self.stuck.pop(ulid, None)
-        self._act()
+        self._update()
 
-    def _try_the_stuck(self) -> None:
-        """Try again to remove stuck containers.
+    def _retry_stuck_removals(self) -> None:
+        """Retry the removal of stuck containers.
 
         An engine whose answer came too late may have removed a container anyway; then no sweep finds it.
         """
@@ -367,10 +373,10 @@ class Pool:
         if self.stuck and now >= self._stuck_again_at:
             self._stuck_again_at = now + STUCK_AGAIN_S
             for ulid in list(self.stuck):
-                self._retire(self.stuck.pop(ulid))
+                self._start_removal(self.stuck.pop(ulid))
 
-    async def _tick(self) -> None:
+    async def _run_periodically(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            self._try_the_stuck()
-            self._act()
+            self._retry_stuck_removals()
+            self._update()

@@ -17,7 +17,7 @@ SWEEP_INTERVAL_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reaped:
+class SweepReport:
     """The result of a sweep: names of removed containers, and of those that couldn't be removed."""
 
     removed: tuple[str, ...]
@@ -25,7 +25,7 @@ class Reaped:
 
 
 class Reaper:
-    """Removes this daemon's containers that aren't live.
+    """A remover of this daemon's containers that aren't live.
 
     `live` returns the containers that the pool knows; `on_gone` is called with the name of each removed one.
     """
@@ -44,7 +44,7 @@ class Reaper:
         self._on_gone = on_gone
         self._suspects: frozenset[str] = frozenset()
 
-    async def sweep(self, *, patient: bool = True) -> Reaped:
+    async def sweep(self, *, patient: bool = True) -> SweepReport:
         """Remove unknown containers.
 
         The engine knows a new container a moment before the pool does. If `patient`, only containers that
@@ -54,11 +54,11 @@ class Reaper:
         """
         owned = await self._engine.list_owned(self._daemon_id)
         live = self._live()
-        unknown = [c for c in owned if _name(c) not in live]
+        unknown = [c for c in owned if _container_name(c) not in live]
         due = [c for c in unknown if not patient or c.engine_id in self._suspects]
         self._suspects = frozenset(c.engine_id for c in unknown)
-        results = [(_name(c), await self._remove(c)) for c in due]
-        reaped = Reaped(
+        results = [(_container_name(c), await self._remove_container(c)) for c in due]
+        reaped = SweepReport(
             removed=tuple(n for n, gone in results if gone),
             left=tuple(n for n, gone in results if not gone),
         )
@@ -66,13 +66,15 @@ class Reaper:
             log.warning("containers.reaped", removed=len(reaped.removed), left=list(reaped.left))
         return reaped
 
-    async def _remove(self, container: OwnedContainer) -> bool:
+    async def _remove_container(self, container: OwnedContainer) -> bool:
         try:
-            await self._engine.remove(ContainerRef(engine_id=container.engine_id, ulid=_name(container)))
+            await self._engine.remove(
+                ContainerRef(engine_id=container.engine_id, ulid=_container_name(container))
+            )
         except EngineError as problem:
-            log.critical("container.left_behind", container=_name(container), code=problem.code)
+            log.critical("container.left_behind", container=_container_name(container), code=problem.code)
             return False
-        self._on_gone(_name(container))
+        self._on_gone(_container_name(container))
         return True
 
     async def keep_sweeping(self) -> None:
@@ -85,5 +87,5 @@ class Reaper:
                 log.error("containers.sweep_failed", code=problem.code)
 
 
-def _name(container: OwnedContainer) -> str:
+def _container_name(container: OwnedContainer) -> str:
     return container.labels.get(LABEL_CONTAINER, container.engine_id)

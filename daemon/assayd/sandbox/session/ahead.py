@@ -19,8 +19,8 @@ AHEAD_BYTES = 32 * 2**10
 """Maximum bytes to send in advance: half a pipe, so that sending never blocks."""
 
 
-class Ahead:
-    """The frames of an attempt's units, and of its end, in the portions to send."""
+class SendAheadWindow:
+    """The frames of an attempt's units and of its end, divided into portions to send ahead."""
 
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
@@ -29,14 +29,14 @@ class Ahead:
             or spec.network.mode is NetworkMode.ALLOWLIST
             or any(unit.log is not None for unit in spec.units)
         )
-        self._frames = self._all()
+        self._frames = self._all_frames()
         self._next: bytes | None = next(self._frames, None)
         self._under_way: deque[int] = deque()
 
     def due(self) -> bytes:
         """Return the frames to send now: at least the next unit, unless it was already sent."""
         portion = []
-        while self._next is not None and self._may_go(self._next):
+        while self._next is not None and self._can_send(self._next):
             portion.append(self._next)
             self._under_way.append(len(self._next))
             self._next = next(self._frames, None)
@@ -50,12 +50,12 @@ class Ahead:
         """Return the frame that ends the conversation, unless it was sent in advance."""
         return b"" if self._under_way else FINISH
 
-    def _may_go(self, frames: bytes) -> bool:
+    def _can_send(self, frames: bytes) -> bool:
         if not self._under_way:
             return True
         return not self._alone and sum(self._under_way) + len(frames) <= AHEAD_BYTES
 
-    def _all(self) -> Iterator[bytes]:
+    def _all_frames(self) -> Iterator[bytes]:
         last = len(self._spec.units) - 1
         for index, unit in enumerate(self._spec.units):
             yield b"".join(unit_frames(index, unit, more=index < last))

@@ -18,15 +18,15 @@ FRAMES_PER_TURN = 64
 
 
 class GuestFault(Exception):
-    """The guest violated the protocol. Never leaves `sandbox`: it becomes the run's end."""
+    """A protocol violation by the guest. It never leaves `sandbox`: it becomes the run's end."""
 
 
 class StreamEnded(Exception):
-    """The guest's stream ended. Never leaves `sandbox`: it becomes the run's end."""
+    """The end of the guest's stream. It never leaves `sandbox`: it becomes the run's end."""
 
 
 class Channel:
-    """One conversation with one runner."""
+    """The framed connection to one runner."""
 
     def __init__(self, duplex: Duplex) -> None:
         self.duplex = duplex

@@ -13,7 +13,7 @@ import structlog
 
 from assayd.aio import Deadline
 from assayd.errors import EngineError
-from assayd.findings.network_rules import WORDINGS, rule_of_hook
+from assayd.findings.network_rules import WORDINGS, hook_rule
 from assayd.model.policy import ImportMode
 from assayd.model.run import (
     NetworkEvent,
@@ -24,11 +24,11 @@ from assayd.model.run import (
     Unit,
     UnitEnd,
     UnitResult,
-    refusal_of,
+    to_policy_event,
 )
 from assayd.ports.egress import EgressSession
 from assayd.sandbox.outcome import unit_outcome
-from assayd.sandbox.session.ahead import Ahead
+from assayd.sandbox.session.ahead import SendAheadWindow
 from assayd.sandbox.session.channel import (
     Channel,
     GuestFault,
@@ -40,7 +40,7 @@ from assayd.sandbox.session.channel import (
     text,
 )
 from assayd.sandbox.session.handshake import begin_frame, content_frames, file_frames, unit_frames
-from assayd.sandbox.session.streams import Streams, streams_of
+from assayd.sandbox.session.streams import StreamSet, open_streams
 from assayd.sandbox.session.unit_log import Transcript
 
 log = structlog.get_logger()
@@ -53,8 +53,8 @@ LEAST_KEPT_BYTES = 2048
 """Bytes of each stream to keep per unit after earlier units have used up the attempt's share."""
 
 
-class Observer:
-    """Receives events during a run. The default implementation ignores them."""
+class RunObserver:
+    """A receiver of events during a run. The default implementation ignores them."""
 
     def unit_started(self, index: int) -> None:
         """A unit's child received its request."""
@@ -67,14 +67,14 @@ class Observer:
 
 
 class Conversation:
-    """One attempt over one channel; keeps received results even if it ends badly."""
+    """One attempt over one channel, which keeps the received results even if it ends badly."""
 
     def __init__(self, channel: Channel, spec: RunSpec, egress: EgressSession | None = None) -> None:
         self._channel = channel
         self._spec = spec
-        self._observer = Observer()
+        self._observer = RunObserver()
         self._egress = egress
-        self._streams: Streams | None = None
+        self._streams: StreamSet | None = None
         self._current: Transcript | None = None
         self._deadline: Deadline | None = None
         self._between_s = 0.0
@@ -91,12 +91,12 @@ class Conversation:
         """Send the rules, so that the runner prepares for its first unit. Raises: EngineError."""
         await self._channel.send(begin_frame(self._spec, self._egress.limits if self._egress else None))
 
-    async def hold(self, deadline: Deadline, observer: Observer | None = None) -> tuple[RunEnd, str]:
+    async def hold(self, deadline: Deadline, observer: RunObserver | None = None) -> tuple[RunEnd, str]:
         """Converse until the end; return its kind with a detail for the evidence. Call `begin` first."""
-        self._observer, self._deadline = observer or Observer(), deadline
+        self._observer, self._deadline = observer or RunObserver(), deadline
         try:
-            async with deadline.scope(), streams_of(self._channel, self._egress) as self._streams:
-                await self._talk()
+            async with deadline.scope(), open_streams(self._channel, self._egress) as self._streams:
+                await self._run_units()
             return RunEnd.FINISHED, ""
         except TimeoutError:
             return (RunEnd.CANCELLED, "") if deadline.cancelled else (RunEnd.DEADLINE, "")
@@ -109,42 +109,42 @@ class Conversation:
         finally:
             if self._current is not None:
                 asked = self._egress.events(len(self.units)) if self._egress is not None else ()
-                self._keep(self._with_network(self._current.interrupted(), asked))
+                self._keep_result(self._add_network_events(self._current.interrupted(), asked))
 
-    async def _talk(self) -> None:
-        opening, ahead = list(content_frames(self._spec)), Ahead(self._spec)
+    async def _run_units(self) -> None:
+        opening, ahead = list(content_frames(self._spec)), SendAheadWindow(self._spec)
         for index, unit in enumerate(self._spec.units):
             await self._channel.send(*opening, ahead.due())
             opening = []
             self._current = Transcript(unit.name, self._spec.limits)
-            await self._follow(index, self._current)
+            await self._follow_unit(index, self._current)
             ahead.ended()
             if self._spec.stop_on_failure and not self.units[index].outcome.completed:
                 break
             opening = list(_log_frames(unit, self.units[index]))
-            await self._without_check(index, unit)
+            await self._repeat_without_check(index, unit)
         await self._channel.send(*opening, ahead.finish())
-        await self._farewell()
+        await self._receive_final_frames()
 
-    async def _without_check(self, index: int, unit: Unit) -> None:
-        """Repeat a unit that failed in its check, without that check, because the check decides nothing."""
+    async def _repeat_without_check(self, index: int, unit: Unit) -> None:
+        """Repeat a unit whose check failed, without that check, because it doesn't decide the outcome."""
         failed = self.units[index]
-        if unit.without_check is None or failed.outcome.completed or not _was_checked(failed):
+        if unit.without_check is None or failed.outcome.completed or not _has_started_check(failed):
             return
         self.units.pop()
         again = replace(unit, arguments=unit.without_check, without_check=None)
         await self._channel.send(*unit_frames(index, again, more=False))
         self._current = Transcript(unit.name, self._spec.limits)
-        await self._follow(index, self._current)
+        await self._follow_unit(index, self._current)
 
-    async def _follow(self, index: int, transcript: Transcript) -> None:
+    async def _follow_unit(self, index: int, transcript: Transcript) -> None:
         """Read one unit's frames to its end."""
         while True:
-            header, body = await self._receive(index)
+            header, body = await self._receive_of_unit(index)
             kind = header["type"]
             if kind == "started":
                 self._between_s += number(header, "starved_s")
-                self._leave_out(0.0)
+                self._exclude_starved_time(0.0)
                 self._observer.unit_started(index)
             elif kind == "output":
                 self._observer.output(index, *transcript.output(header, body))
@@ -154,25 +154,25 @@ class Conversation:
                 transcript.result(header, body)
             elif kind == "clock":
                 transcript.clock(header)
-                self._leave_out(transcript.spent.starved_s)
+                self._exclude_starved_time(transcript.spent.starved_s)
             elif kind == "unit_end":
                 asked = await self._streams.end_unit(index) if self._streams is not None else ()
-                result = self._with_network(transcript.end(header), asked)
-                return self._ended(index, result, transcript.result_bytes)
+                result = self._add_network_events(transcript.end(header), asked)
+                return self._finish_unit(index, result, transcript.result_bytes)
             elif self._streams is not None:
                 self._streams.take(index, header, body)
             else:
                 raise GuestFault(f"unexpected frame {str(kind)[:40]!r}")
 
-    async def _receive(self, index: int) -> tuple[Header, bytes]:
-        """Return the next frame of a unit."""
-        header, body = await self._heard()
+    async def _receive_of_unit(self, index: int) -> tuple[Header, bytes]:
+        """Return the next frame of a unit. Raises: GuestFault if it belongs to another unit."""
+        header, body = await self._receive_frame()
         if integer(header, "unit", most=10**6) != index:
             raise GuestFault("a frame of another unit")
         return header, body
 
-    async def _heard(self) -> tuple[Header, bytes]:
-        """Return the next frame, unless the runner reports a fault."""
+    async def _receive_frame(self) -> tuple[Header, bytes]:
+        """Return the next frame. Raises: GuestFault if the runner reports a fault."""
         header, body = await self._channel.receive()
         if header["type"] == "fault":
             raise GuestFault(f"the runner gave up: {text(header, 'message')}")
@@ -181,45 +181,45 @@ class Conversation:
             raise EngineError("engine.unconfined", "a child couldn't be confined", retryable=True)
         return header, body
 
-    def _leave_out(self, current_s: float) -> None:
-        """Exclude the time in which units, and the runner between them, waited for a processor."""
+    def _exclude_starved_time(self, current_s: float) -> None:
+        """Exclude from the deadline the seconds for which units and the runner waited for a processor."""
         if self._deadline is not None:
-            self._deadline.leave_out(self._between_s + self._units_starved_s + current_s)
+            self._deadline.exclude_time(self._between_s + self._units_starved_s + current_s)
 
-    def _with_network(self, unit: UnitResult, asked: tuple[NetworkEvent, ...]) -> UnitResult:
+    def _add_network_events(self, unit: UnitResult, asked: tuple[NetworkEvent, ...]) -> UnitResult:
         """Add a unit's relay accesses; denied ones count like any other policy violation."""
         if not asked and not any(event.kind == "network" for event in unit.events):
             return unit
         enforced = self._spec.imports.mode is ImportMode.ENFORCE
-        refused = (refusal_of(event, enforced=enforced) for event in asked if not event.allowed)
-        seen = (self._with_rule(event) for event in unit.events)
+        refused = (to_policy_event(event, enforced=enforced) for event in asked if not event.allowed)
+        seen = (self._add_rule(event) for event in unit.events)
         return replace(unit, network=asked, events=(*seen, *dict.fromkeys(refused)))
 
-    def _with_rule(self, event: PolicyEvent) -> PolicyEvent:
-        """Add the rule by which the hook in the guest decided on a network access."""
+    def _add_rule(self, event: PolicyEvent) -> PolicyEvent:
+        """Add the rule by which the guest's hook denied a network access."""
         if event.kind != "network" or event.allowed:
             return event
-        rule = rule_of_hook(self._spec.network.mode)
+        rule = hook_rule(self._spec.network.mode)
         return replace(event, rule=rule.value, reason=WORDINGS[rule].reason)
 
-    def _ended(self, index: int, result: UnitResult, result_bytes: int) -> None:
+    def _finish_unit(self, index: int, result: UnitResult, result_bytes: int) -> None:
         self._current = None
         self._result_bytes += result_bytes
         if self._result_bytes > self._spec.limits.attempt_result_bytes:
             # The unit is at fault, not the conversation: drop its results and continue.
             result = replace(result, end=UnitEnd.RESULT_LIMIT, results=())
         result = replace(result, outcome=unit_outcome(result, self._spec.units[index]))
-        self._keep(result)
-        self._leave_out(0.0)
+        self._keep_result(result)
+        self._exclude_starved_time(0.0)
         self._observer.unit_ended(index, result)
 
-    def _keep(self, unit: UnitResult) -> None:
+    def _keep_result(self, unit: UnitResult) -> None:
         """Keep a unit's result, and its output within the limits.
 
         Otherwise, a hundred units could have a hundred times the output of one.
         """
-        stdout = unit.stdout.cut_to(max(self._room["stdout"], LEAST_KEPT_BYTES))
-        stderr = unit.stderr.cut_to(max(self._room["stderr"], LEAST_KEPT_BYTES))
+        stdout = unit.stdout.truncate_to(max(self._room["stdout"], LEAST_KEPT_BYTES))
+        stderr = unit.stderr.truncate_to(max(self._room["stderr"], LEAST_KEPT_BYTES))
         self._room["stdout"] -= len(stdout.head) + len(stdout.tail)
         self._room["stderr"] -= len(stderr.head) + len(stderr.tail)
         if stdout is not unit.stdout or stderr is not unit.stderr:
@@ -227,20 +227,20 @@ class Conversation:
         self.units.append(unit)
         self._units_starved_s += unit.usage.starved_s
 
-    async def _farewell(self) -> None:
+    async def _receive_final_frames(self) -> None:
         """Receive the declared outputs and the runner's final frame."""
         while True:
-            header, body = await self._heard()
+            header, body = await self._receive_frame()
             if header["type"] == "bye":
                 # The runner reads 0 if the kernel doesn't count, as before Linux 5.19.
                 self.peak_memory_bytes = integer(header, "peak_memory_bytes") or None
-                self.outputs_dropped = _reasons(header)
+                self.outputs_dropped = _read_dropped_outputs(header)
                 return
             if header["type"] != "collected":
                 raise GuestFault(f"unexpected frame {str(header['type'])[:40]!r}")
-            self._collect(header, body)
+            self._append_output(header, body)
 
-    def _collect(self, header: Header, body: bytes) -> None:
+    def _append_output(self, header: Header, body: bytes) -> None:
         path = text(header, "path", most=1024)
         if boolean(header, "append") != (path in self.outputs):
             raise GuestFault("declared outputs out of order")
@@ -261,8 +261,8 @@ class Conversation:
         )
 
 
-def _was_checked(unit: UnitResult) -> bool:
-    """Return whether a unit already had its result when it ended, because its check had begun."""
+def _has_started_check(unit: UnitResult) -> bool:
+    """Return whether a unit had its result when it ended, because its check had already started."""
     return any(event.kind == CHECK for event in unit.events)
 
 
@@ -273,7 +273,7 @@ def _log_frames(unit: Unit, result: UnitResult) -> Iterator[bytes]:
         yield from file_frames({f"{unit.log}.out": out, f"{unit.log}.err": err})
 
 
-def _reasons(header: Header) -> tuple[str, ...]:
+def _read_dropped_outputs(header: Header) -> tuple[str, ...]:
     reasons = header.get("outputs_dropped")
     if type(reasons) is not list or len(reasons) > MAX_DROPPED:
         raise GuestFault("bye.outputs_dropped is not a short list")

@@ -26,7 +26,7 @@ class Ready:
 
 
 async def greet(channel: Channel, preload: Sequence[str]) -> Ready:
-    """Open the conversation and wait until the runner is ready.
+    """Open the conversation, and wait until the runner reports that it is ready.
 
     Raises: GuestFault, if the answer violates the protocol; StreamEnded.
     """
@@ -40,17 +40,17 @@ async def greet(channel: Channel, preload: Sequence[str]) -> Ready:
         python=text(header, "python", most=32),
         memory_bytes=integer(header, "memory_bytes"),
         cgroup=integer(header, "cgroup", most=2),
-        not_preloaded=_of(preload, header.get("preload_failed")),
+        not_preloaded=_confirmed_modules(preload, header.get("preload_failed")),
     )
 
 
-def _of(preload: Sequence[str], named: object) -> tuple[str, ...]:
+def _confirmed_modules(preload: Sequence[str], named: object) -> tuple[str, ...]:
     """Return the preloaded modules that the runner has confirmed."""
     return tuple(name for name in preload if name in named) if isinstance(named, list) else ()
 
 
 def begin_frame(spec: RunSpec, relay: EgressLimits | None = None) -> bytes:
-    """Return the frame that opens an attempt with its rules.
+    """Return the frame that begins an attempt and contains its rules.
 
     It contains no submitted code and starts nothing.
 
@@ -93,7 +93,7 @@ def begin_frame(spec: RunSpec, relay: EgressLimits | None = None) -> bytes:
 
 
 def content_frames(spec: RunSpec) -> Iterator[bytes]:
-    """Yield the frames with the content for all units: the solution, the files, the database, the tests."""
+    """Yield the frames with the content for all units: solution, tests, files and database."""
     if spec.paired is not None:
         # First, because the solution's processes must not hold any of its tests.
         yield encode({"type": "solution"}, canonical(spec.paired.solution))
@@ -112,7 +112,7 @@ def file_frames(files: Mapping[str, bytes]) -> Iterator[bytes]:
 
 
 def unit_frames(index: int, unit: Unit, *, more: bool) -> Iterator[bytes]:
-    """Yield the frames of one unit; the last one starts it. `more` means that another unit will follow."""
+    """Yield the frames of one unit, whose last frame starts it. `more`: another unit will follow."""
     yield from file_frames(unit.files)
     for part in chunks(unit.stdin) if unit.stdin else ():
         yield encode({"type": "stdin"}, part)

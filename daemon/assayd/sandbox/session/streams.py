@@ -29,7 +29,7 @@ _MOST_STREAMS = 2**31
 
 
 class Stream:
-    """One connection of guest code: implements `ports.egress.GuestStream`."""
+    """One connection of guest code; implements `ports.egress.GuestStream`."""
 
     def __init__(self, channel: Channel, number: int) -> None:
         self._channel = channel
@@ -48,13 +48,13 @@ class Stream:
         while not self._arrived:
             if self._guest_ended or self._gone:
                 return b""
-            await self._change()
+            await self._wait_for_change()
         piece = self._arrived.popleft()
         self._held -= cost(piece)
         self._taken += cost(piece)
         if self._taken >= _GRANT_BYTES and not self._guest_ended:
             taken, self._taken = self._taken, 0
-            await self._send("stream_credit", credit=taken)
+            await self._send_frame("stream_credit", credit=taken)
         return piece
 
     async def write(self, data: bytes) -> None:
@@ -62,28 +62,28 @@ class Stream:
         rest = memoryview(data)
         while rest:
             while not self._credit and not self._gone:
-                await self._change()
+                await self._wait_for_change()
             if self._gone:
                 raise ConnectionResetError
             count = min(len(rest), self._credit, _PIECE_BYTES)
             self._credit -= count
             piece, rest = rest[:count], rest[count:]
-            await self._send("stream_data", bytes(piece))
+            await self._send_frame("stream_data", bytes(piece))
 
     async def end(self) -> None:
         """Signal the end of data."""
         if not (self._ended or self._gone):
             self._ended = True
-            await self._send("stream_end")
+            await self._send_frame("stream_end")
 
     async def reset(self) -> None:
         """Reset the connection."""
         if not self._gone:
             self.lose()
-            await self._send("stream_reset")
+            await self._send_frame("stream_reset")
 
     def arrive(self, piece: bytes) -> None:
-        """Add received data. Raises: GuestFault, if it exceeds the guest's credit."""
+        """Add received data. Raises: GuestFault if it exceeds the guest's credit."""
         if self._gone:
             return
         if self._guest_ended:
@@ -107,7 +107,7 @@ class Stream:
         self._changed.set()
 
     def grant(self, count: int) -> None:
-        """Add credit. Raises: GuestFault, if it is zero or exceeds the bytes sent."""
+        """Add credit. Raises: GuestFault if it is zero or exceeds the bytes sent."""
         if not count:
             raise GuestFault("credit for nothing")
         if self._gone:
@@ -117,16 +117,16 @@ class Stream:
             raise GuestFault("credit for more than was sent")
         self._changed.set()
 
-    async def _change(self) -> None:
+    async def _wait_for_change(self) -> None:
         self._changed.clear()
         await self._changed.wait()
 
-    async def _send(self, kind: str, body: bytes = b"", **more: object) -> None:
+    async def _send_frame(self, kind: str, body: bytes = b"", **more: object) -> None:
         await self._channel.send(encode({"type": kind, "stream": self.number, **more}, body))
 
 
-class Streams:
-    """All streams of an attempt, those of one unit at a time."""
+class StreamSet:
+    """All streams of an attempt, of which only those of one unit are open at a time."""
 
     def __init__(self, channel: Channel, session: EgressSession, tasks: asyncio.TaskGroup) -> None:
         self._channel = channel
@@ -139,16 +139,16 @@ class Streams:
         """Process a frame of the runner. Raises: GuestFault."""
         match header["type"]:
             case "stream_open":
-                self._begin(unit, integer(header, "stream", most=_MOST_STREAMS))
+                self._begin_stream(unit, integer(header, "stream", most=_MOST_STREAMS))
             case "stream_limit":
                 self._session.used_up(unit)
             case kind:
-                stream = self._known(integer(header, "stream", most=_MOST_STREAMS))
+                stream = self._get_stream(integer(header, "stream", most=_MOST_STREAMS))
                 if stream is not None:
-                    _deliver(stream, str(kind), header, body)
+                    _deliver_frame(stream, str(kind), header, body)
 
     async def end_unit(self, unit: int) -> tuple[NetworkEvent, ...]:
-        """End the remaining streams of a unit; return its accesses."""
+        """End the remaining streams of a unit, and return the unit's accesses."""
         self.stop()
         if left := [task for _, task in self._open.values()]:
             await asyncio.wait(left)
@@ -160,23 +160,23 @@ class Streams:
             stream.lose()
             task.cancel()
 
-    def _begin(self, unit: int, number: int) -> None:
+    def _begin_stream(self, unit: int, number: int) -> None:
         limits = self._session.limits
         if number != self._next or number >= limits.connections:
             raise GuestFault("a relayed stream out of order")
         self._next += 1
         stream = Stream(self._channel, number)
-        task = self._tasks.create_task(self._serve(stream, unit), name=f"stream-{number}")
+        task = self._tasks.create_task(self._serve_stream(stream, unit), name=f"stream-{number}")
         self._open[number] = (stream, task)
         task.add_done_callback(lambda _: self._open.pop(number))
 
-    def _known(self, number: int) -> Stream | None:
+    def _get_stream(self, number: int) -> Stream | None:
         """Return an open stream; None if it was closed. Raises: GuestFault."""
         if number >= self._next:
             raise GuestFault("a relayed stream that was never opened")
         return self._open[number][0] if number in self._open else None
 
-    async def _serve(self, stream: Stream, unit: int) -> None:
+    async def _serve_stream(self, stream: Stream, unit: int) -> None:
         try:
             await self._session.serve(stream, unit)
             await stream.end()
@@ -187,16 +187,16 @@ class Streams:
             # An internal error ends only this connection, not the attempt: code that triggers it must not be
             # able to choose its verdict.
             log.exception("egress.broken", problem=type(problem).__name__)
-            await self._broken(stream)
+            await self._reset_stream(stream)
 
-    async def _broken(self, stream: Stream) -> None:
+    async def _reset_stream(self, stream: Stream) -> None:
         try:
             await stream.reset()
         except EngineError:
             stream.lose()
 
 
-def _deliver(stream: Stream, kind: str, header: Header, body: bytes) -> None:
+def _deliver_frame(stream: Stream, kind: str, header: Header, body: bytes) -> None:
     match kind:
         case "stream_data":
             stream.arrive(body)
@@ -211,13 +211,13 @@ def _deliver(stream: Stream, kind: str, header: Header, body: bytes) -> None:
 
 
 @asynccontextmanager
-async def streams_of(channel: Channel, session: EgressSession | None) -> AsyncIterator[Streams | None]:
+async def open_streams(channel: Channel, session: EgressSession | None) -> AsyncIterator[StreamSet | None]:
     """Provide the streams of an attempt during the body; None if the policy has no allowlist."""
     if session is None:
         yield None
         return
     async with task_group() as tasks:
-        streams = Streams(channel, session, tasks)
+        streams = StreamSet(channel, session, tasks)
         try:
             yield streams
         finally:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from assayd.model.run import Captured, Limits, PolicyEvent, UnitEnd, UnitResult, Usage
+from assayd.model.run import CapturedOutput, Limits, PolicyEvent, ResourceUsage, UnitEnd, UnitResult
 from assayd.sandbox.session.channel import GuestFault, Header, boolean, integer, number, text
 
 MAX_EVENTS = 200
@@ -16,7 +16,7 @@ MAX_RECORDS = 8
 
 
 class Transcript:
-    """Collects one unit's frames and converts them into a UnitResult at its end."""
+    """A collector of one unit's frames, which converts them to a UnitResult at the unit's end."""
 
     def __init__(self, name: str, limits: Limits) -> None:
         self._name = name
@@ -26,12 +26,12 @@ class Transcript:
         self._open = False
         self._events: list[PolicyEvent] = []
         self._result_bytes = 0
-        self.spent = Usage()
+        self.spent = ResourceUsage()
         """The resource usage so far, as last reported by the runner."""
 
     @property
     def result_bytes(self) -> int:
-        """Return the number of received bytes of result records."""
+        """Return the size in bytes of the received result records."""
         return self._result_bytes
 
     def output(self, header: Header, body: bytes) -> tuple[str, bytes]:
@@ -76,7 +76,7 @@ class Transcript:
 
     def clock(self, header: Header) -> None:
         """Update the resource usage."""
-        self.spent = Usage(
+        self.spent = ResourceUsage(
             wall_s=number(header, "wall_s"),
             cpu_s=number(header, "cpu_s"),
             starved_s=number(header, "starved_s"),
@@ -90,40 +90,40 @@ class Transcript:
         malformed = header.get("malformed")
         return UnitResult(
             name=self._name,
-            wait_status=_wait_status(header),
-            end=_unit_end(header),
+            wait_status=_read_wait_status(header),
+            end=_read_unit_end(header),
             results=tuple(bytes(r) for r in self._records),
             malformed=None if malformed is None else text(header, "malformed"),
-            stdout=self._captured("stdout", integer(header, "stdout_bytes")),
-            stderr=self._captured("stderr", integer(header, "stderr_bytes")),
-            usage=_usage(header),
+            stdout=self._captured_output("stdout", integer(header, "stdout_bytes")),
+            stderr=self._captured_output("stderr", integer(header, "stderr_bytes")),
+            usage=_read_usage(header),
             left_processes=integer(header, "left_processes", most=10**6),
             events=tuple(self._events),
             events_dropped=integer(header, "events_dropped"),
         )
 
     def interrupted(self) -> UnitResult:
-        """Return the known facts of a unit whose container was ended."""
+        """Return the known results of a unit whose container ended before it."""
         return UnitResult(
             name=self._name,
             wait_status=None,
             end=UnitEnd.INTERRUPTED,
             results=tuple(bytes(r) for r in self._records),
-            stdout=self._captured("stdout", None),
-            stderr=self._captured("stderr", None),
+            stdout=self._captured_output("stdout", None),
+            stderr=self._captured_output("stderr", None),
             usage=self.spent,
             events=tuple(self._events),
         )
 
-    def _captured(self, stream: str, total: int | None) -> Captured:
+    def _captured_output(self, stream: str, total: int | None) -> CapturedOutput:
         head, tail = (bytes(self._parts.get((stream, part), b"")) for part in ("head", "tail"))
         held = len(head) + len(tail)
         if total is not None and total < held:
             raise GuestFault(f"{stream} holds more bytes than were counted")
-        return Captured(head=head, tail=tail, total_bytes=held if total is None else total)
+        return CapturedOutput(head=head, tail=tail, total_bytes=held if total is None else total)
 
 
-def _wait_status(header: Header) -> int:
+def _read_wait_status(header: Header) -> int:
     """Parse the wait status of an ended process (exit or signal). Raises: GuestFault."""
     status = integer(header, "wait_status", most=0xFFFF)
     if not (os.WIFEXITED(status) or os.WIFSIGNALED(status)):
@@ -131,7 +131,7 @@ def _wait_status(header: Header) -> int:
     return status
 
 
-def _unit_end(header: Header) -> UnitEnd:
+def _read_unit_end(header: Header) -> UnitEnd:
     try:
         end = UnitEnd(text(header, "end"))
     except ValueError:
@@ -141,8 +141,8 @@ def _unit_end(header: Header) -> UnitEnd:
     return end
 
 
-def _usage(header: Header) -> Usage:
-    return Usage(
+def _read_usage(header: Header) -> ResourceUsage:
+    return ResourceUsage(
         wall_s=number(header, "wall_s"),
         cpu_s=number(header, "cpu_s"),
         starved_s=number(header, "starved_s"),

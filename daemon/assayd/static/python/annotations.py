@@ -15,7 +15,7 @@ _UNIONS = frozenset({"Union", "Optional"})
 _WRAPPERS = frozenset({"Annotated", "Final", "ClassVar"})
 
 
-def module_aliases(tree: ast.Module) -> dict[str, ast.expr]:
+def annotation_aliases(tree: ast.Module) -> dict[str, ast.expr]:
     """Return the module-level aliases for annotations, e.g. ``Row = dict[str, str]`` or a TypedDict."""
     found: dict[str, ast.expr] = {}
     for node in tree.body:
@@ -57,19 +57,19 @@ def _read(node: ast.expr) -> tuple[list[str], list[ast.expr]]:
         case ast.Constant(value=None):
             return ["None"], []
         case ast.Constant(value=str(text)):
-            quoted = _parse(text)
+            quoted = _parse_or_none(text)
             return ([shorten(text, 60)], []) if quoted is None else ([], [quoted])
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return [name], []
         case ast.BinOp(op=ast.BitOr(), left=left, right=right):
             return [], [left, right]
         case ast.Subscript(value=value, slice=inner):
-            return _subscript(value, inner)
+            return _read_subscript(value, inner)
         case _:
             return ["something else"], []
 
 
-def _subscript(value: ast.expr, inner: ast.expr) -> tuple[list[str], list[ast.expr]]:
+def _read_subscript(value: ast.expr, inner: ast.expr) -> tuple[list[str], list[ast.expr]]:
     name = value.attr if isinstance(value, ast.Attribute) else value.id if isinstance(value, ast.Name) else ""
     parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
     if name in _WRAPPERS:
@@ -79,7 +79,7 @@ def _subscript(value: ast.expr, inner: ast.expr) -> tuple[list[str], list[ast.ex
     return [], [value]
 
 
-def _parse(text: str) -> ast.expr | None:
+def _parse_or_none(text: str) -> ast.expr | None:
     try:
         return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):

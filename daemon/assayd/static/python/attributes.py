@@ -22,11 +22,11 @@ from assayd.static.python.names import (
     READABLE_DUNDERS,
     SETTABLE_THROUGH_SUPER,
     STREAM_PARTS,
+    can_read_own,
     is_dunder,
-    may_read_own,
     normal,
 )
-from assayd.static.python.own import is_path, names_its_fields
+from assayd.static.python.own import has_known_fields, is_path
 from assayd.static.python.scopes import NodeSite
 from assayd.static.python.view import View
 
@@ -90,7 +90,7 @@ def refused_attribute(name: str, uses_paths: bool, own: Container[str] = ()) -> 
     """
     name = normal(name)
     if is_dunder(name) and name not in OPERATOR_METHODS | READABLE_DUNDERS:
-        if name in own and may_read_own(name):
+        if name in own and can_read_own(name):
             return None
         near = nearest(name, sorted(OPERATOR_METHODS | READABLE_DUNDERS))
         meant = f"Did you mean '{near[0]}'?" if near is not None and near[1] else None
@@ -110,18 +110,18 @@ def refused_attribute(name: str, uses_paths: bool, own: Container[str] = ()) -> 
 
 
 def check_attribute(view: View, site: NodeSite) -> Iterator[Finding]:
-    """``fnmatch.os`` -> attribute.not_allowed; ``x.__globals__`` -> attribute.dunder."""
+    """Report ``fnmatch.os`` as attribute.not_allowed, and ``x.__globals__`` as attribute.dunder."""
     node = site.node
     if not isinstance(node, ast.Attribute):
         return
     owners = view.modules_of(node.value, site.scope)
     for module in sorted(owners):
-        yield from _module_attribute(view, node, module)
+        yield from _check_module_attribute(view, node, module)
     if any(view.restricts(module) for module in owners):
         return
     own_method = node.attr in view.own and not is_path(node.value, view.paths)
     of_path = view.uses_paths and not owners and not own_method
-    fine = _sets_in_frozen(view, node, site) or _of_super(view, node, site)
+    fine = _is_frozen_setattr(view, node, site) or _is_super_call(view, node, site)
     refused = None if fine else refused_attribute(node.attr, of_path, view.own)
     if refused is None and node.attr in _KEPT and not isinstance(node.ctx, ast.Load):
         message = f"{node.attr!r} of an object is replaced."
@@ -137,19 +137,19 @@ def check_attribute(view: View, site: NodeSite) -> Iterator[Finding]:
 
 
 def _method(view: View, node: ast.Attribute, site: NodeSite, of_path: bool) -> Iterator[Finding]:
-    """``path.replace(target)`` -> attribute.file_access; ``text.format(x)`` -> format.dynamic_template."""
+    """Report ``path.replace(…)`` as attribute.file_access, ``text.format(x)`` as format.dynamic_template."""
     if of_path and node.attr in ENVIRONMENT_METHODS:
-        yield _of_environment(view, node, node.attr)
-    elif node.attr == "replace" and view.uses_paths and _replaces_file(view, node, site):
+        yield _environment_finding(view, node, node.attr)
+    elif node.attr == "replace" and view.uses_paths and _may_replace_file(view, node, site):
         message = "'replace' with one argument moves a file if called on a path."
         yield view.error(node, "attribute.file_access", message, "Write text.replace(old, new).")
     elif node.attr in FORMAT_METHODS:
-        yield from _format(view, node, site)
+        yield from _check_format(view, node, site)
 
 
-def _module_attribute(view: View, node: ast.Attribute, module: str) -> Iterator[Finding]:
+def _check_module_attribute(view: View, node: ast.Attribute, module: str) -> Iterator[Finding]:
     dotted = f"{module}.{node.attr}"
-    if not view.governs(module):
+    if not view.checks_uses(module):
         return
     if not view.modules.allows_name(module, node.attr):
         message = f"{dotted} isn't allowed."
@@ -161,11 +161,11 @@ def _module_attribute(view: View, node: ast.Attribute, module: str) -> Iterator[
             node, "module.modified", f"{dotted} is modified.", "Use a separate variable instead."
         )
     elif dotted in ENVIRONMENT_FUNCTIONS:
-        yield _of_environment(view, node, dotted)
+        yield _environment_finding(view, node, dotted)
 
 
-def _of_environment(view: View, node: ast.Attribute, name: str) -> Finding:
-    """``os.path.abspath(p)`` -> attribute.environment (a warning)."""
+def _environment_finding(view: View, node: ast.Attribute, name: str) -> Finding:
+    """Return the warning attribute.environment, e.g. for ``os.path.abspath(p)``."""
     return finding_at(
         node,
         view.text,
@@ -177,21 +177,21 @@ def _of_environment(view: View, node: ast.Attribute, name: str) -> Finding:
 
 
 def check_module_value(view: View, site: NodeSite) -> Iterator[Finding]:
-    """``f(re)`` -> module.as_value."""
+    """Report ``f(re)`` as module.as_value."""
     node = site.node
     if not isinstance(getattr(node, "ctx", None), ast.Load):
         return
-    if isinstance(site.parent, ast.Attribute) or _is_asked_by_name(view, site):
+    if isinstance(site.parent, ast.Attribute) or _is_getattr_argument(view, site):
         return
     for module in sorted(view.modules_of(node, site.scope)):
-        if view.restricts(module) and view.governs(module):
+        if view.restricts(module) and view.checks_uses(module):
             message = f"The module {module!r} is used as a value."
             suggestion = f"Use {module} only as in {module}.name; pass functions, not modules."
             yield view.error(node, "module.as_value", message, suggestion)
 
 
-def check_by_name(view: View, site: NodeSite) -> Iterator[Finding]:
-    """``getattr(x, "__globals__")`` -> attribute.dunder; computed names are checked at run time."""
+def check_named_access(view: View, site: NodeSite) -> Iterator[Finding]:
+    """Report ``getattr(x, "__globals__")`` as attribute.dunder; run time checks computed names."""
     node = site.node
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         return
@@ -200,31 +200,31 @@ def check_by_name(view: View, site: NodeSite) -> Iterator[Finding]:
         return
     match node.args:
         case [value, ast.Constant(value=str(name)), *_]:
-            owners = [m for m in view.modules_of(value, site.scope) if view.governs(m)]
+            owners = [m for m in view.modules_of(value, site.scope) if view.checks_uses(m)]
             for module in (m for m in sorted(owners) if not view.modules.allows_name(m, name)):
                 message = f"{module}.{name} isn't allowed."
                 instead = name_suggestion(module, view.modules, name)
                 found = view.error(node, "attribute.not_allowed", message, instead)
                 yield replace(found, subject=f"{module}.{name}")
             if not owners:
-                yield from _named(view, node, name)
+                yield from _check_named(view, node, name)
         case _:
             return
 
 
 def check_match_class(view: View, site: NodeSite) -> Iterator[Finding]:
-    """``case object(__dict__=c)`` -> attribute.dunder; ``case C(x)``, C computed -> attribute.dynamic."""
+    """Report ``case object(__dict__=c)`` as attribute.dunder, computed classes as attribute.dynamic."""
     if not isinstance(site.node, ast.MatchClass):
         return
     for name in site.node.kwd_attrs:
-        yield from _named(view, site.node, name)
-    if site.node.patterns and not names_its_fields(site.node.cls, site.scope, view.tree):
+        yield from _check_named(view, site.node, name)
+    if site.node.patterns and not has_known_fields(site.node.cls, site.scope, view.tree):
         message = "The class of the pattern is computed, so its fields are unknown."
         yield view.error(site.node, "attribute.dynamic", message, "Name the fields: case Point(x=x, y=y).")
 
 
 def check_match_args(view: View, site: NodeSite) -> Iterator[Finding]:
-    """``__match_args__ = ("__globals__",)`` -> attribute.dunder."""
+    """Report ``__match_args__ = ("__globals__",)`` as attribute.dunder."""
     match site.node:
         case ast.Assign(targets=[ast.Name(id="__match_args__")], value=value):
             pass
@@ -239,7 +239,7 @@ def check_match_args(view: View, site: NodeSite) -> Iterator[Finding]:
     names = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
     for name in names:
         if isinstance(name, ast.Constant) and isinstance(name.value, str):
-            yield from _named(view, site.node, name.value)
+            yield from _check_named(view, site.node, name.value)
         else:
             yield view.error(site.node, "attribute.dynamic", _COMPUTED_FIELDS, _PLAIN_FIELDS)
 
@@ -248,10 +248,10 @@ _COMPUTED_FIELDS = "'__match_args__' is computed."
 _PLAIN_FIELDS = 'Write the names of the fields: __match_args__ = ("x", "y").'
 
 
-def _named(view: View, node: ast.AST, name: str) -> Iterator[Finding]:
+def _check_named(view: View, node: ast.AST, name: str) -> Iterator[Finding]:
     """Yield the finding for an attribute accessed by name, if its use can't be seen."""
     refused = refused_attribute(name, view.uses_paths, view.own)
-    if refused is None and normal(name) in _KEPT and _changes(node):
+    if refused is None and normal(name) in _KEPT and _is_change(node):
         message = f"{name!r} of an object is replaced."
         refused = ("attribute.dunder", message, "Create an object of another class.")
     if refused is not None:
@@ -264,7 +264,7 @@ def _named(view: View, node: ast.AST, name: str) -> Iterator[Finding]:
         yield view.error(node, "format.attribute", message, 'Use an f-string: f"{value}".')
 
 
-def _changes(node: ast.AST) -> bool:
+def _is_change(node: ast.AST) -> bool:
     match node:
         case ast.Call(func=ast.Name(id="setattr" | "delattr")):
             return True
@@ -272,7 +272,7 @@ def _changes(node: ast.AST) -> bool:
             return False
 
 
-def _is_asked_by_name(view: View, site: NodeSite) -> bool:
+def _is_getattr_argument(view: View, site: NodeSite) -> bool:
     """Return whether a module is the first argument of ``getattr(module, "name")``; setting doesn't count."""
     match site.parent:
         case ast.Call(func=ast.Name(id="getattr" | "hasattr" as name) as func, args=[first, _, *_]):
@@ -281,7 +281,7 @@ def _is_asked_by_name(view: View, site: NodeSite) -> bool:
             return False
 
 
-def _of_super(view: View, node: ast.Attribute, site: NodeSite) -> bool:
+def _is_super_call(view: View, node: ast.Attribute, site: NodeSite) -> bool:
     """Return whether this is ``super().__setattr__(…)`` in a class that overrides attribute access."""
     match node:
         case ast.Attribute(value=ast.Call(func=func, args=[], keywords=[]), attr=attr):
@@ -308,8 +308,8 @@ def _vars_edit(view: View, node: ast.Attribute) -> Edit | None:
 _PLAIN_TEMPLATE = "Use a literal or constant template with plain fields: {0}, {name}, {0[key]}."
 
 
-def _format(view: View, node: ast.Attribute, site: NodeSite) -> Iterator[Finding]:
-    """``"{0.__class__}".format(x)`` -> format.attribute."""
+def _check_format(view: View, node: ast.Attribute, site: NodeSite) -> Iterator[Finding]:
+    """Report ``"{0.__class__}".format(x)`` as format.attribute."""
     template = format_template(node, site.parent, view.constants)
     if template is None:
         message = f"The template of .{node.attr}() is unknown before the run."
@@ -330,7 +330,7 @@ def _format(view: View, node: ast.Attribute, site: NodeSite) -> Iterator[Finding
             yield view.error(node, "format.attribute", message, suggestion)
 
 
-def _sets_in_frozen(view: View, node: ast.Attribute, site: NodeSite) -> bool:
+def _is_frozen_setattr(view: View, node: ast.Attribute, site: NodeSite) -> bool:
     """Return whether this is ``object.__setattr__(self, "name", value)``, as frozen dataclasses need it."""
     call = site.parent
     if node.attr != "__setattr__" or not view.is_builtin(node.value, "object", site.scope):
@@ -342,8 +342,8 @@ def _sets_in_frozen(view: View, node: ast.Attribute, site: NodeSite) -> bool:
             return False
 
 
-def _replaces_file(view: View, node: ast.Attribute, site: NodeSite) -> bool:
-    """Return whether ``x.replace`` may be a path's: strings take two arguments, dates take keywords."""
+def _may_replace_file(view: View, node: ast.Attribute, site: NodeSite) -> bool:
+    """Return whether ``x.replace`` may be a path's; strings take two arguments, dates take keywords."""
     if view.is_builtin(node.value, "str", site.scope):
         return False
     call = site.parent

@@ -52,34 +52,34 @@ def with_import_edits(
         paths: whether the policy allows `os.path`.
     """
     imports = None
-    programs = _programs(tree)
+    programs = _main_blocks(tree)
     for finding in found:
         if finding.rule != "import.not_allowed" or finding.edit is not None:
             yield finding
             continue
-        imports = _by_line(tree) if imports is None else imports
+        imports = _imports_by_line(tree) if imports is None else imports
         node = imports.get(finding.line or 0)
-        unused = None if node is None else _unused(node, tree, text)
+        unused = None if node is None else _removal_edit(node, tree, text)
         if unused is None and node is not None and programs:
-            unused = _unused(node, _without(tree, programs), text)
+            unused = _removal_edit(node, _remove_blocks(tree, programs), text)
             if unused is not None:
-                yield from (_not_run(program, node, text) for program in programs)
+                yield from (_main_block_finding(program, node, text) for program in programs)
                 programs = ()
-        if paths and _is_of_os(finding) and _asks_for_paths(tree):
-            yield _as_warning(finding, unused or _paths(finding, text))
+        if paths and _is_os_import(finding) and _uses_only_paths(tree):
+            yield _package_warning(finding, unused or _path_import_edit(finding, text))
         else:
             yield replace(finding, edit=unused)
 
 
 def unused_imports(tree: ast.Module, text: str) -> Iterator[tuple[str, Edit]]:
     """Yield each module with an unused import, and the edit that removes the import."""
-    for node in _by_line(tree).values():
-        edit = _unused(node, tree, text) if _module(node) != "__future__" else None
+    for node in _imports_by_line(tree).values():
+        edit = _removal_edit(node, tree, text) if _module_name(node) != "__future__" else None
         if edit is not None:
-            yield _module(node), edit
+            yield _module_name(node), edit
 
 
-def _by_line(tree: ast.Module) -> dict[int, Import]:
+def _imports_by_line(tree: ast.Module) -> dict[int, Import]:
     """Return the module-level imports of a single module that occupy a whole line, by line."""
     return {
         node.lineno: node
@@ -88,24 +88,28 @@ def _by_line(tree: ast.Module) -> dict[int, Import]:
     }
 
 
-def _module(node: Import) -> str:
+def _module_name(node: Import) -> str:
     return node.names[0].name if isinstance(node, ast.Import) else node.module or ""
 
 
-def _unused(node: Import, tree: ast.Module, text: str) -> Edit | None:
+def _removal_edit(node: Import, tree: ast.Module, text: str) -> Edit | None:
     [alias] = node.names
     name = (alias.asname or alias.name).partition(".")[0]
-    if name == "*" or not _stands_alone(node, text) or len(tree.body) == 1:
+    if name == "*" or not _is_whole_line(node, text) or len(tree.body) == 1:
         return None
-    return None if name in _used(tree) else Edit(start_line=node.lineno, end_line=node.lineno, replacement="")
+    return (
+        None
+        if name in _used_names(tree)
+        else Edit(start_line=node.lineno, end_line=node.lineno, replacement="")
+    )
 
 
-def _programs(tree: ast.Module) -> Sequence[ast.If]:
+def _main_blocks(tree: ast.Module) -> Sequence[ast.If]:
     """Return the blocks that run only in a main program: ``if __name__ == "__main__":``."""
-    return tuple(node for node in tree.body if isinstance(node, ast.If) and _asks_for_main(node))
+    return tuple(node for node in tree.body if isinstance(node, ast.If) and _is_main_check(node))
 
 
-def _asks_for_main(node: ast.If) -> bool:
+def _is_main_check(node: ast.If) -> bool:
     match node:
         case ast.If(
             test=ast.Compare(
@@ -120,7 +124,7 @@ def _asks_for_main(node: ast.If) -> bool:
             return False
 
 
-def _without(tree: ast.Module, programs: Sequence[ast.If]) -> ast.Module:
+def _remove_blocks(tree: ast.Module, programs: Sequence[ast.If]) -> ast.Module:
     """Return the tree without these blocks, unless other code needs names that they bind."""
     rest = ast.Module(body=[node for node in tree.body if node not in programs], type_ignores=[])
     bound = {
@@ -129,16 +133,16 @@ def _without(tree: ast.Module, programs: Sequence[ast.If]) -> ast.Module:
         for node in ast.walk(program)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
-    return tree if bound & _used(rest) else rest
+    return tree if bound & _used_names(rest) else rest
 
 
-def _not_run(program: ast.If, node: Import, text: str) -> Finding:
+def _main_block_finding(program: ast.If, node: Import, text: str) -> Finding:
     """Return the finding for a block that never runs here, with the edit that removes it."""
     found = finding_at(
         program,
         text,
         MAIN_RULE.id,
-        f"This part runs only in a program, and only it needs {_module(node)!r}.",
+        f"This part runs only in a program, and only it needs {_module_name(node)!r}.",
         suggestion="Remove it: only the function is called, and __name__ isn't '__main__'.",
         severity=Severity.WARNING,
     )
@@ -146,11 +150,11 @@ def _not_run(program: ast.If, node: Import, text: str) -> Finding:
     return replace(found, edit=Edit(start_line=program.lineno, end_line=last, replacement=""))
 
 
-def _is_of_os(finding: Finding) -> bool:
+def _is_os_import(finding: Finding) -> bool:
     return finding.message.startswith("Import of 'os' ")
 
 
-def _asks_for_paths(tree: ast.Module) -> bool:
+def _uses_only_paths(tree: ast.Module) -> bool:
     """Return whether the source uses only path functions of `os` and never rebinds `os`."""
     asked = 0
     for node in nodes_of(tree):
@@ -166,7 +170,7 @@ def _asks_for_paths(tree: ast.Module) -> bool:
     return asked == 0
 
 
-def _as_warning(finding: Finding, edit: Edit | None) -> Finding:
+def _package_warning(finding: Finding, edit: Edit | None) -> Finding:
     return replace(
         finding,
         rule=PACKAGE_RULE.id,
@@ -179,8 +183,8 @@ def _as_warning(finding: Finding, edit: Edit | None) -> Finding:
     )
 
 
-def _paths(finding: Finding, text: str) -> Edit | None:
-    """``import os`` -> ``import os.path``, which binds the same name."""
+def _path_import_edit(finding: Finding, text: str) -> Edit | None:
+    """Return the edit of ``import os`` to ``import os.path``, which binds the same name, or None."""
     line = line_at(text, finding.line)
     found = (
         None
@@ -192,13 +196,13 @@ def _paths(finding: Finding, text: str) -> Edit | None:
     return Edit(start_line=finding.line, end_line=finding.line, replacement=f"{found[1]}os.path{found[2]}")
 
 
-def _stands_alone(node: Import, text: str) -> bool:
+def _is_whole_line(node: Import, text: str) -> bool:
     line = line_at(text, node.lineno)
     return line is not None and ast.unparse(node) == line.strip()
 
 
 @lru_cache(maxsize=2)
-def _used(tree: ast.Module) -> frozenset[str]:
+def _used_names(tree: ast.Module) -> frozenset[str]:
     """Return every used name, including the strings in ``__all__``."""
     names = {node.id for node in nodes_of(tree) if isinstance(node, ast.Name)}
     words = {node.value for node in nodes_of(tree) if isinstance(node, ast.Constant)}

@@ -20,7 +20,7 @@ from assayd.findings.source_text import column_of, line_at, snippet
 from assayd.model.finding import Finding, Rule, Severity
 from assayd.model.policy import ImportMode, ImportPolicy, SubmoduleRule
 from assayd.model.text_limits import shorten
-from assayd.static.python.names import PACKAGE_NAMES, reason_for
+from assayd.static.python.names import PACKAGE_NAMES, refusal_reason
 
 RULES = (
     Rule(
@@ -87,8 +87,8 @@ class PolicyModules:
         if name == "__name__":
             return True
         if names is None:
-            return not self._denied(dotted)
-        return name in names or (dotted in self.known and self._reachable(dotted))
+            return not self._is_denied(dotted)
+        return name in names or (dotted in self.known and self._is_reachable(dotted))
 
     def is_module(self, dotted: str) -> bool:
         """Return whether the policy mentions this dotted name as a module."""
@@ -98,10 +98,10 @@ class PolicyModules:
         """Return the allowed modules of a package."""
         return sorted(m for m in self.policy.allowed if m.startswith(package + "."))
 
-    def _reachable(self, dotted: str) -> bool:
+    def _is_reachable(self, dotted: str) -> bool:
         return self.policy.allows(dotted) or bool(self.submodules(dotted))
 
-    def _denied(self, dotted: str) -> bool:
+    def _is_denied(self, dotted: str) -> bool:
         """Return whether the policy forbids a name of an allowed module, e.g. ``os.system``."""
         module = dotted.rpartition(".")[0]
         inherited = replace(self.policy, submodules=SubmoduleRule.INHERIT)
@@ -111,7 +111,9 @@ class PolicyModules:
 def check_imports(node: ast.Import | ast.ImportFrom, modules: PolicyModules, text: str) -> Iterator[Finding]:
     """Yield the findings of one import statement."""
     severity = Severity.ERROR if modules.policy.mode is ImportMode.ENFORCE else Severity.INFO
-    problems = _plain(node, modules) if isinstance(node, ast.Import) else _from(node, modules)
+    problems = (
+        _check_import(node, modules) if isinstance(node, ast.Import) else _check_from_import(node, modules)
+    )
     for rule, message, suggestion, subject in problems:
         found = finding_at(node, text, rule, message, suggestion=suggestion, severity=severity)
         yield replace(found, subject=subject)
@@ -168,13 +170,13 @@ Problem = tuple[str, str, str, str]
 """Rule, message, suggestion, and the rejected name."""
 
 
-def _plain(node: ast.Import, modules: PolicyModules) -> Iterator[Problem]:
+def _check_import(node: ast.Import, modules: PolicyModules) -> Iterator[Problem]:
     for alias in node.names:
         if not modules.policy.allows(alias.name):
-            yield _not_allowed(alias.name, modules)
+            yield _not_allowed_problem(alias.name, modules)
 
 
-def _from(node: ast.ImportFrom, modules: PolicyModules) -> Iterator[Problem]:
+def _check_from_import(node: ast.ImportFrom, modules: PolicyModules) -> Iterator[Problem]:
     module = node.module or ""
     if node.level:
         relative = "." * node.level + module
@@ -187,7 +189,7 @@ def _from(node: ast.ImportFrom, modules: PolicyModules) -> Iterator[Problem]:
     elif module == "__future__":
         return
     elif not modules.policy.allows(module) and not _names_submodules(node, modules):
-        yield _not_allowed(module, modules, taking=[alias.name for alias in node.names])
+        yield _not_allowed_problem(module, modules, taking=[alias.name for alias in node.names])
     elif any(alias.name == "*" for alias in node.names):
         yield (
             "import.star",
@@ -219,15 +221,15 @@ def _names_submodules(node: ast.ImportFrom, modules: PolicyModules) -> bool:
     )
 
 
-def _not_allowed(module: str, modules: PolicyModules, taking: Sequence[str] = ()) -> Problem:
-    reason = reason_for(module)
+def _not_allowed_problem(module: str, modules: PolicyModules, taking: Sequence[str] = ()) -> Problem:
+    reason = refusal_reason(module)
     message = f"Import of {module!r} is not allowed" + (f" ({reason})." if reason else ".")
     inside = modules.submodules(module)
     if inside and taking and module in PACKAGE_NAMES:
         return "import.not_allowed", message, name_suggestion(module, modules), module
     if inside:
         return "import.not_allowed", message, f"Import {' or '.join(inside)} instead.", module
-    return "import.not_allowed", message, instead_of_import(module, modules), module
+    return "import.not_allowed", message, import_suggestion(module, modules), module
 
 
 _INSTEAD: Mapping[str, Sequence[str]] = {
@@ -271,7 +273,7 @@ _WITHOUT: Mapping[str, str] = {
 WHITELIST = "Allowed imports: "
 
 
-def instead_of_import(module: str, modules: PolicyModules) -> str:
+def import_suggestion(module: str, modules: PolicyModules) -> str:
     """Return the suggested replacement for a module, or the list of allowed imports."""
     top = module.partition(".")[0]
     if top in _WITHOUT:
@@ -287,7 +289,7 @@ def instead_of_import(module: str, modules: PolicyModules) -> str:
     return f"{WHITELIST}{shorten(', '.join(allowed), 600) or 'none'}."
 
 
-def said_once(findings: Iterable[Finding]) -> Iterator[Finding]:
+def list_imports_once(findings: Iterable[Finding]) -> Iterator[Finding]:
     """Keep the list of allowed imports only in the first finding that contains it."""
     first: int | None = None
     for finding in findings:

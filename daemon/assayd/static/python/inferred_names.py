@@ -132,7 +132,7 @@ _HOMES = {name: module for module, names in _FROM.items() for name in names.spli
 """The module of each name that has one well-known source."""
 
 
-def check_meant(
+def check_undefined_names(
     source: PythonSource,
     policy: ImportPolicy,
     *,
@@ -154,10 +154,10 @@ def check_meant(
     bound = bound_names(source.tree) if source.tree is not None else None
     if source.tree is None or bound is None:
         return
-    uses = _Uses(source.tree, bound | frozenset(given))
+    uses = _UndefinedUses(source.tree, bound | frozenset(given))
     known = [
-        *_literals(uses, source.text),
-        *_missing(uses, source, _allowing(policy, offered or (), leaving_out)),
+        *_check_literals(uses, source.text),
+        *_check_missing_imports(uses, source, _allowed_predicate(policy, offered or (), leaving_out)),
     ]
     yield from (replace(finding, severity=severity) for finding in known)
     named = {name for name in uses.names if any(f.message.startswith(f"{name!r} ") for f in known)}
@@ -168,10 +168,12 @@ def check_meant(
         if module.partition(".")[0] not in (offered or ()):
             message = f"{module!r} is imported but never used, and the image doesn't have it."
             remedy = "Remove the line."
-            yield _warning("import.needless", message, edit.start_line, source.text, remedy, edit)
+            yield _warning_finding("import.needless", message, edit.start_line, source.text, remedy, edit)
 
 
-def _allowing(policy: ImportPolicy, offered: Collection[str], leaving_out: Collection[str]) -> Allows:
+def _allowed_predicate(
+    policy: ImportPolicy, offered: Collection[str], leaving_out: Collection[str]
+) -> Allows:
     modules = PolicyModules.of(policy)
 
     def allows(module: str, name: str | None) -> bool:
@@ -185,7 +187,7 @@ def _allowing(policy: ImportPolicy, offered: Collection[str], leaving_out: Colle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _UndefinedUse:
     """The use of an undefined name: first line, and accessed attributes; None if it is used differently."""
 
     line: int
@@ -193,7 +195,7 @@ class _Asked:
     known: frozenset[str] = frozenset()
 
 
-class _Uses:
+class _UndefinedUses:
     """All names that are read but never bound."""
 
     def __init__(self, tree: ast.Module, bound: frozenset[str]) -> None:
@@ -208,20 +210,20 @@ class _Uses:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in bound:
                 self.names.setdefault(node.id, []).append(node)
 
-    def asked(self, name: str) -> _Asked:
+    def asked(self, name: str) -> _UndefinedUse:
         """Return the use of a name."""
         found = self.names[name]
         attributes = [self._asked.get(id(node)) for node in found]
         known = frozenset(each for each in attributes if each is not None)
-        return _Asked(
+        return _UndefinedUse(
             line=min(node.lineno for node in found),
             attributes=None if None in attributes else known,
             known=known,
         )
 
 
-def _literals(uses: _Uses, text: str) -> Iterator[Finding]:
-    """``x = null`` -> name.other_language; one edit corrects all of them."""
+def _check_literals(uses: _UndefinedUses, text: str) -> Iterator[Finding]:
+    """Report ``x = null`` as name.other_language; one edit corrects all such names."""
     found = [node for name in uses.names if name in _LITERALS for node in uses.names[name]]
     if not found:
         return
@@ -235,15 +237,15 @@ def _literals(uses: _Uses, text: str) -> Iterator[Finding]:
     for name in dict.fromkeys(node.id for node in found):
         message, remedy = f"{name!r} isn't a Python literal.", f"Write {_LITERALS[name]}."
         first = next(node.lineno for node in found if node.id == name)
-        yield _warning("name.other_language", message, first, text, remedy, edit)
+        yield _warning_finding("name.other_language", message, first, text, remedy, edit)
 
 
-def _missing(uses: _Uses, source: PythonSource, allows: Allows) -> Iterator[Finding]:
-    """``re.match(…)`` -> name.not_imported; one edit adds all missing imports."""
+def _check_missing_imports(uses: _UndefinedUses, source: PythonSource, allows: Allows) -> Iterator[Finding]:
+    """Report ``re.match(…)`` as name.not_imported; one edit adds all missing imports."""
     statements = {}
     for name in uses.names:
         if name in _HOMES or name in _MODULES or name in _SUBMODULES or name in _OTHERS:
-            statement = _import_of(name, uses.asked(name), allows)
+            statement = _import_for(name, uses.asked(name), allows)
             if statement is not None:
                 statements[name] = statement
     if not statements or source.tree is None:
@@ -254,10 +256,12 @@ def _missing(uses: _Uses, source: PythonSource, allows: Allows) -> Iterator[Find
     for name, statement in statements.items():
         message = f"{name!r} is used but not imported."
         first = uses.asked(name).line
-        yield _warning("name.not_imported", message, first, source.text, f"Put at the top: {statement}", edit)
+        yield _warning_finding(
+            "name.not_imported", message, first, source.text, f"Put at the top: {statement}", edit
+        )
 
 
-def _import_of(name: str, asked: _Asked, allows: Allows) -> str | None:
+def _import_for(name: str, asked: _UndefinedUse, allows: Allows) -> str | None:
     """Return the import that a name needs; None if several are possible."""
     if name in _HOMES:
         return f"from {_HOMES[name]} import {name}" if allows(_HOMES[name], name) else None
@@ -267,9 +271,11 @@ def _import_of(name: str, asked: _Asked, allows: Allows) -> str | None:
     if name in _OTHERS:
         return f"import {name}" if allows(name, None) else None
     if name in _SUBMODULES:
-        return next((f"import {one}" for one in _SUBMODULES[name] if _reaches(one, asked, allows)), None)
+        return next(
+            (f"import {one}" for one in _SUBMODULES[name] if _refers_to_submodule(one, asked, allows)), None
+        )
     if name == "datetime":
-        return _datetime(asked.attributes, allows)
+        return _datetime_import(asked.attributes, allows)
     return _plain_import(name, asked.attributes, allows)
 
 
@@ -282,12 +288,12 @@ def _plain_import(name: str, attributes: frozenset[str], allows: Allows) -> str 
     return f"import {name}" if had else None
 
 
-def _reaches(dotted: str, asked: _Asked, allows: Allows) -> bool:
+def _refers_to_submodule(dotted: str, asked: _UndefinedUse, allows: Allows) -> bool:
     """Return whether all uses of a package refer to this one module of it."""
     return asked.known == {dotted.split(".")[1]} and allows(dotted, None)
 
 
-def _datetime(attributes: frozenset[str], allows: Allows) -> str | None:
+def _datetime_import(attributes: frozenset[str], allows: Allows) -> str | None:
     """Return the import of the module or of the class `datetime`, decided by the accessed attributes."""
     of_module = all(hasattr(datetime, each) for each in attributes)
     of_class = all(hasattr(datetime.datetime, each) for each in attributes)
@@ -296,7 +302,9 @@ def _datetime(attributes: frozenset[str], allows: Allows) -> str | None:
     return "import datetime" if of_module else "from datetime import datetime"
 
 
-def _warning(rule: str, message: str, line: int, text: str, remedy: str, edit: Edit | None) -> Finding:
+def _warning_finding(
+    rule: str, message: str, line: int, text: str, remedy: str, edit: Edit | None
+) -> Finding:
     return Finding(
         rule=rule,
         category=rule.partition(".")[0],

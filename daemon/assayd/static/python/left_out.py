@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from assayd.findings.source_text import line_at
 from assayd.model.finding import Edit
-from assayd.static.python.safe_fixes import TRIED_CHARS, edit_between, tree_of
+from assayd.static.python.safe_fixes import TRIED_CHARS, edit_between, parse_or_none
 
 _STRING = re.compile(r"""[bBfFrRuU]{0,2}(?:'(?:[^'\\\n]|\\.)*+'?|"(?:[^"\\\n]|\\.)*+"?)|\#[^\n]*+""")
 _LONE_EQUALS = re.compile(r"(?<![=!<>:+\-*/%&|^@])=(?!=)")
@@ -42,13 +42,15 @@ def comparison(error: SyntaxError, text: str) -> Edit | None:
     masked = masked_line(line)
     places = [m.start() for m in _LONE_EQUALS.finditer(masked)][:_MOST_PLACES]
     asked = [place for place in places if _ASKS.search(masked[:place]) or _is_inside(masked[:place])]
-    good = [at for at in asked if _compiles(_with(text, error.lineno, _doubled(line, at)), text)]
+    good = [
+        at for at in asked if _compiles(_replace_line(text, error.lineno, _double_equals(line, at)), text)
+    ]
     if len(good) != 1:
         return None
     name = re.search(r"(?<![\w.\])])([A-Za-z_]\w*)\s*$", masked[: good[0]])
-    if name is not None and not _known(name[1], text, error.lineno):
+    if name is not None and not _is_known(name[1], text, error.lineno):
         return None
-    return Edit(start_line=error.lineno, end_line=error.lineno, replacement=_doubled(line, good[0]))
+    return Edit(start_line=error.lineno, end_line=error.lineno, replacement=_double_equals(line, good[0]))
 
 
 def _is_inside(before: str) -> bool:
@@ -56,11 +58,11 @@ def _is_inside(before: str) -> bool:
     return len(re.findall(r"[(\[{]", before)) > len(re.findall(r"[)\]}]", before))
 
 
-def _doubled(line: str, at: int) -> str:
+def _double_equals(line: str, at: int) -> str:
     return f"{line[:at]}=={line[at + 1 :]}"
 
 
-def _known(name: str, text: str, line: int) -> bool:
+def _is_known(name: str, text: str, line: int) -> bool:
     """Return whether a name occurs before a line, so that the line needn't bind it."""
     before = "\n".join(text.split("\n")[: line - 1])
     return re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", before) is not None
@@ -73,7 +75,7 @@ def comma(error: SyntaxError, text: str) -> Edit | None:
         return None
     if "forgot a comma" not in error.msg and not _SEPARATES.match(masked_line(line)):
         return None  # Outside brackets, x = y z isn't a tuple.
-    changed = [one for one in _with_comma(line) if _compiles(_with(text, error.lineno, one), text)]
+    changed = [one for one in _with_comma(line) if _compiles(_replace_line(text, error.lineno, one), text)]
     if len(changed) != 1:
         return None
     return Edit(start_line=error.lineno, end_line=error.lineno, replacement=changed[0])
@@ -104,21 +106,21 @@ def closed(error: SyntaxError, text: str) -> Edit | None:
     inside = masked_line(line)[error.offset :]
     several = still_open(line)
     if len(several) > 1:
-        return _all_closed(lines, at, several) if not _OPERATOR.search(masked_line(line)) else None
+        return _close_brackets(lines, at, several) if not _OPERATOR.search(masked_line(line)) else None
     last = at if inside.strip() else _last_indented(lines, at)
-    if last is None or (last == at and not _plain(masked_line(line), inside)):
+    if last is None or (last == at and not _is_simple_content(masked_line(line), inside)):
         return None
     if last != at and not lines[last + 1].strip():
         # If an empty line follows, the closing bracket was on it alone: put it back there.
-        lines[last + 1] = " " * _indent(line) + closer
+        lines[last + 1] = " " * _indentation(line) + closer
     else:
-        lines[last] = _appended(lines[last], closer)
+        lines[last] = _append_closer(lines[last], closer)
     changed = "\n".join(lines)
     return edit_between(text, changed) if _compiles(changed, text) else None
 
 
 def still_open(line: str) -> str:
-    """Return the closing brackets that a line lacks, in order."""
+    """Return the missing closing brackets of a line, in order."""
     open_: list[str] = []
     for character in masked_line(line):
         if character in _CLOSERS:
@@ -128,16 +130,16 @@ def still_open(line: str) -> str:
     return "".join(reversed(open_))
 
 
-def _all_closed(lines: list[str], at: int, missing: str) -> Edit | None:
-    """``x = f(g(1`` -> ``x = f(g(1))``, if the line is a statement whose values need no commas."""
+def _close_brackets(lines: list[str], at: int, missing: str) -> Edit | None:
+    """Return the edit of ``x = f(g(1`` to ``x = f(g(1))``, if the line needs no commas, or None."""
     text = "\n".join(lines)
     if "," in masked_line(lines[at]) or masked_line(lines[at]).rstrip()[-1:] in _CLOSERS:
         return None
-    changed = "\n".join((*lines[:at], _appended(lines[at], missing), *lines[at + 1 :]))
+    changed = "\n".join((*lines[:at], _append_closer(lines[at], missing), *lines[at + 1 :]))
     return edit_between(text, changed) if _compiles(changed, text) else None
 
 
-def _plain(line: str, inside: str) -> bool:
+def _is_simple_content(line: str, inside: str) -> bool:
     """Return whether a bracket contains one value on its line, or the arguments of the only call."""
     own = _own_level(inside)
     if _OPERATOR.search(own):
@@ -157,17 +159,17 @@ def _own_level(inside: str) -> str:
 
 def _last_indented(lines: list[str], at: int) -> int | None:
     """Return the last of the lines indented below a bracket's line; None if the text ends with them."""
-    indent, last = _indent(lines[at]), None
+    indent, last = _indentation(lines[at]), None
     for number in range(at + 1, len(lines)):
         if not lines[number].strip():
             continue
-        if _indent(lines[number]) <= indent:
+        if _indentation(lines[number]) <= indent:
             return last if not lines[number].lstrip().startswith((")", "]", "}")) else None
         last = number
     return None  # The text ends here, so more than a bracket may be missing.
 
 
-def _appended(line: str, closer: str) -> str:
+def _append_closer(line: str, closer: str) -> str:
     code = masked_line(line).rstrip()
     return f"{line[: len(code)]}{closer}{line[len(code) :]}"
 
@@ -186,15 +188,15 @@ def masked_line(line: str) -> str:
     return _STRING.sub(blank, line)
 
 
-def _indent(line: str) -> int:
+def _indentation(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def _with(text: str, number: int, line: str) -> str:
+def _replace_line(text: str, number: int, line: str) -> str:
     lines = text.split("\n")
     lines[number - 1] = line
     return "\n".join(lines)
 
 
 def _compiles(changed: str, text: str) -> bool:
-    return len(text) <= TRIED_CHARS // 4 and tree_of(changed) is not None
+    return len(text) <= TRIED_CHARS // 4 and parse_or_none(changed) is not None

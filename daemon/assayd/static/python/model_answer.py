@@ -73,9 +73,9 @@ def _unwrap(text: str) -> AnswerCode | None:
         plain = _unindent(code)
         found = _find_block(plain)
         if found is None:
-            return AnswerCode(text=plain, findings=(*findings, *_say_unindented(code, plain)))
+            return AnswerCode(text=plain, findings=(*findings, *_report_unindented(code, plain)))
         taken, blocks = found
-        findings = findings or tuple(_say_taken(taken, blocks, plain))
+        findings = findings or tuple(_report_taken_block(taken, blocks, plain))
         code = taken.body
     return None
 
@@ -85,20 +85,20 @@ def _find_block(text: str) -> tuple[_Block, Sequence[_Block]] | None:
     first = _FENCE.search(text)
     if first is None or _in_string(text[: first.start()]) or compiles(text):
         return None
-    head = _head_of_cut_answer(text, first)
+    head = _code_before_fence(text, first)
     if head is not None:
         return head, (head,)
-    blocks = list(islice(_blocks(text), _MAX_BLOCKS))
+    blocks = list(islice(_iter_blocks(text), _MAX_BLOCKS))
     python = [b for b in blocks if b.language in _PYTHON] or [b for b in blocks if not b.language]
     return (python[0], python) if python else None
 
 
-def _blocks(text: str) -> Iterator[_Block]:
+def _iter_blocks(text: str) -> Iterator[_Block]:
     """Yield the fenced blocks of an answer; an unclosed block extends to the end."""
     position = 0
     while (opening := _FENCE.search(text, position)) is not None:
         start = min(opening.end() + 1, len(text))
-        body_end, position = _closing(text, opening, start)
+        body_end, position = _find_closing_fence(text, opening, start)
         info = opening["info"].strip().strip("{}").lstrip(".").split()
         yield _Block(
             language=info[0].lower().rstrip(":,") if info else "",
@@ -108,7 +108,7 @@ def _blocks(text: str) -> Iterator[_Block]:
         )
 
 
-def _closing(text: str, opening: re.Match[str], start: int) -> tuple[int, int]:
+def _find_closing_fence(text: str, opening: re.Match[str], start: int) -> tuple[int, int]:
     """Return the end of a block's body and the position after its closing fence.
 
     The first closing fence with a body that compiles is used, because a docstring may contain fences.
@@ -125,7 +125,7 @@ def _closing(text: str, opening: re.Match[str], start: int) -> tuple[int, int]:
     return closer.start(), closer.end()
 
 
-def _head_of_cut_answer(text: str, fence: re.Match[str]) -> _Block | None:
+def _code_before_fence(text: str, fence: re.Match[str]) -> _Block | None:
     """Return the code before a closing fence without an opening one: a prompt may have opened it."""
     if fence["info"].strip():
         return None
@@ -154,19 +154,21 @@ def _is_indented(text: str) -> bool:
     return code is not None and code[0][0] in " \t"
 
 
-def _say_taken(taken: _Block, blocks: Sequence[_Block], text: str) -> Iterator[Finding]:
+def _report_taken_block(taken: _Block, blocks: Sequence[_Block], text: str) -> Iterator[Finding]:
     where = "Line numbers start at the block's first line."
     if len(blocks) > 1:
-        yield _info("answer.block_taken", f"Only the first of several fenced blocks was used. {where}")
+        yield _info_finding(
+            "answer.block_taken", f"Only the first of several fenced blocks was used. {where}"
+        )
     elif (text[: taken.start] + text[taken.end :]).strip():
-        yield _info("answer.block_taken", f"Text around the fenced block was ignored. {where}")
+        yield _info_finding("answer.block_taken", f"Text around the fenced block was ignored. {where}")
 
 
-def _say_unindented(before: str, after: str) -> Iterator[Finding]:
+def _report_unindented(before: str, after: str) -> Iterator[Finding]:
     if before != after:
         message = "The whole text was indented; the indentation was removed."
-        yield _info("answer.unindented", message)
+        yield _info_finding("answer.unindented", message)
 
 
-def _info(rule: str, message: str) -> Finding:
+def _info_finding(rule: str, message: str) -> Finding:
     return Finding(rule=rule, category="answer", message=message, severity=Severity.INFO)

@@ -132,13 +132,13 @@ _OF_THE_LANGUAGE = (
 _LEADING_ON = frozenset(name for kind in _OF_THE_LANGUAGE for name in dir(kind))
 
 
-def may_bind(name: str) -> bool:
+def can_bind(name: str) -> bool:
     """Return whether code can bind a special name, because patterns read fields by that name."""
     known = OPERATOR_METHODS | READABLE_DUNDERS
     return name not in NOT_DEFINED and (name in known or name not in _LEADING_ON)
 
 
-def may_read_own(name: str) -> bool:
+def can_read_own(name: str) -> bool:
     """Return whether a special name can be read if the source itself defines it."""
     return name not in _LEADING_ON | NOT_DEFINED
 
@@ -186,7 +186,7 @@ def is_dunder(name: str) -> bool:
     return len(name) > 4 and name.startswith("__") and name.endswith("__")
 
 
-def reason_for(module: str) -> str | None:
+def refusal_reason(module: str) -> str | None:
     """Return the reason why a module isn't allowed in submitted code, if there is a known one."""
     while module:
         if module in MODULE_REASONS:

@@ -34,7 +34,7 @@ def own_attributes(tree: ScopedTree) -> frozenset[str]:
     return frozenset(found)
 
 
-def paths_by_name(tree: ScopedTree) -> frozenset[str]:
+def path_names(tree: ScopedTree) -> frozenset[str]:
     """Return the names that are assigned a path, or annotated as one, anywhere in the source."""
     found: set[str] = set()
     for site in tree.sites:
@@ -46,7 +46,7 @@ def paths_by_name(tree: ScopedTree) -> frozenset[str]:
             case (
                 ast.AnnAssign(target=ast.Name(id=name), annotation=annotation)
                 | ast.arg(arg=name, annotation=ast.expr() as annotation)
-            ) if _last_word(annotation) in _PATH_CLASSES:
+            ) if _last_name(annotation) in _PATH_CLASSES:
                 found.add(name)
             case _:
                 pass
@@ -57,7 +57,7 @@ def is_path(node: ast.AST, named: set[str] | frozenset[str]) -> bool:
     """Return whether an expression is certainly a path: created by pathlib, or derived from a path."""
     while True:
         match node:
-            case ast.Call(func=function) if _last_word(function) in _PATH_CLASSES:
+            case ast.Call(func=function) if _last_name(function) in _PATH_CLASSES:
                 return True
             case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _KEEP_PATHS:
                 node = value
@@ -71,7 +71,7 @@ def is_path(node: ast.AST, named: set[str] | frozenset[str]) -> bool:
                 return False
 
 
-def without_type_checking(tree: ScopedTree) -> tuple[NodeSite, ...]:
+def run_time_nodes(tree: ScopedTree) -> tuple[NodeSite, ...]:
     """Return all nodes except those under ``if TYPE_CHECKING:``, which never run."""
     passed: set[ast.AST] = set()
     for site in tree.sites:
@@ -99,10 +99,10 @@ def _is_type_checking(site: NodeSite, tree: ScopedTree) -> bool:
             return False
     # Counting reads the whole tree, so only names that are this import are counted.
     is_typing = resolve(name, site.scope).origins == {origin}
-    return is_typing and sum(_binds(other.node, name) for other in tree.sites) == 1
+    return is_typing and sum(_binds_name(other.node, name) for other in tree.sites) == 1
 
 
-def _binds(node: ast.AST, name: str) -> bool:
+def _binds_name(node: ast.AST, name: str) -> bool:
     match node:
         case ast.Import(names=names) | ast.ImportFrom(names=names):
             return any((alias.asname or alias.name.partition(".")[0]) == name for alias in names)
@@ -122,7 +122,7 @@ _TUPLE_MAKERS = frozenset({"collections.namedtuple", "typing.NamedTuple"})
 _MOST_BASES = 20
 
 
-def names_its_fields(node: ast.expr, scope: Scope, tree: ScopedTree) -> bool:
+def has_known_fields(node: ast.expr, scope: Scope, tree: ScopedTree) -> bool:
     """Return whether the source shows which fields a class exposes to patterns.
 
     A class created by a call can expose any attribute, except that namedtuple allows only plain names.
@@ -132,18 +132,18 @@ def names_its_fields(node: ast.expr, scope: Scope, tree: ScopedTree) -> bool:
         one = pending.pop()
         one = one.value if isinstance(one, ast.Subscript) else one
         if not isinstance(one, ast.Name):
-            if _is_of_module(one, scope):
+            if _is_module_attribute(one, scope):
                 continue
             return False
         if one.id in seen:
             continue
         seen.add(one.id)
-        binding = [site for site in tree.sites if _binds(site.node, one.id)]
+        binding = [site for site in tree.sites if _binds_name(site.node, one.id)]
         match [site.node for site in binding]:
             case [] | [ast.Import() | ast.ImportFrom()]:
                 continue
             case [ast.ClassDef(bases=bases, decorator_list=decorators)] if all(
-                map(_makes_fields, decorators)
+                map(_is_fields_decorator, decorators)
             ):
                 pending.extend(bases)
             case [ast.Name() as target] if _is_namedtuple(tree.parent(target), scope):
@@ -153,15 +153,15 @@ def names_its_fields(node: ast.expr, scope: Scope, tree: ScopedTree) -> bool:
     return not pending
 
 
-def _is_of_module(node: ast.expr, scope: Scope) -> bool:
+def _is_module_attribute(node: ast.expr, scope: Scope) -> bool:
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name) and bool(resolve(node.id, scope).origins)
 
 
-def _makes_fields(decorator: ast.expr) -> bool:
+def _is_fields_decorator(decorator: ast.expr) -> bool:
     function = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return _last_word(function) in {"dataclass", "total_ordering", "unique", "final", "runtime_checkable"}
+    return _last_name(function) in {"dataclass", "total_ordering", "unique", "final", "runtime_checkable"}
 
 
 def _is_namedtuple(node: ast.AST | None, scope: Scope) -> bool:
@@ -176,7 +176,7 @@ def _is_namedtuple(node: ast.AST | None, scope: Scope) -> bool:
             return False
 
 
-def _last_word(node: ast.AST) -> str:
+def _last_name(node: ast.AST) -> str:
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name

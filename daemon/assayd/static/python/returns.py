@@ -23,7 +23,7 @@ from itertools import islice
 from assayd.findings.source_text import line_at, snippet
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.static.python.nodes import nodes_of
-from assayd.static.python.safe_fixes import tree_of
+from assayd.static.python.safe_fixes import parse_or_none
 from assayd.static.python.source import PythonSource
 
 NO_VALUE_RULE = Rule(
@@ -65,7 +65,7 @@ _MOST = 20
 
 
 def check_returns(source: PythonSource, *, severity: Severity = Severity.ERROR) -> Iterator[Finding]:
-    """Yield the findings of such functions in parsed source.
+    """Yield the findings of functions that never return the value that a caller uses.
 
     Args:
         source: the parsed source.
@@ -83,21 +83,21 @@ def check_returns(source: PythonSource, *, severity: Severity = Severity.ERROR) 
         for name, found in named.items()
         if len(found) == 1 and not found[0].decorator_list and _never_returns(found[0])
     }
-    if not silent or not _bound_once(nodes, silent):
-        silent = {name: one for name, one in silent.items() if _bound_once(nodes, {name: one})}
-    used = _used(nodes, silent)
+    if not silent or not _are_bound_once(nodes, silent):
+        silent = {name: one for name, one in silent.items() if _are_bound_once(nodes, {name: one})}
+    used = _used_functions(nodes, silent)
     for name, line in list(used.items())[:_MOST]:
-        yield _finding(silent[name], line, source, severity)
+        yield _missing_return_finding(silent[name], line, source, severity)
     said = {id(silent[name]) for name in used}
-    for function in islice(_unanswering(nodes), _MOST):
+    for function in islice(_silent_special_methods(nodes), _MOST):
         said.add(id(function))
-        yield _unanswered(function, source)
+        yield _silent_method_finding(function, source)
     every = (function for found in named.values() for function in found if id(function) not in said)
     for function in islice((one for one in every if _ends_in_nothing(one)), _MOST):
-        yield _idle(function, source, severity)
+        yield _idle_finding(function, source, severity)
 
 
-def _unanswering(nodes: Sequence[ast.AST]) -> Iterator[_Function]:
+def _silent_special_methods(nodes: Sequence[ast.AST]) -> Iterator[_Function]:
     """Return the special methods that must return a value but never do."""
     inside = (node for one in nodes if isinstance(one, ast.ClassDef) for node in one.body)
     methods = (node for node in inside if isinstance(node, ast.FunctionDef))
@@ -114,9 +114,11 @@ def _ends_in_constant(function: _Function) -> bool:
             return False
 
 
-def _unanswered(function: _Function, source: PythonSource) -> Finding:
+def _silent_method_finding(function: _Function, source: PythonSource) -> Finding:
     last = function.body[-1]
-    value = ast.unparse(last.value)[:200] if isinstance(last, ast.Expr) else _given(function) or "…"
+    value = (
+        ast.unparse(last.value)[:200] if isinstance(last, ast.Expr) else _last_assigned_name(function) or "…"
+    )
     line = last.end_lineno or last.lineno
     return Finding(
         rule=NO_VALUE_RULE.id,
@@ -162,7 +164,7 @@ def _own_nodes(function: _Function) -> Iterator[ast.AST]:
             pending.extend(ast.iter_child_nodes(node))
 
 
-def _bound_once(nodes: Sequence[ast.AST], functions: dict[str, _Function]) -> bool:
+def _are_bound_once(nodes: Sequence[ast.AST], functions: dict[str, _Function]) -> bool:
     """Return whether no other definition uses the functions' names."""
     for node in nodes:
         match node:
@@ -177,7 +179,7 @@ def _bound_once(nodes: Sequence[ast.AST], functions: dict[str, _Function]) -> bo
     return True
 
 
-def _used(nodes: Sequence[ast.AST], functions: dict[str, _Function]) -> dict[str, int]:
+def _used_functions(nodes: Sequence[ast.AST], functions: dict[str, _Function]) -> dict[str, int]:
     """Return the functions whose value is used, with the line of the first use."""
     idle = {id(n.value) for n in nodes if isinstance(n, ast.Expr)}
     passed_on = {id(n.value) for n in nodes if isinstance(n, ast.Return)}
@@ -202,12 +204,14 @@ def _used(nodes: Sequence[ast.AST], functions: dict[str, _Function]) -> dict[str
     return found
 
 
-def _finding(function: _Function, line: int, source: PythonSource, severity: Severity) -> Finding:
+def _missing_return_finding(
+    function: _Function, line: int, source: PythonSource, severity: Severity
+) -> Finding:
     last = function.body[-1]
     idle = isinstance(last, ast.Expr) and isinstance(last.value, _IDLE)
     name = function.name
     at = last.lineno if idle else last.end_lineno or last.lineno
-    given = _given(function)
+    given = _last_assigned_name(function)
     return Finding(
         rule=NO_VALUE_RULE.id,
         category="function",
@@ -218,11 +222,11 @@ def _finding(function: _Function, line: int, source: PythonSource, severity: Sev
         suggestion=f"Write: return {ast.unparse(last.value)}"[:300]
         if idle and isinstance(last, ast.Expr)
         else f"End {name}() with: return {given or '…'}",
-        edit=_edit(last, source.text) if idle else None,
+        edit=_return_edit(last, source.text) if idle else None,
     )
 
 
-def _idle(function: _Function, source: PythonSource, severity: Severity) -> Finding:
+def _idle_finding(function: _Function, source: PythonSource, severity: Severity) -> Finding:
     """Return the finding for a last statement without effect, with `return` as its fix."""
     last = function.body[-1]
     value = ast.unparse(last.value)[:200] if isinstance(last, ast.Expr) else "…"
@@ -234,11 +238,11 @@ def _idle(function: _Function, source: PythonSource, severity: Severity) -> Find
         line=last.lineno,
         snippet=snippet(source.text, last.lineno),
         suggestion=f"Write: return {value}",
-        edit=_edit(last, source.text),
+        edit=_return_edit(last, source.text),
     )
 
 
-def _given(function: _Function) -> str | None:
+def _last_assigned_name(function: _Function) -> str | None:
     """Return the name of the last assigned variable."""
     for statement in reversed(function.body):
         match statement:
@@ -254,13 +258,13 @@ def _given(function: _Function) -> str | None:
     return made[-1] if made else None
 
 
-def _edit(last: ast.stmt, text: str) -> Edit | None:
+def _return_edit(last: ast.stmt, text: str) -> Edit | None:
     line = line_at(text, last.lineno)
     if line is None or line[: len(line) - len(line.lstrip())].encode() != line.encode()[: last.col_offset]:
         return None
     changed = f"{line[: len(line) - len(line.lstrip())]}return {line.lstrip()}"
     lines = text.split("\n")
     lines[last.lineno - 1] = changed
-    if tree_of("\n".join(lines)) is None:
+    if parse_or_none("\n".join(lines)) is None:
         return None
     return Edit(start_line=last.lineno, end_line=last.lineno, replacement=changed)

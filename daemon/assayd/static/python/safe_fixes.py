@@ -54,7 +54,7 @@ def certain_edit(error: SyntaxError, text: str, proposals: tuple[Proposal, ...])
     for number, candidate in enumerate(c for propose in proposals for c in propose(error, text)):
         if number == most:
             return None
-        tree = tree_of(candidate)
+        tree = parse_or_none(candidate)
         if tree is None:
             continue
         told = ast.dump(tree)
@@ -65,7 +65,7 @@ def certain_edit(error: SyntaxError, text: str, proposals: tuple[Proposal, ...])
     return None if first is None else edit_between(text, first)
 
 
-def tree_of(text: str) -> ast.Module | None:
+def parse_or_none(text: str) -> ast.Module | None:
     """Return the syntax tree of a source, or None if it doesn't compile."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -93,19 +93,19 @@ def edit_between(old: str, new: str) -> Edit | None:
     return Edit(start_line=head + 1, end_line=len(before) - tail, replacement=text)
 
 
-def each_line(change: LineChange) -> Proposal:
+def repeat_per_line(change: LineChange) -> Proposal:
     """Change the line of the error, and further lines while the next error is the same."""
 
     def propose(error: SyntaxError, text: str) -> Iterator[str]:
-        lines, at, complaint = text.split("\n"), error.lineno, _complaint(error)
+        lines, at, complaint = text.split("\n"), error.lineno, _message_pattern(error)
         for _ in range(MOST_LINES):
-            if at is None or not 0 < at <= len(lines) or _complaint(error) != complaint:
+            if at is None or not 0 < at <= len(lines) or _message_pattern(error) != complaint:
                 return
             changed = change(lines[at - 1])
             if changed is None:
                 return
             lines[at - 1] = changed
-            following = _error_of("\n".join(lines))
+            following = _syntax_error_of("\n".join(lines))
             if following is None:
                 yield "\n".join(lines)
                 return
@@ -116,12 +116,12 @@ def each_line(change: LineChange) -> Proposal:
     return propose
 
 
-def _complaint(error: SyntaxError) -> str:
+def _message_pattern(error: SyntaxError) -> str:
     """Return the compiler's message without its quoted parts."""
     return re.sub(r"'[^']*'|U\+\w+", "", error.msg)
 
 
-def _error_of(text: str) -> SyntaxError | None:
+def _syntax_error_of(text: str) -> SyntaxError | None:
     """Return the compiler's error for a source, or None."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -135,19 +135,19 @@ def _error_of(text: str) -> SyntaxError | None:
 
 
 def add_colon(line: str) -> str | None:
-    """``if x  # why`` -> ``if x:  # why``."""
+    """Change ``if x  # why`` to ``if x:  # why``. Return None if that isn't possible."""
     code, comment = _split_comment(line)
     return f"{code.rstrip()}:{code[len(code.rstrip()) :]}{comment}"
 
 
 def join_else_if(line: str) -> str | None:
-    """``else if x:`` -> ``elif x:``."""
+    """Change ``else if x:`` to ``elif x:``. Return None for other lines."""
     found = re.fullmatch(r"(\s*)else\s+if\b(.*)", line)
     return f"{found[1]}elif{found[2]}" if found else None
 
 
 def call_print(line: str) -> str | None:
-    """``print "x"`` -> ``print("x")``; a final comma and ``>>`` have no equivalent call."""
+    """Change ``print "x"`` to ``print("x")``. Return None if there isn't an equivalent call."""
     code, comment = _split_comment(line)
     said = code.rstrip()
     found = re.fullmatch(r"(\s*)print\s+(\S.*)", said)
@@ -157,7 +157,7 @@ def call_print(line: str) -> str | None:
 
 
 def name_exceptions(line: str) -> str | None:
-    """``except A, B:`` -> ``except (A, B):``, and ``except A, error:`` -> ``except A as error:``."""
+    """Change ``except A, B:`` to ``except (A, B):``, and ``except A, error:`` to ``except A as error:``."""
     found = re.fullmatch(r"(\s*except\s+)([\w.]+(?:\s*,\s*[\w.]+)+)(\s*:.*)", line)
     if found is None:
         return None
@@ -180,14 +180,14 @@ _LOOKALIKES = str.maketrans(
 )  # fmt: skip
 
 
-def plain_characters(line: str) -> str | None:
-    """``x = “a”`` -> ``x = "a"``."""
+def replace_lookalikes(line: str) -> str | None:
+    """Change ``x = “a”`` to ``x = "a"``. Return None for other lines."""
     plain = line.translate(_LOOKALIKES)
     return plain if plain != line else None
 
 
-def other_quotes(line: str) -> str | None:
-    """``f"{a["b"]}"`` -> ``f"{a['b']}"``: Python 3.12 and later accept the former."""
+def swap_inner_quotes(line: str) -> str | None:
+    """Change ``f"{a["b"]}"``, which needs Python 3.12, to ``f"{a['b']}"``."""
     changed = line
     for quote, other in (('"', "'"), ("'", '"')):
         plain = rf"[^{quote}{{}}\\\n]"
@@ -212,18 +212,18 @@ def _split_comment(line: str) -> tuple[str, str]:
 
 
 def close_bracket(error: SyntaxError, text: str) -> Iterator[str]:
-    """``x = int(s`` -> ``x = int(s)``: close the unclosed bracket after each word in turn."""
+    """Change ``x = int(s`` to ``x = int(s)``: close the bracket after each word in turn."""
     start = _offset(error, text)
     if start is None or text[start] not in _CLOSERS:
         return
-    for place in _ends(text, start + 1):
+    for place in _word_ends(text, start + 1):
         # A comma at the end of the statement would make it a tuple, which isn't intended.
         if not _COMMA_AT_END.match(text, place):
             yield text[:place] + _CLOSERS[text[start]] + text[place:]
 
 
 def match_bracket(error: SyntaxError, text: str) -> Iterator[str]:
-    """``[1, 2)`` -> ``[1, 2]``; ``f([1, 2)`` -> ``f([1, 2])``."""
+    """Change ``[1, 2)`` to ``[1, 2]``, and ``f([1, 2)`` to ``f([1, 2])``."""
     end = _offset(error, text)
     opener = re.search(r"does not match opening parenthesis '(.)'", error.msg)
     if end is None or opener is None or opener[1] not in _CLOSERS:
@@ -231,13 +231,13 @@ def match_bracket(error: SyntaxError, text: str) -> Iterator[str]:
     closer = _CLOSERS[opener[1]]
     yield text[:end] + closer + text[end + 1 :]
     start = text.rfind(opener[1], 0, end)
-    for place in _ends(text, start + 1):
+    for place in _word_ends(text, start + 1):
         if place <= end:
             yield text[:place] + closer + text[place:]
 
 
 def drop_bracket(error: SyntaxError, text: str) -> Iterator[str]:
-    """``x = int(s))`` -> ``x = int(s)``: remove each bracket of that kind in the line in turn."""
+    """Change ``x = int(s))`` to ``x = int(s)``: remove each such bracket of the line in turn."""
     end = _offset(error, text)
     if end is None:
         return
@@ -247,7 +247,7 @@ def drop_bracket(error: SyntaxError, text: str) -> Iterator[str]:
 
 
 def close_string(error: SyntaxError, text: str) -> Iterator[str]:
-    """``split("/)`` -> ``split("/")``: insert the quote at each place of the line in turn."""
+    """Change ``split("/)`` to ``split("/")``: insert the quote at each place of the line in turn."""
     start = _offset(error, text)
     line_end = text.find("\n", start or 0)
     if start is None or not error.msg.startswith("unterminated string"):
@@ -271,14 +271,14 @@ def _indentation_of(line: str) -> tuple[str, str]:
     return line[: len(line) - len(rest)], rest
 
 
-def without_fences(_: SyntaxError, text: str) -> Iterator[str]:
+def remove_fences(_: SyntaxError, text: str) -> Iterator[str]:
     """Remove the fences if they are the first and the last line, and the only ones."""
-    inside = inside_fences(text)
+    inside = text_inside_fences(text)
     if inside is not None:
         yield inside
 
 
-def inside_fences(text: str) -> str | None:
+def text_inside_fences(text: str) -> str | None:
     """Return the text between fences on the first and the last line; None if there are other fences."""
     lines = text.strip().split("\n")
     fences = [n for n, line in enumerate(lines) if _FENCE.fullmatch(line.strip())]
@@ -288,8 +288,8 @@ def inside_fences(text: str) -> str | None:
 
 
 def comma_after_tuple(text: str, line: int) -> Edit | None:
-    """``(1, 2)`` followed by ``(3, 4)`` on the next line -> a comma between: no one calls a literal tuple."""
-    tree = tree_of(text)
+    """Return the edit that adds a comma between ``(1, 2)`` and ``(3, 4)`` on successive lines, or None."""
+    tree = parse_or_none(text)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
     for call in calls:
         shown = line_at(text, call.func.end_lineno)
@@ -312,7 +312,7 @@ def _offset(error: SyntaxError, text: str) -> int | None:
     return place if place < len(text) else None
 
 
-def _ends(text: str, start: int) -> Iterator[int]:
+def _word_ends(text: str, start: int) -> Iterator[int]:
     """Yield the end of every word from `start` on."""
     yield start
     for found in _TOKEN.finditer(text, start):

@@ -93,7 +93,7 @@ class ScopedTree:
         return self.parents.get(node)
 
 
-def scoped(tree: ast.Module) -> ScopedTree:
+def build_scoped_tree(tree: ast.Module) -> ScopedTree:
     """Walk a tree without recursion and record the bindings of each scope."""
     module = Scope(kind=ScopeKind.MODULE)
     scopes = {module: None}
@@ -102,12 +102,12 @@ def scoped(tree: ast.Module) -> ScopedTree:
     while pending:
         site = pending.pop()
         sites.append(site)
-        _bind(site.node, site.scope)
-        children = list(_children(site))
+        _bind_names(site.node, site.scope)
+        children = list(_iter_children(site))
         scopes.update(dict.fromkeys(child.scope for child in children))
         pending.extend(reversed(children))
     for scope in scopes:
-        _hand_over(scope, module)
+        _move_declared_bindings(scope, module)
     return ScopedTree(sites=tuple(sites), parents={site.node: site.parent for site in sites})
 
 
@@ -116,7 +116,7 @@ def resolve(name: str, scope: Scope) -> Resolution:
     name = scope.mangle(name)
     origins: set[ImportOrigin] = set()
     shadowed = False
-    for place in _lookup(name, scope):
+    for place in _iter_scopes(name, scope):
         origins |= place.imports.get(name, set())
         shadowed = place.kind is ScopeKind.MODULE and name in place.bound
         if name in place.bound and place.kind in (ScopeKind.FUNCTION, ScopeKind.COMPREHENSION):
@@ -124,7 +124,7 @@ def resolve(name: str, scope: Scope) -> Resolution:
     return Resolution(origins=frozenset(origins), may_be_builtin=True, shadowed=shadowed)
 
 
-def _lookup(name: str, scope: Scope) -> Iterator[Scope]:
+def _iter_scopes(name: str, scope: Scope) -> Iterator[Scope]:
     """Yield the scopes that resolve a name, innermost first."""
     current: Scope | None = scope
     to_module = False
@@ -137,16 +137,16 @@ def _lookup(name: str, scope: Scope) -> Iterator[Scope]:
         current = current.parent
 
 
-def _hand_over(scope: Scope, module: Scope) -> None:
+def _move_declared_bindings(scope: Scope, module: Scope) -> None:
     """Copy a scope's bindings of global and nonlocal names to the scopes that own them."""
     for name in scope.bound & (scope.declared_global | scope.declared_nonlocal):
-        owner = module if name in scope.declared_global else _owner(name, scope.parent)
+        owner = module if name in scope.declared_global else _nonlocal_owner(name, scope.parent)
         if owner is not None:
             owner.bound.add(name)
             owner.imports.setdefault(name, set()).update(scope.imports.get(name, set()))
 
 
-def _owner(name: str, scope: Scope | None) -> Scope | None:
+def _nonlocal_owner(name: str, scope: Scope | None) -> Scope | None:
     """Return the function scope of a nonlocal name."""
     while scope is not None:
         if scope.kind is ScopeKind.FUNCTION and name in scope.bound - scope.declared_nonlocal:
@@ -155,7 +155,7 @@ def _owner(name: str, scope: Scope | None) -> Scope | None:
     return None
 
 
-def _bind(node: ast.AST, scope: Scope) -> None:
+def _bind_names(node: ast.AST, scope: Scope) -> None:
     """Record the names that a node binds or declares."""
     match node:
         case ast.Import() | ast.ImportFrom():
@@ -195,7 +195,7 @@ def _bound_name(node: ast.AST) -> str | None:
             return None
 
 
-def _children(site: NodeSite) -> Iterator[NodeSite]:
+def _iter_children(site: NodeSite) -> Iterator[NodeSite]:
     """Yield a node's children, each with the scope in which Python evaluates it."""
     node, scope = site.node, site.scope
     match node:

@@ -42,21 +42,21 @@ from assayd.model.text_limits import FINDINGS
 from assayd.static.python import imports as python_imports
 from assayd.static.python.attributes import (
     check_attribute,
-    check_by_name,
     check_match_args,
     check_match_class,
     check_module_value,
+    check_named_access,
     refused_attribute,
 )
-from assayd.static.python.imports import check_imports, said_once
+from assayd.static.python.imports import check_imports, list_imports_once
 from assayd.static.python.names import (
     BUILTINS,
     INTERNALS,
     NOT_DEFINED,
     READABLE_DUNDERS,
+    can_bind,
+    can_read_own,
     is_dunder,
-    may_bind,
-    may_read_own,
 )
 from assayd.static.python.scopes import NodeSite, ScopeKind, resolve
 from assayd.static.python.source import PythonSource
@@ -66,8 +66,8 @@ _Words = tuple[str, str, str]
 _OPENING = frozenset({"filename", "filemode", "encoding", "errors", "handlers"})
 
 
-def check_careful(view: View, site: NodeSite) -> Iterator[Finding]:
-    """``f = operator.attrgetter`` -> attribute.dynamic."""
+def check_restricted_use(view: View, site: NodeSite) -> Iterator[Finding]:
+    """Report ``f = operator.attrgetter`` as attribute.dynamic."""
     node = site.node
     if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
         return
@@ -81,7 +81,7 @@ def check_careful(view: View, site: NodeSite) -> Iterator[Finding]:
             yield view.error(node, *refused)
 
 
-def _asks_names(form: str) -> Callable[[View, ast.Call | None], _Words | None]:
+def _check_literal_names(form: str) -> Callable[[View, ast.Call | None], _Words | None]:
     """Return the check of a call whose names must be literal; `form` is its spelling for the message."""
 
     def judge(view: View, call: ast.Call | None) -> _Words | None:
@@ -105,7 +105,7 @@ def _asks_names(form: str) -> Callable[[View, ast.Call | None], _Words | None]:
     return judge
 
 
-def _wraps(_: View, call: ast.Call | None) -> _Words | None:
+def _check_wraps(_: View, call: ast.Call | None) -> _Words | None:
     plain = call is not None and len(call.args) == 1 and not call.keywords
     if plain and not isinstance(call.args[0], ast.Starred):  # type: ignore[union-attr]  # it is there when plain
         return None
@@ -113,14 +113,14 @@ def _wraps(_: View, call: ast.Call | None) -> _Words | None:
     return "attribute.dynamic", message, "Write @functools.wraps(function)."
 
 
-def _configures(_: View, call: ast.Call | None) -> _Words | None:
+def _check_basic_config(_: View, call: ast.Call | None) -> _Words | None:
     if call is not None and not call.args and all(k.arg not in {None, *_OPENING} for k in call.keywords):
         return None
     message = "logging.basicConfig is allowed only with plain settings, because others open files."
     return "attribute.file_access", message, "Write logging.basicConfig(level=logging.INFO, format=…)."
 
 
-def _in_with(view: View, call: ast.Call | None) -> _Words | None:
+def _check_in_with(view: View, call: ast.Call | None) -> _Words | None:
     """Reject ``catch_warnings`` outside ``with``: its object holds the module `warnings`."""
     if call is not None and isinstance(view.tree.parent(call), ast.withitem):
         return None
@@ -129,11 +129,11 @@ def _in_with(view: View, call: ast.Call | None) -> _Words | None:
 
 
 _FORMS: Mapping[str, Callable[[View, ast.Call | None], _Words | None]] = {
-    "functools.wraps": _wraps,
-    "logging.basicConfig": _configures,
-    "operator.attrgetter": _asks_names("attrgetter"),
-    "operator.methodcaller": _asks_names("methodcaller"),
-    "warnings.catch_warnings": _in_with,
+    "functools.wraps": _check_wraps,
+    "logging.basicConfig": _check_basic_config,
+    "operator.attrgetter": _check_literal_names("attrgetter"),
+    "operator.methodcaller": _check_literal_names("methodcaller"),
+    "warnings.catch_warnings": _check_in_with,
 }
 
 
@@ -143,8 +143,8 @@ def check_name(view: View, site: NodeSite) -> Iterator[Finding]:
     if not isinstance(node, ast.Name):
         return
     loaded = isinstance(node.ctx, ast.Load)
-    if is_dunder(node.id) and node.id not in BUILTINS and not _may_be(node.id, loaded):
-        yield view.dunder_name(node, node.id)
+    if is_dunder(node.id) and node.id not in BUILTINS and not _is_allowed_dunder(node.id, loaded):
+        yield view.dunder_finding(node, node.id)
     if not loaded and site.scope.kind is ScopeKind.CLASS and INTERNALS.fullmatch(node.id):
         # A pattern could read such a field of a class without naming it.
         message = f"{node.id!r} exposes the internals of running code."
@@ -154,17 +154,17 @@ def check_name(view: View, site: NodeSite) -> Iterator[Finding]:
         return
     if node.id in BUILTINS:
         message = f"{node.id!r} isn't allowed: {BUILTINS[node.id]}."
-        yield view.error(node, "builtin.not_allowed", message, _instead_of(node.id))
-    elif node.id == "vars" and not _asks_for_one(view, node):
+        yield view.error(node, "builtin.not_allowed", message, _builtin_suggestion(node.id))
+    elif node.id == "vars" and not _inspects_one_value(view, node):
         message = "'vars' is allowed only for the fields of one object."
         yield view.error(node, "builtin.not_allowed", message, "Write vars(x), or build the dict.")
-    elif node.id == "type" and not _type_asks(view, node):
+    elif node.id == "type" and not _only_inspects_type(view, node):
         message = "'type' is allowed only with one argument; with more it creates classes."
         yield view.error(node, "builtin.not_allowed", message, "Write type(x), or a class statement.")
 
 
 def check_type_call(view: View, site: NodeSite) -> Iterator[Finding]:
-    """``type(x)("T", (), {})`` -> builtin.not_allowed."""
+    """Report ``type(x)("T", (), {})`` as builtin.not_allowed."""
     match site.node:
         case ast.Call(func=ast.Call(func=ast.Name() as maker), args=[_, ast.Tuple(), ast.Dict()]) as node:
             makes = view.is_builtin(maker, "type", site.scope)
@@ -175,7 +175,7 @@ def check_type_call(view: View, site: NodeSite) -> Iterator[Finding]:
         yield view.error(node, "builtin.not_allowed", message, "Write a class statement.")
 
 
-def _instead_of(builtin: str) -> str:
+def _builtin_suggestion(builtin: str) -> str:
     if builtin == "open":
         return "Use the arguments: no files can be opened."
     if builtin == "compile":
@@ -185,13 +185,13 @@ def _instead_of(builtin: str) -> str:
     return f"Remove it, or rename your variable {builtin}."
 
 
-def _may_be(name: str, loaded: bool) -> bool:
+def _is_allowed_dunder(name: str, loaded: bool) -> bool:
     """Return whether a special name can be read (`loaded`) or bound."""
-    readable = name in READABLE_DUNDERS or may_read_own(name)
-    return readable if loaded else may_bind(name)
+    readable = name in READABLE_DUNDERS or can_read_own(name)
+    return readable if loaded else can_bind(name)
 
 
-def _asks_for_one(view: View, node: ast.AST) -> bool:
+def _inspects_one_value(view: View, node: ast.AST) -> bool:
     match view.tree.parent(node):
         case ast.Call(func=func, args=[argument], keywords=[]) if func is node:
             return not isinstance(argument, ast.Starred)
@@ -199,14 +199,14 @@ def _asks_for_one(view: View, node: ast.AST) -> bool:
             return False
 
 
-def _type_asks(view: View, node: ast.Name) -> bool:
-    """Return whether ``type`` only inspects: called with one value, compared, in an annotation, as a key."""
+def _only_inspects_type(view: View, node: ast.Name) -> bool:
+    """Return whether ``type`` only inspects: with one value, in a comparison, in an annotation, as a key."""
     parent = view.tree.parent(node)
     if isinstance(parent, ast.Tuple):
         parent = view.tree.parent(parent)
     match parent:
         case ast.Call() if parent.func is node:
-            asks = not _spreads(parent, 2)
+            asks = not _has_arguments(parent, 2)
         case ast.Call(func=ast.Name(id="isinstance" | "issubclass" | "map")):
             asks = True
         case ast.keyword(arg="key") | ast.Compare() | ast.arg() | ast.Subscript() | ast.BinOp():
@@ -220,7 +220,7 @@ def _type_asks(view: View, node: ast.Name) -> bool:
     return asks
 
 
-def _spreads(call: ast.Call, count: int) -> bool:
+def _has_arguments(call: ast.Call, count: int) -> bool:
     """Return whether a call has, or may have, at least `count` arguments."""
     spread = any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords)
     return spread or len(call.args) + len(call.keywords) >= count
@@ -301,25 +301,27 @@ def scan(source: PythonSource, policy: ImportPolicy) -> tuple[Finding, ...]:
     if source.tree is None:
         return ()
     view = View.of(source.text, source.tree, policy)
-    every = (finding for site in view.tree.sites for finding in _check(view, site))
+    every = (finding for site in view.tree.sites for finding in _check_node(view, site))
     found = set(islice(every, FINDINGS))
-    return tuple(said_once(sorted(found, key=lambda f: (f.line or 0, f.column or 0, f.rule, f.message))))
+    return tuple(
+        list_imports_once(sorted(found, key=lambda f: (f.line or 0, f.column or 0, f.rule, f.message)))
+    )
 
 
-def _check(view: View, site: NodeSite) -> Iterator[Finding]:
+def _check_node(view: View, site: NodeSite) -> Iterator[Finding]:
     kind = type(site.node)
     if kind.__name__ not in _NODES:
         message = f"{kind.__name__} is syntax that isn't allowed."
         yield view.error(site.node, "node.not_allowed", message, "Use syntax of Python 3.11.")
     for check in _CHECKS.get(kind, ()):
         yield from check(view, site)
-    for name in _identifiers(site):
+    for name in _iter_identifiers(site):
         if is_dunder(name):
-            yield view.dunder_name(site.node, name)
+            yield view.dunder_finding(site.node, name)
 
 
-def _imports(view: View, site: NodeSite) -> Iterator[Finding]:
-    """``import sys`` -> import.not_allowed; ``class A: import re`` -> import.in_class."""
+def _check_imports(view: View, site: NodeSite) -> Iterator[Finding]:
+    """Report ``import sys`` as import.not_allowed, and ``class A: import re`` as import.in_class."""
     if isinstance(site.node, ast.Import | ast.ImportFrom):
         yield from check_imports(site.node, view.modules, view.text)
         if site.scope.kind is ScopeKind.CLASS:
@@ -327,30 +329,30 @@ def _imports(view: View, site: NodeSite) -> Iterator[Finding]:
             yield view.error(site.node, "import.in_class", message, "Import at the top of the file.")
 
 
-def _method(view: View, site: NodeSite) -> Iterator[Finding]:
+def _check_method(view: View, site: NodeSite) -> Iterator[Finding]:
     """``def __getattribute__(self, name)`` -> name.dunder; classes can define other special methods."""
     if isinstance(site.node, ast.FunctionDef | ast.AsyncFunctionDef):
         name = site.node.name
         defines = site.scope.kind is ScopeKind.CLASS and name not in NOT_DEFINED
         if is_dunder(name) and not defines:
-            yield view.dunder_name(site.node, name)
+            yield view.dunder_finding(site.node, name)
 
 
 _CHECKS: Mapping[type[ast.AST], tuple[Check, ...]] = {
-    ast.Import: (_imports,),
-    ast.ImportFrom: (_imports,),
-    ast.Name: (check_name, check_module_value, check_careful, check_match_args),
+    ast.Import: (_check_imports,),
+    ast.ImportFrom: (_check_imports,),
+    ast.Name: (check_name, check_module_value, check_restricted_use, check_match_args),
     ast.Assign: (check_match_args,),
     ast.AnnAssign: (check_match_args,),
-    ast.Attribute: (check_attribute, check_module_value, check_careful),
-    ast.Call: (check_by_name, check_type_call),
+    ast.Attribute: (check_attribute, check_module_value, check_restricted_use),
+    ast.Call: (check_named_access, check_type_call),
     ast.MatchClass: (check_match_class,),
-    ast.FunctionDef: (_method,),
-    ast.AsyncFunctionDef: (_method,),
+    ast.FunctionDef: (_check_method,),
+    ast.AsyncFunctionDef: (_check_method,),
 }
 
 
-def _identifiers(site: NodeSite) -> Iterator[str]:
+def _iter_identifiers(site: NodeSite) -> Iterator[str]:
     """Yield the names that a node holds as strings rather than as Name or Attribute nodes."""
     match site.node:
         case ast.arg(arg=str(name)) | ast.keyword(arg=str(name)) | ast.ClassDef(name=name):

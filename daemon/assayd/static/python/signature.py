@@ -32,7 +32,7 @@ from dataclasses import dataclass, replace
 
 from assayd.findings.source_text import line_at
 from assayd.model.finding import Edit, Finding, Rule, Severity
-from assayd.static.python.annotations import alternatives, module_aliases
+from assayd.static.python.annotations import alternatives, annotation_aliases
 from assayd.static.python.imports import finding_at
 from assayd.static.python.nodes import nodes_of
 from assayd.static.python.source import PythonSource
@@ -110,7 +110,7 @@ class ExpectedFunction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Check:
+class _SignatureCheck:
     text: str
     expected: ExpectedFunction
 
@@ -129,8 +129,8 @@ def check_signature(source: PythonSource, expected: ExpectedFunction) -> tuple[F
     """Return the findings about the expected function."""
     if source.tree is None:
         return ()
-    check = _Check(text=source.text, expected=expected)
-    bindings = _bindings(source.tree)
+    check = _SignatureCheck(text=source.text, expected=expected)
+    bindings = _last_bindings(source.tree)
     bound = bindings.get(expected.function)
     for _ in range(len(bindings)):
         if not isinstance(bound, ast.Name) or bound.id not in bindings:
@@ -142,12 +142,12 @@ def check_signature(source: PythonSource, expected: ExpectedFunction) -> tuple[F
                 rule="signature.missing",
                 category="signature",
                 message=f"The function {expected.function}() is missing at the top level.",
-                suggestion=_method(source.tree, expected) or f"Write: {expected.template}",
+                suggestion=_method_hint(source.tree, expected) or f"Write: {expected.template}",
                 edit=renamed(source.tree, source.text, expected.function),
             )
             return (missing,)
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
-            return tuple(_function(check, bound, module_aliases(source.tree)))
+            return tuple(_check_function(check, bound, annotation_aliases(source.tree)))
         case ast.ClassDef() | ast.alias() | ast.Constant():
             message = f"{expected.function} isn't a function of this file."
             return (check.error(bound, "not_a_function", message),)
@@ -156,10 +156,10 @@ def check_signature(source: PythonSource, expected: ExpectedFunction) -> tuple[F
             return (check.warning(bound, "unchecked", message),)
 
 
-def _bindings(tree: ast.Module) -> dict[str, ast.AST]:
+def _last_bindings(tree: ast.Module) -> dict[str, ast.AST]:
     """Return the last binding of each module-level name."""
     found: dict[str, ast.AST] = {}
-    for node in _module_level(tree.body):
+    for node in _iter_module_statements(tree.body):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 found[node.name] = node
@@ -177,7 +177,7 @@ def _bindings(tree: ast.Module) -> dict[str, ast.AST]:
     return found
 
 
-def _module_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+def _iter_module_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield the statements of the module's scope in order, including those inside blocks."""
     pending = list(reversed(body))
     while pending:
@@ -196,22 +196,24 @@ def _inner_statements(statement: ast.stmt) -> Iterator[ast.stmt]:
             yield from child.body
 
 
-def _function(check: _Check, node: Function, aliases: Mapping[str, ast.expr]) -> Iterator[Finding]:
+def _check_function(
+    check: _SignatureCheck, node: Function, aliases: Mapping[str, ast.expr]
+) -> Iterator[Finding]:
     name = check.expected.function
     if isinstance(node, ast.AsyncFunctionDef):
         found = check.error(node, "async", f"{name}() is asynchronous; it would return a coroutine.")
         yield replace(found, edit=synchronous(node, check.text))
     elif any(isinstance(n, ast.Yield | ast.YieldFrom) for n in _own_nodes(node)):
         yield check.error(node, "generator", f"{name}() is a generator; it would return no value.")
-    elif not _returns(node):
+    elif not _returns_value(node):
         found = check.error(node, "no_return", f"{name}() never returns a value.")
         yield replace(found, suggestion=f"Add at the end of {name}(): return {_last_assigned(node) or '{…}'}")
-    yield from _parameters(check, node)
-    yield from _annotations(check, node, aliases)
+    yield from _check_parameters(check, node)
+    yield from _check_annotations(check, node, aliases)
 
 
-def _parameters(check: _Check, node: Function) -> Iterator[Finding]:
-    """``def extract(path, base)`` -> signature.too_many_parameters."""
+def _check_parameters(check: _SignatureCheck, node: Function) -> Iterator[Finding]:
+    """Report ``def extract(path, base)`` as signature.too_many_parameters."""
     name, spec = check.expected.function, node.args
     positional = [*spec.posonlyargs, *spec.args]
     required = len(positional) - len(spec.defaults)
@@ -237,8 +239,10 @@ def _parameters(check: _Check, node: Function) -> Iterator[Finding]:
         yield check.warning(positional[0], "parameter_name", message)
 
 
-def _annotations(check: _Check, node: Function, aliases: Mapping[str, ast.expr]) -> Iterator[Finding]:
-    """``def extract(path) -> str`` -> signature.return_annotation."""
+def _check_annotations(
+    check: _SignatureCheck, node: Function, aliases: Mapping[str, ast.expr]
+) -> Iterator[Finding]:
+    """Report ``def extract(path) -> str`` as signature.return_annotation."""
     first = next(iter((*node.args.posonlyargs, *node.args.args)), None)
     if first is not None and first.annotation is not None:
         named = alternatives(first.annotation, aliases)
@@ -267,7 +271,7 @@ def _last_assigned(node: Function) -> str | None:
             return None
 
 
-def _method(tree: ast.Module, expected: ExpectedFunction) -> str | None:
+def _method_hint(tree: ast.Module, expected: ExpectedFunction) -> str | None:
     """Return a hint for calling the function if a class has it as a method."""
     for owner in (node for node in tree.body if isinstance(node, ast.ClassDef)):
         if any(isinstance(one, ast.FunctionDef) and one.name == expected.function for one in owner.body):
@@ -276,7 +280,7 @@ def _method(tree: ast.Module, expected: ExpectedFunction) -> str | None:
     return None
 
 
-def _returns(node: Function) -> bool:
+def _returns_value(node: Function) -> bool:
     """Return whether the function returns a value; nested functions don't count."""
     if isinstance(node, ast.Lambda):
         return True

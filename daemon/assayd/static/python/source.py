@@ -62,13 +62,13 @@ class PythonSource:
 @lru_cache(maxsize=16)
 def parse(text: str) -> PythonSource:
     """Parse and compile a source (line endings must be LF) without running it."""
-    refused = _refuse(text)
+    refused = _refusal_finding(text)
     if refused is not None:
         return PythonSource(text=text, tree=None, findings=(refused,))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            tree = _compiled(text)
+            tree = _compile_or_finding(text)
         except SyntaxError as error:
             return PythonSource(text=text, tree=None, findings=(python_syntax.explain(error, text),))
     if isinstance(tree, Finding):
@@ -82,7 +82,7 @@ def compiles(text: str) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return _refuse(text) is None and isinstance(_compiled(text), ast.Module)
+            return _refusal_finding(text) is None and isinstance(_compile_or_finding(text), ast.Module)
         except SyntaxError:
             return False
 
@@ -92,7 +92,7 @@ _QUICK_BYTES = 64 * 2**10
 _COMPILER_WARNINGS = (SyntaxWarning, DeprecationWarning)
 
 
-def _compiled(text: str) -> ast.Module | Finding:
+def _compile_or_finding(text: str) -> ast.Module | Finding:
     """Return the tree of a source that compiles, or the finding.
 
     Compiling finds errors that parsing doesn't, e.g. ``return`` at top level. Raises: SyntaxError.
@@ -101,7 +101,7 @@ def _compiled(text: str) -> ast.Module | Finding:
         tree = ast.parse(text, FILENAME)
         if _count_nodes(tree) > SYNTAX_NODES:
             return _finding("source.too_complex", f"The source has more than {SYNTAX_NODES} syntax nodes.")
-        if not any(_is_code(statement) for statement in tree.body):
+        if not any(_is_not_constant(statement) for statement in tree.body):
             return _finding("source.empty", "The submission has no code.")
         if is_slow_to_compile(tree):
             return _finding("source.too_complex", "Too many inner functions use too many names.")
@@ -113,7 +113,7 @@ def _compiled(text: str) -> ast.Module | Finding:
     return tree
 
 
-def _refuse(text: str) -> Finding | None:
+def _refusal_finding(text: str) -> Finding | None:
     """Return the finding for source that the compiler must not receive, or None."""
     try:
         size = len(text.encode("utf-8"))
@@ -144,7 +144,7 @@ def _count_nodes(tree: ast.AST) -> int:
     return count
 
 
-def _is_code(statement: ast.stmt) -> bool:
+def _is_not_constant(statement: ast.stmt) -> bool:
     return not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
 
 
@@ -179,7 +179,7 @@ def normal_form(text: str) -> bytes:
 _NO_WORD = re.compile(r"\W+")
 
 
-def mentioned(modules: Iterable[str], text: str) -> tuple[str, ...]:
+def mentioned_modules(modules: Iterable[str], text: str) -> tuple[str, ...]:
     """Return the modules of which all parts of the dotted name occur as words in the source."""
     words = frozenset(_NO_WORD.split(text))
     return tuple(module for module in modules if words.issuperset(module.split(".")))

@@ -40,7 +40,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from assayd.findings.source_text import line_at, snippet
-from assayd.guest.near import steps_between
+from assayd.guest.near import edit_distance
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.model.text_limits import shorten
 from assayd.static.python.left_out import closed, comma, comparison, still_open
@@ -54,16 +54,16 @@ from assayd.static.python.safe_fixes import (
     close_string,
     comma_after_tuple,
     drop_bracket,
-    each_line,
     edit_between,
     expand_tabs,
     join_else_if,
     match_bracket,
     name_exceptions,
-    other_quotes,
-    plain_characters,
-    tree_of,
-    without_fences,
+    parse_or_none,
+    remove_fences,
+    repeat_per_line,
+    replace_lookalikes,
+    swap_inner_quotes,
 )
 
 _WORD = re.compile(r"[A-Za-z]+")
@@ -73,7 +73,7 @@ _GAP = re.compile(r"(?<=[\w'\")\]}])[ \t]+(?=[\w'\"(\[{*-])")
 _MOST_PLACES = 40
 
 
-def spelling(error: SyntaxError, text: str) -> _Told | None:
+def spelling(error: SyntaxError, text: str) -> _Explanation | None:
     """Return the explanation of an invalid line (misspelled keyword, missing sign), or None."""
     line = line_at(text, error.lineno)
     if line is None or error.lineno is None:
@@ -81,19 +81,22 @@ def spelling(error: SyntaxError, text: str) -> _Told | None:
     if (raised := _raised(line, error.lineno, text)) is not None:
         return raised
     most = max(TRIED_CHARS // max(len(text), 1), 4)
-    words = list(_respelt(line, error.lineno, text))[:most]
-    found = [one for one in words if tree_of(one.text) is not None]
+    words = list(_keyword_candidates(line, error.lineno, text))[:most]
+    found = [one for one in words if parse_or_none(one.text) is not None]
     if found:
         return found[0].told(edit_between(text, found[0].text) if len(found) == 1 else None)
-    if any(tree_of(changed) is not None for changed in list(_with_comma(line, error.lineno, text))[:most]):
-        return _Told(
+    if any(
+        parse_or_none(changed) is not None
+        for changed in list(_insert_commas(line, error.lineno, text))[:most]
+    ):
+        return _Explanation(
             hint="Add the missing comma or operator.", cause="a comma or an operator is missing", edit=None
         )
-    return _Told(hint=f"Did you mean '{words[0].keyword}'?", edit=None) if words else None
+    return _Explanation(hint=f"Did you mean '{words[0].keyword}'?", edit=None) if words else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
+class _Explanation:
     """The hint and the edit for a syntax error, and its cause if the compiler doesn't name it."""
 
     hint: str | None
@@ -102,29 +105,29 @@ class _Told:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Respelt:
+class _KeywordCandidate:
     """A word that may be a misspelt keyword, and the whole text with that keyword."""
 
     word: str
     keyword: str
     text: str
 
-    def told(self, edit: Edit | None) -> _Told:
-        return _Told(
+    def told(self, edit: Edit | None) -> _Explanation:
+        return _Explanation(
             hint=f"Did you mean '{self.keyword}'?", cause=f"'{self.word}' is not a keyword", edit=edit
         )
 
 
-def _raised(line: str, number: int, text: str) -> _Told | None:
+def _raised(line: str, number: int, text: str) -> _Explanation | None:
     """``raise ValueError, "no name"``: return the form of Python 3."""
     found = _RAISE.fullmatch(line)
     if found is None:
         return None
     new = f"{found[1]}raise {found[2]}({found[3]})"
-    changed = _replaced(text, number, new)
-    if tree_of(changed) is None:
+    changed = _replace_line(text, number, new)
+    if parse_or_none(changed) is None:
         return None
-    return _Told(
+    return _Explanation(
         hint=f"Write `{new.strip()}`.", cause="`raise` takes one exception", edit=edit_between(text, changed)
     )
 
@@ -132,28 +135,28 @@ def _raised(line: str, number: int, text: str) -> _Told | None:
 _RAISE = re.compile(r"(\s*)raise\s+([A-Za-z_][\w.]*)\s*,\s*([^,\s][^,]*?)\s*")
 
 
-def _respelt(line: str, number: int, text: str) -> Iterator[_Respelt]:
+def _keyword_candidates(line: str, number: int, text: str) -> Iterator[_KeywordCandidate]:
     """Return each word of the line, outside of strings, that is one edit away from a keyword."""
     code = _STRING.sub(lambda one: " " * len(one[0]), line)
     for place in list(_WORD.finditer(code))[:_MOST_PLACES]:
         if keyword.iskeyword(place[0]):
             continue
         for word in _KEYWORDS:
-            if abs(len(word) - len(place[0])) <= 1 and steps_between(place[0], word) == 1:
-                changed = _replaced(text, number, line[: place.start()] + word + line[place.end() :])
-                yield _Respelt(word=place[0], keyword=word, text=changed)
+            if abs(len(word) - len(place[0])) <= 1 and edit_distance(place[0], word) == 1:
+                changed = _replace_line(text, number, line[: place.start()] + word + line[place.end() :])
+                yield _KeywordCandidate(word=place[0], keyword=word, text=changed)
 
 
-def _with_comma(line: str, number: int, text: str) -> Iterator[str]:
+def _insert_commas(line: str, number: int, text: str) -> Iterator[str]:
     for place in list(_GAP.finditer(line))[:_MOST_PLACES]:
         before = re.search(r"(\w+)$", line[: place.start()])
         after = re.match(r"\w+", line[place.end() :])
         if any(found is not None and keyword.iskeyword(found[0]) for found in (before, after)):
             continue
-        yield _replaced(text, number, f"{line[: place.start()]},{line[place.start() :]}")
+        yield _replace_line(text, number, f"{line[: place.start()]},{line[place.start() :]}")
 
 
-def _replaced(text: str, number: int, line: str) -> str:
+def _replace_line(text: str, number: int, line: str) -> str:
     lines = text.split("\n")
     lines[number - 1] = line
     return "\n".join(lines)
@@ -167,7 +170,7 @@ _SPELLING = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
+class _MistakePattern:
     """One kind of mistake: the compiler's wording, and the finding's.
 
     `suggestion` can contain ``{line}``, and the pattern's groups as ``{0}``, ``{1}``.
@@ -181,18 +184,18 @@ class _Row:
 
 def explain(error: SyntaxError, text: str) -> Finding:
     """Return the finding for a syntax error."""
-    line, column = _place(error, text)
-    row, groups = _match(error, text, line)
+    line, column = _error_position(error, text)
+    row, groups = _match_mistake(error, text, line)
     suggestion = row.suggestion.format(*groups, line=line or 1)
-    told = _left_out(error, text, row.rule) if row.rule == "syntax.unclosed_bracket" else None
+    told = _explain_missing_sign(error, text, row.rule) if row.rule == "syntax.unclosed_bracket" else None
     edit = certain_edit(error, text, row.proposals) if line and (told is None or told.edit is None) else None
     if told is None and edit is None:
-        told = _left_out(error, text, row.rule)
+        told = _explain_missing_sign(error, text, row.rule)
     if told is None and edit is None and row.rule in _SPELLING:
         told = spelling(error, text)
     if told is not None:
         suggestion, edit = told.hint or suggestion, told.edit or edit
-    before = _line_before(error, text) if edit is None else None
+    before = _correct_line_before(error, text) if edit is None else None
     if before is not None:
         suggestion, edit = before
         line, column = edit.start_line, None
@@ -209,7 +212,7 @@ def explain(error: SyntaxError, text: str) -> Finding:
     )
 
 
-def _line_before(error: SyntaxError, text: str) -> tuple[str, Edit] | None:
+def _correct_line_before(error: SyntaxError, text: str) -> tuple[str, Edit] | None:
     """Return the correction of a line before the error: ``async def`` for ``def``, or a missing ``with``."""
     lines, number = text.split("\n"), (error.lineno or 1) - 1
     if number >= len(lines):
@@ -220,18 +223,18 @@ def _line_before(error: SyntaxError, text: str) -> tuple[str, Edit] | None:
             found = _DEFINES.match(lines[place])
             if found is not None and len(found[1]) < indent:
                 hint, new = f"Write `async def {found[2]}`.", lines[place].replace("def ", "async def ", 1)
-                return _if_python(text, place + 1, new, hint)
+                return _edit_if_valid(text, place + 1, new, hint)
     if "unexpected indent" in (error.msg or ""):
         before = next((n for n in range(number - 1, -1, -1) if lines[n].strip()), 0)
         opened = _MANAGER.match(lines[before])
         if opened is not None:
             new = f"{opened[1]}with {opened[2]}:"
-            return _if_python(text, before + 1, new, f"Write `{new.strip()}` above the block.")
+            return _edit_if_valid(text, before + 1, new, f"Write `{new.strip()}` above the block.")
     return None
 
 
-def _if_python(text: str, number: int, line: str, hint: str) -> tuple[str, Edit] | None:
-    if tree_of(_replaced(text, number, line)) is None:
+def _edit_if_valid(text: str, number: int, line: str, hint: str) -> tuple[str, Edit] | None:
+    if parse_or_none(_replace_line(text, number, line)) is None:
         return None
     return hint, Edit(start_line=number, end_line=number, replacement=line)
 
@@ -244,24 +247,24 @@ _COMPARED = "Write == to compare; a single = assigns to a name."
 _COMMA = "Add the missing comma."
 
 
-def _left_out(error: SyntaxError, text: str, rule: str) -> _Told | None:
+def _explain_missing_sign(error: SyntaxError, text: str, rule: str) -> _Explanation | None:
     """Return the explanation of a missing sign, with its edit, as far as the line shows them."""
     shown = line_at(text, error.lineno) or ""
     if rule == "syntax.unclosed_bracket":
         edit, missing = closed(error, text), still_open(shown)
         told = f"Close all {len(missing)} brackets opened in line {error.lineno}: {missing}"
         several = len(missing) > 1
-        return _Told(hint=told if several else None, edit=edit) if edit or several else None
+        return _Explanation(hint=told if several else None, edit=edit) if edit or several else None
     if rule == "syntax.unterminated_string" and _APOSTROPHE.search(shown):
         hint = f"Use double quotes for a string with an apostrophe, or write \\' (line {error.lineno})."
-        return _Told(hint=hint, edit=None)
+        return _Explanation(hint=hint, edit=None)
     if rule not in _SPELLING and rule != "syntax.assignment":
         return None
     edit = comparison(error, text)
     if edit is not None:
-        return _Told(hint=_COMPARED, edit=edit)
+        return _Explanation(hint=_COMPARED, edit=edit)
     edit = comma(error, text) if rule != "syntax.assignment" else None
-    return None if edit is None else _Told(hint=_COMMA, edit=edit, cause="a comma is missing")
+    return None if edit is None else _Explanation(hint=_COMMA, edit=edit, cause="a comma is missing")
 
 
 def too_deep() -> Finding:
@@ -281,10 +284,10 @@ _MOST_LINES = 20
 def remarks(noted: Sequence[tuple[int, str]], text: str) -> tuple[Finding, ...]:
     """Return the findings for the compiler's warnings, by line; all invalid escapes share one."""
     escapes = [(line, message) for line, message in noted if _ESCAPE in message]
-    others = [_remark(message, line, text) for line, message in noted if _ESCAPE not in message]
+    others = [_warning_finding(message, line, text) for line, message in noted if _ESCAPE not in message]
     if not escapes:
         return tuple(others)
-    first = _remark(escapes[0][1], escapes[0][0], text)
+    first = _warning_finding(escapes[0][1], escapes[0][0], text)
     lines = list(dict.fromkeys(line for line, _ in escapes))
     if len(lines) > 1:
         shown = ", ".join(map(str, lines[:_MOST_LINES]))
@@ -293,7 +296,7 @@ def remarks(noted: Sequence[tuple[int, str]], text: str) -> tuple[Finding, ...]:
     return tuple(sorted((first, *others), key=lambda finding: finding.line or 0))
 
 
-def _remark(message: str, line: int, text: str) -> Finding:
+def _warning_finding(message: str, line: int, text: str) -> Finding:
     """Return the finding for a compiler warning."""
     escape = _ESCAPE in message
     return Finding(
@@ -308,7 +311,7 @@ def _remark(message: str, line: int, text: str) -> Finding:
     )
 
 
-def _place(error: SyntaxError, text: str) -> tuple[int | None, int | None]:
+def _error_position(error: SyntaxError, text: str) -> tuple[int | None, int | None]:
     """Return line and column, 1-based; the compiler counts the end of file as an extra line."""
     last = text.count("\n") + 1
     line = min(error.lineno, last) if error.lineno and error.lineno > 0 else None
@@ -316,7 +319,9 @@ def _place(error: SyntaxError, text: str) -> tuple[int | None, int | None]:
     return line, column
 
 
-def _match(error: SyntaxError, text: str, line: int | None) -> tuple[_Row, tuple[str, ...]]:
+def _match_mistake(
+    error: SyntaxError, text: str, line: int | None
+) -> tuple[_MistakePattern, tuple[str, ...]]:
     shown = line_at(text, line) or ""
     if re.match(r"\s*(```|~~~)", shown):
         return _FENCE, ()
@@ -329,126 +334,134 @@ def _match(error: SyntaxError, text: str, line: int | None) -> tuple[_Row, tuple
     return (_INDENTATION if isinstance(error, IndentationError) else _INVALID), ()
 
 
-def _row(rule: str, pattern: str, suggestion: str, *proposals: Proposal) -> _Row:
-    return _Row(
+def _mistake(rule: str, pattern: str, suggestion: str, *proposals: Proposal) -> _MistakePattern:
+    return _MistakePattern(
         rule=f"syntax.{rule}", pattern=re.compile(pattern), suggestion=suggestion, proposals=proposals
     )
 
 
-_FENCE = _row(
-    "markdown_fence", "", "Remove the markdown fences (```), and submit only the code.", without_fences
+_FENCE = _mistake(
+    "markdown_fence", "", "Remove the markdown fences (```), and submit only the code.", remove_fences
 )
-_TABS = _row("tabs", "", "Indent with spaces only: four per level.", expand_tabs)
-_INDENTATION = _row("indentation", "", "Check the indentation of line {line}: four spaces per level.")
-_INVALID = _row("invalid", "", "Check line {line}, and the end of the line before it.")
+_TABS = _mistake("tabs", "", "Indent with spaces only: four per level.", expand_tabs)
+_INDENTATION = _mistake("indentation", "", "Check the indentation of line {line}: four spaces per level.")
+_INVALID = _mistake("invalid", "", "Check line {line}, and the end of the line before it.")
 
-_ROWS: tuple[_Row, ...] = (
-    _row(
+_ROWS: tuple[_MistakePattern, ...] = (
+    _mistake(
         "unterminated_string",
         r"unterminated triple-quoted",
         'Close the string with three quotes (""") after line {line}.',
     ),
-    _row(
+    _mistake(
         "unterminated_string",
         r"unterminated f?-?string",
         "Add the closing quote of the string on line {line}.",
         close_string,
     ),
-    _row(
+    _mistake(
         "f_string",
         r"^f-string.*backslash",
         "Assign the expression with the backslash to a name first, and use {{name}} in the f-string.",
-        each_line(other_quotes),
+        repeat_per_line(swap_inner_quotes),
     ),
-    _row(
+    _mistake(
         "f_string",
         r"^f-string",
         "Simplify the f-string: compute the value first; write {{{{ and }}}} for literal braces.",
-        each_line(other_quotes),
+        repeat_per_line(swap_inner_quotes),
     ),
-    _row(
+    _mistake(
         "unclosed_bracket",
         r"'(.)' was never closed",
         "Close the '{0}' opened on line {line}.",
         close_bracket,
     ),
-    _row(
+    _mistake(
         "mismatched_bracket",
         r"closing parenthesis '(.)' does not match opening parenthesis '(.)'",
         "Close '{1}' with its counterpart before '{0}'.",
         match_bracket,
     ),
-    _row(
+    _mistake(
         "mismatched_bracket",
         r"unmatched '(.)'",
         "Remove the '{0}' on line {line}, or open it first.",
         drop_bracket,
     ),
-    _row(
+    _mistake(
         "missing_colon",
         r"expected ':'",
         "Add a colon at the end of line {line}.",
-        each_line(add_colon),
-        each_line(join_else_if),
+        repeat_per_line(add_colon),
+        repeat_per_line(join_else_if),
     ),
-    _row(
+    _mistake(
         "print_statement",
         r"Missing parentheses in call to '(\w+)'",
         "Call it: {0}(…).",
-        each_line(call_print),
+        repeat_per_line(call_print),
     ),
-    _row(
+    _mistake(
         "except_types",
         r"multiple exception types must be parenthesized",
         "Put the exception types in parentheses: except (A, B):",
-        each_line(name_exceptions),
+        repeat_per_line(name_exceptions),
     ),
-    _row("missing_comma", r"Perhaps you forgot a comma", "Add the missing comma on line {line}."),
-    _row(
+    _mistake("missing_comma", r"Perhaps you forgot a comma", "Add the missing comma on line {line}."),
+    _mistake(
         "assignment",
         r"instead of '='|cannot assign to|cannot delete|illegal (?:target|expression)|"
         r"(?:only single target|assignment expression) .*",
         "Use == to compare; a single = assigns to a name.",
     ),
-    _row(
+    _mistake(
         "invalid_character",
         r"invalid (?:non-printable )?character",
         "Replace the character with plain ASCII (\" ' - and an ordinary space).",
-        each_line(plain_characters),
+        repeat_per_line(replace_lookalikes),
     ),
-    _row("unicode_escape", r"unicode error", 'Put an r before the string (r"…"), or double its backslashes.'),
-    _row(
+    _mistake(
+        "unicode_escape", r"unicode error", 'Put an r before the string (r"…"), or double its backslashes.'
+    ),
+    _mistake(
         "number",
         r"invalid .*literal|leading zeros|integer string conversion",
         "Check the number on line {line}; a name can't start with a digit.",
     ),
-    _row("too_deep", r"too many nested|too many statically nested|too many levels", "Flatten the nesting."),
-    _row(
+    _mistake(
+        "too_deep", r"too many nested|too many statically nested|too many levels", "Flatten the nesting."
+    ),
+    _mistake(
         "outside_function",
         r"'?(?:return|yield|await|yield from)'? outside|outside (?:async )?function",
         "Move line {line} into a function; check its indentation.",
     ),
-    _row("outside_loop", r"outside loop|not properly in loop", "Move line {line} into a loop."),
-    _row(
+    _mistake("outside_loop", r"outside loop|not properly in loop", "Move line {line} into a loop."),
+    _mistake(
         "arguments",
         r"argument|parameter|\* may appear only once|named arguments must follow",
         "Check the arguments on line {line}: plain ones first, then those with defaults or names, each once.",
     ),
-    _row(
+    _mistake(
         "indentation",
         r"expected an indented block after (.*) on line (\d+)",
         "Indent the body of the {0} on line {1} by four spaces; write pass if it is empty.",
     ),
-    _row("indentation", r"unexpected indent", "Align line {line} with its block: it is indented too deeply."),
-    _row("indentation", r"unindent does not match", "Align line {line} with its block."),
-    _row(
+    _mistake(
+        "indentation", r"unexpected indent", "Align line {line} with its block: it is indented too deeply."
+    ),
+    _mistake("indentation", r"unindent does not match", "Align line {line} with its block."),
+    _mistake(
         "continuation",
         r"line continuation|unexpected EOF|unexpected end",
         "Remove everything after the backslash at the end of the line; use parentheses for long lines.",
     ),
-    _row("missing_block", r"expected 'except' or 'finally'", "Add an except or finally block to the try."),
-    _row("future", r"from __future__|future feature", "Put known __future__ imports first in the file."),
-    _row(
+    _mistake(
+        "missing_block", r"expected 'except' or 'finally'", "Add an except or finally block to the try."
+    ),
+    _mistake("future", r"from __future__|future feature", "Put known __future__ imports first in the file."),
+    _mistake(
         "scope",
         r"is (?:used|assigned to|annotated) (?:prior to|before)|nonlocal|global declaration|no binding",
         "Declare global or nonlocal names at the start of the function.",

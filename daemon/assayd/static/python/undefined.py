@@ -16,13 +16,13 @@ import sys
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from assayd.findings.python_failures import Near, nearest_name
+from assayd.findings.python_failures import NearestName, nearest_name
 from assayd.findings.source_text import column_of, line_at, snippet
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.static.python.module_scope import bound_names
 from assayd.static.python.nodes import nodes_of
-from assayd.static.python.safe_fixes import edit_between, tree_of
-from assayd.static.python.scopes import NodeSite, Scope, ScopedTree, ScopeKind, scoped
+from assayd.static.python.safe_fixes import edit_between, parse_or_none
+from assayd.static.python.scopes import NodeSite, Scope, ScopedTree, ScopeKind, build_scoped_tree
 from assayd.static.python.source import PythonSource
 
 UNDEFINED_RULE = Rule(
@@ -61,7 +61,7 @@ _CLASSES = frozenset(name for name, value in vars(builtins).items() if isinstanc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Undefined:
+class _UndefinedName:
     """One unbound name, and the places that read it."""
 
     name: str
@@ -93,15 +93,15 @@ def check_undefined(
     unknown = {n.id for n in names if isinstance(n.ctx, ast.Load) and n.id not in known}
     if not unknown or any(n.id in _NAMESPACES - bound for n in names):
         return
-    tree = scoped(source.tree)
-    passed = _passed(source.tree, annotations)
-    for one in list(_undefined(tree, unknown, passed))[:_MOST]:
+    tree = build_scoped_tree(source.tree)
+    passed = _skipped_nodes(source.tree, annotations)
+    for one in list(_find_undefined(tree, unknown, passed))[:_MOST]:
         yield _finding(one, source, tree, severity)
 
 
-def _undefined(
+def _find_undefined(
     tree: ScopedTree, unknown: Collection[str], passed: Collection[ast.AST]
-) -> Iterator[_Undefined]:
+) -> Iterator[_UndefinedName]:
     found: dict[str, list[NodeSite]] = {}
     skipped: set[ast.AST] = set(passed)
     for site in tree.sites:  # Parents come before children.
@@ -114,10 +114,10 @@ def _undefined(
         ):
             found.setdefault(site.node.id, []).append(site)
     for name, sites in found.items():
-        yield _Undefined(name=name, sites=tuple(sites))
+        yield _UndefinedName(name=name, sites=tuple(sites))
 
 
-def _passed(tree: ast.Module, annotations: bool) -> set[ast.AST]:
+def _skipped_nodes(tree: ast.Module, annotations: bool) -> set[ast.AST]:
     """Return the nodes that aren't checked, with all nodes below them."""
     late = not annotations or any(
         isinstance(node, ast.ImportFrom)
@@ -128,7 +128,7 @@ def _passed(tree: ast.Module, annotations: bool) -> set[ast.AST]:
     passed: set[ast.AST] = set()
     for node in nodes_of(tree):
         match node:
-            case ast.Try(handlers=handlers, body=body) if any(map(_catches, handlers)):
+            case ast.Try(handlers=handlers, body=body) if any(map(_catches_name_error, handlers)):
                 passed.update(body)
             case ast.If(test=test) | ast.IfExp(test=test) if _OLDER.search(ast.unparse(test)):
                 passed.add(node)
@@ -148,29 +148,29 @@ def _passed(tree: ast.Module, annotations: bool) -> set[ast.AST]:
     return passed
 
 
-def _catches(handler: ast.ExceptHandler) -> bool:
+def _catches_name_error(handler: ast.ExceptHandler) -> bool:
     if handler.type is None:
         return True
     named = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return any(isinstance(one, ast.Name) and one.id in _CATCHING for one in named)
 
 
-def _scopes(scope: Scope) -> Iterator[Scope]:
+def _iter_scopes(scope: Scope) -> Iterator[Scope]:
     current: Scope | None = scope
     while current is not None:
         yield current
         current = current.parent
 
 
-def _finding(one: _Undefined, source: PythonSource, tree: ScopedTree, severity: Severity) -> Finding:
-    first = min(one.sites, key=lambda site: (_line(site), _offset(site)))
-    near = _meant(first, tree) if len(one.name) > 2 else None
-    line = _line(first)
+def _finding(one: _UndefinedName, source: PythonSource, tree: ScopedTree, severity: Severity) -> Finding:
+    first = min(one.sites, key=lambda site: (_line_of(site), _column_of(site)))
+    near = _intended_name(first, tree) if len(one.name) > 2 else None
+    line = _line_of(first)
     shown = line_at(source.text, line) or ""
-    others = sorted({_line(site) for site in one.sites} - {line})
+    others = sorted({_line_of(site) for site in one.sites} - {line})
     also = f" (also in line{'s' * (len(others) > 1)} {', '.join(map(str, others[:10]))})" if others else ""
     remedy = f"Define or import '{one.name}' before it is used."
-    if one.name == "self" and any(scope.kind is ScopeKind.CLASS for scope in _scopes(first.scope)):
+    if one.name == "self" and any(scope.kind is ScopeKind.CLASS for scope in _iter_scopes(first.scope)):
         remedy = "Add `self` as the first parameter of the method."
     if one.name in sys.stdlib_module_names:
         near, remedy = None, f"Add at the top: import {one.name}"
@@ -186,18 +186,18 @@ def _finding(one: _Undefined, source: PythonSource, tree: ScopedTree, severity: 
         message=f"'{one.name}' is not defined anywhere in the code{also}.",
         severity=severity,
         line=line,
-        column=column_of(shown, _offset(first)),
+        column=column_of(shown, _column_of(first)),
         snippet=snippet(source.text, line),
         suggestion=remedy,
-        edit=_edit(one, near.name, source.text) if near and near.certain else None,
+        edit=_misspelling_edit(one, near.name, source.text) if near and near.certain else None,
     )
 
 
-def _meant(site: NodeSite, tree: ScopedTree) -> Near | None:
+def _intended_name(site: NodeSite, tree: ScopedTree) -> NearestName | None:
     """Return the name that was meant: nearest scope first; for a call, only functions."""
     node = site.node
     name = node.id if isinstance(node, ast.Name) else ""
-    chain = list(_scopes(site.scope))
+    chain = list(_iter_scopes(site.scope))
     visible = [s for s in chain if s is chain[0] or s.kind is not ScopeKind.CLASS]
     circles = [*(scope.bound for scope in visible), _BUILTINS]
     called = isinstance(site.parent, ast.Call) and site.parent.func is node
@@ -216,22 +216,22 @@ def _meant(site: NodeSite, tree: ScopedTree) -> Near | None:
     )
 
 
-def _edit(one: _Undefined, meant: str, text: str) -> Edit | None:
+def _misspelling_edit(one: _UndefinedName, meant: str, text: str) -> Edit | None:
     """Return the edit that replaces a misspelled name at all its places."""
     lines = text.split("\n")
-    for site in sorted(one.sites, key=lambda s: (_line(s), _offset(s)), reverse=True):
-        line = lines[_line(site) - 1]
-        start = column_of(line, _offset(site)) - 1
+    for site in sorted(one.sites, key=lambda s: (_line_of(s), _column_of(s)), reverse=True):
+        line = lines[_line_of(site) - 1]
+        start = column_of(line, _column_of(site)) - 1
         if line[start : start + len(one.name)] != one.name:
             return None
-        lines[_line(site) - 1] = line[:start] + meant + line[start + len(one.name) :]
+        lines[_line_of(site) - 1] = line[:start] + meant + line[start + len(one.name) :]
     changed = "\n".join(lines)
-    return edit_between(text, changed) if tree_of(changed) is not None else None
+    return edit_between(text, changed) if parse_or_none(changed) is not None else None
 
 
-def _line(site: NodeSite) -> int:
+def _line_of(site: NodeSite) -> int:
     return getattr(site.node, "lineno", 1)
 
 
-def _offset(site: NodeSite) -> int:
+def _column_of(site: NodeSite) -> int:
     return getattr(site.node, "col_offset", 0)

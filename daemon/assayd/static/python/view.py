@@ -11,13 +11,13 @@ from assayd.model.finding import Finding
 from assayd.model.policy import ImportPolicy
 from assayd.static.python.imports import PolicyModules, finding_at
 from assayd.static.python.names import STREAM_MODULES
-from assayd.static.python.own import own_attributes, paths_by_name, without_type_checking
-from assayd.static.python.scopes import NodeSite, Resolution, Scope, ScopedTree, resolve, scoped
+from assayd.static.python.own import own_attributes, path_names, run_time_nodes
+from assayd.static.python.scopes import NodeSite, Resolution, Scope, ScopedTree, build_scoped_tree, resolve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """One source under one policy.
+    """One source and its scopes, under the rules of one policy.
 
     `uses_paths` says whether pathlib is imported anywhere, `uses_streams` whether a module with streams is.
     `constants` are names bound exactly once in the whole source, to a string literal. `own` are the
@@ -36,24 +36,24 @@ class View:
     @classmethod
     def of(cls, text: str, tree: ast.Module, policy: ImportPolicy) -> View:
         """Return the view of a source."""
-        whole = scoped(tree)
-        walked = replace(whole, sites=without_type_checking(whole))
+        whole = build_scoped_tree(tree)
+        walked = replace(whole, sites=run_time_nodes(whole))
         return cls(
             text=text,
             tree=walked,
             modules=PolicyModules.of(policy),
-            uses_paths=any(_imports(site.node, {"pathlib"}) for site in walked.sites),
-            uses_streams=any(_imports(site.node, STREAM_MODULES) for site in walked.sites),
+            uses_paths=any(_is_import_of(site.node, {"pathlib"}) for site in walked.sites),
+            uses_streams=any(_is_import_of(site.node, STREAM_MODULES) for site in walked.sites),
             constants=_constant_texts(walked),
             own=own_attributes(walked),
-            paths=paths_by_name(walked),
+            paths=path_names(walked),
         )
 
     def error(self, node: ast.AST, rule: str, message: str, suggestion: str) -> Finding:
         """Return an error at a node's position."""
         return finding_at(node, self.text, rule, message, suggestion=suggestion)
 
-    def dunder_name(self, node: ast.AST, name: str) -> Finding:
+    def dunder_finding(self, node: ast.AST, name: str) -> Finding:
         """Return the finding for a special name."""
         message = f"The special name {name!r} isn't allowed."
         return self.error(node, "name.dunder", message, "Choose another name.")
@@ -62,13 +62,13 @@ class View:
         """Return whether an expression is this name and may mean the builtin."""
         return isinstance(node, ast.Name) and node.id == name and resolve(name, scope).may_be_builtin
 
-    def governs(self, module: str) -> bool:
+    def checks_uses(self, module: str) -> bool:
         """Return whether uses of a module are checked. If its import is rejected, that finding suffices."""
         return self.modules.policy.allows(module) or bool(self.modules.submodules(module))
 
     def restricts(self, module: str) -> bool:
         """Return whether a module is restricted: only some names are allowed, or its import is rejected."""
-        return self.modules.names(module) is not None or not self.governs(module)
+        return self.modules.names(module) is not None or not self.checks_uses(module)
 
     def dotted(self, node: ast.AST, scope: Scope) -> frozenset[str]:
         """Return the dotted names that an expression may refer to, as far as they begin with a module."""
@@ -89,13 +89,13 @@ class View:
             node = node.value
         if not isinstance(node, ast.Name):
             return frozenset()
-        found = self._named(resolve(node.id, scope))
+        found = self._dotted_names(resolve(node.id, scope))
         for name in reversed(names):
             dotted = (f"{module}.{name}" for module in found)
             found = frozenset(d for d in dotted if self.modules.is_module(d))
         return found
 
-    def _named(self, resolution: Resolution) -> frozenset[str]:
+    def _dotted_names(self, resolution: Resolution) -> frozenset[str]:
         plain = {o.module for o in resolution.origins if o.name is None}
         named = {f"{o.module}.{o.name}" for o in resolution.origins if o.name is not None}
         return frozenset(plain | {dotted for dotted in named if self.modules.is_module(dotted)})
@@ -104,7 +104,7 @@ class View:
 Check = Callable[[View, NodeSite], Iterator[Finding]]
 
 
-def _imports(node: ast.AST, modules: Container[str]) -> bool:
+def _is_import_of(node: ast.AST, modules: Container[str]) -> bool:
     if isinstance(node, ast.Import):
         return any(alias.name in modules for alias in node.names)
     return isinstance(node, ast.ImportFrom) and node.module in modules

@@ -56,7 +56,7 @@ def is_slow_to_compile(tree: ast.Module) -> bool:
         node = pending.pop()
         scopes += isinstance(node, _Scope)
         if isinstance(node, _Function):
-            bound, inner = _inside(node, declared)
+            bound, inner = _count_inside(node, declared)
             scopes += inner
             work += bound * inner
         else:
@@ -64,7 +64,7 @@ def is_slow_to_compile(tree: ast.Module) -> bool:
     return work + scopes * len(declared) > SCOPE_WORK
 
 
-def _inside(function: ast.AST, declared: set[str]) -> tuple[int, int]:
+def _count_inside(function: ast.AST, declared: set[str]) -> tuple[int, int]:
     """Return the number of names bound in an outermost function, and the number of scopes in it."""
     bound = inner = 0
     for node in ast.walk(function):

@@ -18,7 +18,7 @@ TITLE_CHARS = 60
 """Of code in a title."""
 
 
-class Moved:
+class LineMapping:
     """Maps lines to a later version of the file: those before the first change, and those after the last."""
 
     def __init__(self, before: str, now: str) -> None:
@@ -26,8 +26,8 @@ class Moved:
         most = min(len(old), len(new))
         self._old = len(old)
         self._same = before == now
-        self._head = _alike(old, new, most)
-        self._tail = _alike(old[::-1], new[::-1], most - self._head)
+        self._head = _common_prefix_length(old, new, most)
+        self._tail = _common_prefix_length(old[::-1], new[::-1], most - self._head)
         self._shift = len(new) - len(old)
 
     def by(self, first: int, after: int) -> int | None:
@@ -49,7 +49,7 @@ class Moved:
 
 
 def whole_lines(first: int, after: int) -> Any:
-    """Return the range from the beginning of a line to that of another."""
+    """Return the range from the beginning of one line to the beginning of another."""
     return types.Range(start=types.Position(first, 0), end=types.Position(after, 0))
 
 
@@ -61,40 +61,40 @@ def title(edits: Sequence[Any], now: str) -> str:
     first, after = edit.range.start.line, edit.range.end.line
     old, new = now.split("\n")[first:after], edit.new_text.removesuffix("\n").split("\n")
     if not edit.new_text:
-        return f"Remove {_named(first, after)}"
+        return f"Remove {_format_line_range(first, after)}"
     if not old:
-        what = _code(new[0]) if len(new) == 1 else f"{len(new)} lines"
+        what = _quote_code(new[0]) if len(new) == 1 else f"{len(new)} lines"
         return f"Insert {what} before line {first + 1}"
     if len(old) == len(new) == 1:
         return _change(old[0], new[0], first + 1)
-    return f"Replace {_named(first, after)}"
+    return f"Replace {_format_line_range(first, after)}"
 
 
 def _change(old: str, new: str, number: int) -> str:
     """Describe the change of one line: its added or removed part, or the whole new line."""
-    head = _alike(old, new, min(len(old), len(new)))
-    tail = _alike(old[::-1], new[::-1], min(len(old), len(new)) - head)
+    head = _common_prefix_length(old, new, min(len(old), len(new)))
+    tail = _common_prefix_length(old[::-1], new[::-1], min(len(old), len(new)) - head)
     added, removed = new[head : len(new) - tail], old[head : len(old) - tail]
     at_end = (
         f" at the end of line {number}" if not old[head + len(removed) :].strip() else f" in line {number}"
     )
     if added.strip() and not removed:
-        return f"Add {_code(added)}{at_end}"
+        return f"Add {_quote_code(added)}{at_end}"
     if removed.strip() and not added:
-        return f"Remove {_code(removed)}{at_end}"
-    return f"Change line {number} to {_code(new)}"
+        return f"Remove {_quote_code(removed)}{at_end}"
+    return f"Change line {number} to {_quote_code(new)}"
 
 
-def _named(first: int, after: int) -> str:
+def _format_line_range(first: int, after: int) -> str:
     return f"line {first + 1}" if after == first + 1 else f"lines {first + 1} to {after}"
 
 
-def _code(text: str) -> str:
+def _quote_code(text: str) -> str:
     return f"'{shorten(text, TITLE_CHARS)}'"
 
 
-def _alike(one: Sequence[str], other: Sequence[str], most: int) -> int:
-    """Return with how many same elements both begin."""
+def _common_prefix_length(one: Sequence[str], other: Sequence[str], most: int) -> int:
+    """Return the number of equal elements at the beginnings of two sequences."""
     return next((place for place in range(most) if one[place] != other[place]), most)
 
 
@@ -134,8 +134,8 @@ def still_found(before: Sequence[Found], origin: Origin) -> list[Found]:
     """Return what an earlier run found on lines that are the same in newer texts, at their new places."""
     kept = []
     for each in before:
-        place, now = each.diagnostic.range, _text_of(each.path, origin)
-        moved = Moved(each.text, now)
+        place, now = each.diagnostic.range, _submitted_text(each.path, origin)
+        moved = LineMapping(each.text, now)
         by = moved.by(place.start.line, place.end.line + (place.end.character > 0))
         if each.ran and by is not None:
             start, end = (types.Position(at.line + by, at.character) for at in (place.start, place.end))
@@ -148,7 +148,7 @@ def still_found(before: Sequence[Found], origin: Origin) -> list[Found]:
 
 
 def trouble(path: Path, said: str) -> Found:
-    """Return a warning on the first line about our own trouble, which says nothing of the code."""
+    """Return a warning on the first line about an error that doesn't concern the code."""
     diagnostic = types.Diagnostic(
         range=FIRST_LINE,
         message=plain(said)[:MESSAGE_CHARS],
@@ -163,14 +163,14 @@ def _found(
 ) -> Found:
     name, number = origin.found(finding)
     path = Path(name) if name is not None and Path(name).is_absolute() else main
-    text = _text_of(path, origin)
+    text = _submitted_text(path, origin)
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     said = finding["message"].replace("\n", "\n    ")
     if finding["suggestion"]:
         said += f"\n{finding['suggestion']}"
     page = pages.get(finding["rule"])
     diagnostic = types.Diagnostic(
-        range=_range(finding, number, lines),
+        range=_finding_range(finding, number, lines),
         message=plain(said)[:MESSAGE_CHARS],
         severity=SEVERITIES[finding["severity"]],
         code=finding["rule"],
@@ -181,7 +181,7 @@ def _found(
     if number is None or finding["line"] is None:
         return found
     moved = number - finding["line"]
-    edits = [_edit(hint["edit"], moved) for hint in hints if hint["edit"] and _same(hint, finding)]
+    edits = [_to_text_edit(hint["edit"], moved) for hint in hints if hint["edit"] and _same(hint, finding)]
     return replace(found, edits=tuple(edits))
 
 
@@ -189,13 +189,13 @@ def _same(hint: Mapping[str, Any], finding: Mapping[str, Any]) -> bool:
     return all(hint[name] == finding[name] for name in ("rule", "file", "line", "message"))
 
 
-def _text_of(path: Path, origin: Origin) -> str:
+def _submitted_text(path: Path, origin: Origin) -> str:
     names = [name for name, shown in origin.paths.items() if shown == str(path)]
     return origin.texts[names[0]].decode("utf-8", "replace") if names else ""
 
 
-def _range(finding: Document, number: int | None, lines: Sequence[str]) -> Any:
-    """Return where a finding is: the name at its column; without one, its lines from the first letter."""
+def _finding_range(finding: Document, number: int | None, lines: Sequence[str]) -> Any:
+    """Return the range of a finding: the name at its column, or its lines without indentation."""
     if number is None or number > len(lines):
         return FIRST_LINE
     first = number - 1
@@ -204,24 +204,24 @@ def _range(finding: Document, number: int | None, lines: Sequence[str]) -> Any:
         begin = max(
             min(finding["column"] - 1, len(text) - 1), 0
         )  # text is missing at the end: its last letter
-        return _within(first, text, begin, first, min(name_end(text, begin), len(text)))
+        return _to_range(first, text, begin, first, min(name_end(text, begin), len(text)))
     last = min(first + max(0, (finding["end_line"] or finding["line"]) - finding["line"]), len(lines) - 1)
-    return _within(first, text, len(text) - len(text.lstrip()), last, len(lines[last]), lines[last])
+    return _to_range(first, text, len(text) - len(text.lstrip()), last, len(lines[last]), lines[last])
 
 
-def _within(first: int, text: str, begin: int, last: int, end: int, ending: str | None = None) -> Any:
+def _to_range(first: int, text: str, begin: int, last: int, end: int, ending: str | None = None) -> Any:
     return types.Range(
-        start=types.Position(first, utf16(text[:begin])),
-        end=types.Position(last, utf16((text if ending is None else ending)[:end])),
+        start=types.Position(first, utf16_length(text[:begin])),
+        end=types.Position(last, utf16_length((text if ending is None else ending)[:end])),
     )
 
 
-def utf16(text: str) -> int:
+def utf16_length(text: str) -> int:
     """Return the length of a string as editors count: in units of UTF-16."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def _edit(edit: Document, moved: int) -> Any:
+def _to_text_edit(edit: Document, moved: int) -> Any:
     text = edit["replacement"]
     whole = text if not text or text.endswith("\n") else text + "\n"
     return types.TextEdit(

@@ -25,7 +25,7 @@ from assayd.errors import AssaydError
 from assayd_client import AsyncClient, ClientError, DaemonUnreachable, Document, Target, requests
 from assayd_client.cli.check import ReadText, find_project, is_folder, submission_of
 from assayd_client.cli.lsp import rule_pages
-from assayd_client.cli.lsp.diagnostics import Found, Moved, found_in, still_found, title, trouble
+from assayd_client.cli.lsp.diagnostics import Found, LineMapping, found_in, still_found, title, trouble
 from assayd_client.cli.report import Origin
 from assayd_client.cli.terminal import plain
 
@@ -70,7 +70,7 @@ def build(daemon: Target, pages: Path) -> Any:
 
 
 class Editor:
-    """Open files of an editor, and their findings."""
+    """The open files of an editor, and their findings."""
 
     def __init__(self, server: Any, client: AsyncClient, pages: Path) -> None:
         self._server = server
@@ -108,16 +108,16 @@ class Editor:
         if document is None or not found:
             return []
         now = str(document.source)
-        moved = Moved(found[0].text, now)  # all of a file are of one validation
+        moved = LineMapping(found[0].text, now)  # all of a file are of one validation
         actions = []
         for each in found:
             edits = [moved.edit(edit) for edit in each.edits]
-            if None not in edits and _overlap(each.diagnostic.range, wanted, moved):
-                change = self._change(uri, document.version, edits)
-                actions.append(_action(title(edits, now), each.diagnostic, change))
+            if None not in edits and _is_overlapping(each.diagnostic.range, wanted, moved):
+                change = self._workspace_edit(uri, document.version, edits)
+                actions.append(_quick_fix(title(edits, now), each.diagnostic, change))
         return actions
 
-    def _change(self, uri: str, version: int | None, edits: list[Any]) -> Any:
+    def _workspace_edit(self, uri: str, version: int | None, edits: list[Any]) -> Any:
         """Return edits for the version of the document that they fit, if the editor supports versions."""
         workspace = self._server.client_capabilities.workspace
         supported = workspace and workspace.workspace_edit and workspace.workspace_edit.document_changes
@@ -136,13 +136,13 @@ class Editor:
             try:
                 await self._validate(uri)
             except DaemonUnreachable as error:
-                self._tell_away(error)
+                self._warn_unreachable(error)
                 await asyncio.sleep(RETRY_S)
             else:
                 self._away = False
                 return
 
-    def _tell_away(self, error: DaemonUnreachable) -> None:
+    def _warn_unreachable(self, error: DaemonUnreachable) -> None:
         if not self._away:
             said = types.ShowMessageParams(type=types.MessageType.Warning, message=plain(error.message))
             self._server.window_show_message(said)
@@ -156,19 +156,19 @@ class Editor:
             if work is None:
                 return
             subject = work.subject
-            attempt = await self._attempt(subject, work.submission)
+            attempt = await self._run_attempt(subject, work.submission)
             if attempt is None:
                 return
             pages = await self._pages_of(attempt["kind"])
         except AssaydError as error:
-            self._show(subject, [trouble(path, error.message)])
+            self._publish_findings(subject, [trouble(path, error.message)])
             if isinstance(error, DaemonUnreachable):
                 raise
             return
         found = found_in(attempt["report"] or {}, work.origin, path, pages)
         if attempt["error"] is not None:
             found.append(trouble(path, f"{attempt['error']['code']}: {attempt['error']['message']}"))
-        self._show(subject, found, texts.versions)
+        self._publish_findings(subject, found, texts.versions)
         if texts.changed():
             await self.check(uri)
 
@@ -185,7 +185,7 @@ class Editor:
             work = await asyncio.to_thread(_work, path, texts.read)
             if work is None:
                 return
-            checked = await self._ask(requests.check(work.submission))
+            checked = await self._send_request(requests.check(work.submission))
             pages = await self._pages_of(checked["kind"])
         except AssaydError as error:  # The previous findings stay; the next save shows the problem.
             self._checks = error.code not in UNCHECKED
@@ -193,17 +193,17 @@ class Editor:
         if typed == self._typed[uri]:
             before = [each for shown in self._shown[work.subject] for each in self._found[shown]]
             found = found_in(checked, work.origin, path, pages)
-            self._show(work.subject, [*found, *still_found(before, work.origin)], texts.versions)
+            self._publish_findings(work.subject, [*found, *still_found(before, work.origin)], texts.versions)
 
     async def _pages_of(self, kind: str) -> Mapping[str, str]:
         if kind not in self._addresses:
-            rules = await self._ask(requests.kind(kind))
+            rules = await self._send_request(requests.kind(kind))
             self._addresses[kind] = await asyncio.to_thread(rule_pages.write, rules, self._pages)
         return self._addresses[kind]
 
     @asynccontextmanager
-    async def _progress(self, name: str) -> AsyncIterator[None]:
-        """Show that something is validated, in editors that show such progress."""
+    async def _show_progress(self, name: str) -> AsyncIterator[None]:
+        """Show progress in editors that support it."""
         window = self._server.client_capabilities.window
         if not (window and window.work_done_progress):
             yield
@@ -216,30 +216,32 @@ class Editor:
         finally:
             progress.end(token, types.WorkDoneProgressEnd())
 
-    async def _attempt(self, subject: Path, submission: Document) -> Document | None:
-        """Return the finished attempt; None where a newer text has taken its place."""
+    async def _run_attempt(self, subject: Path, submission: Document) -> Document | None:
+        """Return the finished attempt; None if a newer text replaced it meanwhile."""
         self._turns[subject] += 1
         turn = self._turns[subject]
-        attempt = await self._ask(requests.submit(submission))
+        attempt = await self._send_request(requests.submit(submission))
         newest = turn == self._turns[subject]
         older = self._running.pop(subject, None) if newest else attempt["id"]
         if newest:
             self._running[subject] = attempt["id"]
         if older is not None:
             with suppress(ClientError):  # it was finished meanwhile
-                await self._ask(requests.cancel(older))
-        attempt = await self._ask(requests.attempt(attempt["id"], wait_s=SLOW_S))
+                await self._send_request(requests.cancel(older))
+        attempt = await self._send_request(requests.attempt(attempt["id"], wait_s=SLOW_S))
         if attempt["state"] != "finished":
-            async with self._progress(subject.name):
+            async with self._show_progress(subject.name):
                 while attempt["state"] != "finished":
-                    attempt = await self._ask(requests.attempt(attempt["id"], wait_s=WAIT_S))
+                    attempt = await self._send_request(requests.attempt(attempt["id"], wait_s=WAIT_S))
         return attempt if turn == self._turns[subject] else None
 
-    async def _ask(self, request: Any) -> Document:
+    async def _send_request(self, request: Any) -> Document:
         document: Document = json.loads(await self._client.send_for_content(request))
         return document
 
-    def _show(self, subject: Path, found: list[Found], versions: Mapping[str, int | None] = NONE) -> None:
+    def _publish_findings(
+        self, subject: Path, found: list[Found], versions: Mapping[str, int | None] = NONE
+    ) -> None:
         """Publish the findings file by file; clear files without findings."""
         by_file: defaultdict[str, list[Found]] = defaultdict(list)
         for each in found:
@@ -259,7 +261,7 @@ class Editor:
 
 
 class OpenTexts:
-    """Texts that are open in the editor, and the version of each that was read."""
+    """The texts that are open in the editor, and the version of each that was read."""
 
     def __init__(self, documents: Mapping[str, Any]) -> None:
         self._documents = documents
@@ -303,12 +305,12 @@ def _work(path: Path, read: ReadText) -> Work | None:
     return Work(subject=path.parent if is_folder(table) else path, submission=submission, origin=origin)
 
 
-def _overlap(found: Any, wanted: Any, moved: Moved) -> bool:
+def _is_overlapping(found: Any, wanted: Any, moved: LineMapping) -> bool:
     first, last = moved.line(found.start.line), moved.line(found.end.line)
     return bool(first <= wanted.end.line and wanted.start.line <= last)
 
 
-def _action(said: str, diagnostic: Any, change: Any) -> Any:
+def _quick_fix(said: str, diagnostic: Any, change: Any) -> Any:
     return types.CodeAction(
         title=said,
         kind=types.CodeActionKind.QuickFix,

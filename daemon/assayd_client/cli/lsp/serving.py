@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 import typer
 
-from assayd_client.cli.options import daemon_of, missing_extra
+from assayd_client.cli.options import missing_extra_error, selected_daemon
 
 
 def serve(context: typer.Context) -> None:
@@ -15,8 +15,8 @@ def serve(context: typer.Context) -> None:
     try:
         import pygls  # noqa: F401
     except ModuleNotFoundError as missing:
-        raise missing_extra("lsp", "pygls") from missing
+        raise missing_extra_error("lsp", "pygls") from missing
     from assayd_client.cli.lsp.server import build
 
     with TemporaryDirectory(prefix="assay-rules-") as pages:
-        build(daemon_of(context), Path(pages)).start_io()
+        build(selected_daemon(context), Path(pages)).start_io()

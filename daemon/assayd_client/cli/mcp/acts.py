@@ -37,33 +37,38 @@ Part = Literal["summary", "findings", "cases", "code", "retry_context"]
 
 
 class Arguments(BaseModel):
-    """Arguments of a tool; unknown ones are refused."""
+    """The arguments of a tool; unknown ones are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class ValidateArguments(SubmissionBody):
-    """A submission, and how long to wait for its verdict."""
+    """A submission, and the maximum time to wait for its verdict."""
 
     wait_s: float = Field(
-        WAIT_S, gt=0, le=MOST_WAIT_S, description="Seconds to wait for the verdict; afterwards, use `show`."
+        WAIT_S,
+        gt=0,
+        le=MOST_WAIT_S,
+        description="Seconds to wait for the verdict; if it takes longer, use `show`.",
     )
 
 
 class ShowArguments(Arguments):
-    """Which attempt, and which part of it."""
+    """An attempt, and the part of it to show."""
 
     attempt_id: Ulid = Field(description="The attempt.")
     part: Part = Field("summary", description="`summary`, or one complete list or text, page by page.")
-    first: int = Field(1, ge=1, le=1_000_000, description="First entry or character of the page, from 1.")
+    first: int = Field(
+        1, ge=1, le=1_000_000, description="First entry or character of the page, starting at 1."
+    )
 
 
 class LogsArguments(Arguments):
-    """Which attempt, and which of its outputs."""
+    """An attempt, and one of its output streams."""
 
     attempt_id: Ulid = Field(description="The finished attempt.")
     stream: Literal["stdout", "stderr"] = Field("stdout", description="Output stream.")
-    first: int = Field(1, ge=1, le=100_000_000, description="First character of the page, from 1.")
+    first: int = Field(1, ge=1, le=100_000_000, description="First character of the page, starting at 1.")
 
 
 class RepairArguments(RepairBody):
@@ -74,13 +79,13 @@ class RepairArguments(RepairBody):
 
 
 class GenerateArguments(GenerationBody):
-    """A request in words, and how long to wait."""
+    """A request in words, and the maximum time to wait."""
 
     wait_s: float = Field(CHAIN_WAIT_S, gt=0, le=MOST_WAIT_S, description="Seconds to wait for the outcome.")
 
 
 class PolicyArguments(Arguments):
-    """Which profile."""
+    """The profile to describe."""
 
     name: Name | None = Field(None, description="Name of the profile. Default: list all.")
     module: str | None = Field(
@@ -89,7 +94,7 @@ class PolicyArguments(Arguments):
 
 
 class KindsArguments(Arguments):
-    """Which kind, or which rule of it."""
+    """The kind or rule to describe."""
 
     kind: Name | None = Field(None, description="Name of the kind. Default: list all.")
     rule: str | None = Field(None, max_length=200, description="With `kind`: explain this rule.")
@@ -103,7 +108,7 @@ SUBMISSION = "submission_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call of a tool: whom it asks, and whom it tells how far it is."""
+    """One call of a tool: the daemon that it uses, and the receiver of its progress."""
 
     daemon: Daemon
     tell: Tell
@@ -113,11 +118,13 @@ async def validate(call: Call, arguments: ValidateArguments) -> AttemptAnswer | 
     """Submit code and wait for its verdict; with a repair, for the end of that."""
     wanted = arguments.model_dump(mode="json", exclude={"wait_s"}, exclude_unset=True)
     attempt = await call.daemon.begin(requests.submit(wanted))
-    attempt = await call.daemon.follow(_of_attempt(attempt["id"]), tell=call.tell, wait_s=arguments.wait_s)
+    attempt = await call.daemon.follow(
+        _attempt_course(attempt["id"]), tell=call.tell, wait_s=arguments.wait_s
+    )
     if arguments.repair is not None and attempt["verdict"] == "failed":
         begun = (await call.daemon.ask(requests.repairs_of(attempt["id"])))["repairs"]
         if begun:
-            return await _end_of_chain(call, _of_repair(begun[0]["id"]), arguments.wait_s)
+            return await _await_chain(call, _repair_course(begun[0]["id"]), arguments.wait_s)
     return attempt_answer(attempt)
 
 
@@ -159,7 +166,7 @@ async def repair(call: Call, arguments: RepairArguments) -> ChainAnswer:
     """Have a failed attempt repaired, and wait for the end of it."""
     wanted = arguments.model_dump(mode="json", exclude={"wait_s", "attempt_id"}, exclude_unset=True)
     begun = await call.daemon.begin(requests.repair(arguments.attempt_id, **wanted))
-    return await _end_of_chain(call, _of_repair(begun["id"]), arguments.wait_s)
+    return await _await_chain(call, _repair_course(begun["id"]), arguments.wait_s)
 
 
 async def generate(call: Call, arguments: GenerateArguments) -> ChainAnswer:
@@ -171,7 +178,7 @@ async def generate(call: Call, arguments: GenerateArguments) -> ChainAnswer:
         state=requests.generation(begun["id"]),
         cancel=requests.cancel_generation(begun["id"]),
     )
-    return await _end_of_chain(call, course, arguments.wait_s)
+    return await _await_chain(call, course, arguments.wait_s)
 
 
 async def policy(call: Call, arguments: PolicyArguments) -> PolicyAnswer:
@@ -198,13 +205,13 @@ async def kinds(call: Call, arguments: KindsArguments) -> KindsAnswer:
     """List all kinds, one line each, or show one with its contract, or one rule."""
     if arguments.kind is None:
         found = (await call.daemon.ask(requests.kinds()))["kinds"]
-        return _kinds_answer(
+        return _build_kinds_answer(
             [_kind_row(each) for each in found], more=["the contract of one kind: kinds kind=KIND"]
         )
     kind = await call.daemon.ask(requests.kind(arguments.kind))
     if arguments.rule is not None:
-        return _kinds_answer([_kind_row(kind)], help=_help_of(kind, arguments.rule))
-    return _kinds_answer(
+        return _build_kinds_answer([_kind_row(kind)], help=_rule_help(kind, arguments.rule))
+    return _build_kinds_answer(
         [_kind_row(kind)],
         payload_schema=kind["payload_schema"],
         example=kind["example"],
@@ -225,7 +232,7 @@ async def submitted(daemon: Daemon, attempt: Document) -> object:
     return payload
 
 
-def _of_attempt(attempt_id: str) -> Course:
+def _attempt_course(attempt_id: str) -> Course:
     return Course(
         events=requests.events(attempt_id),
         state=requests.attempt(attempt_id),
@@ -233,7 +240,7 @@ def _of_attempt(attempt_id: str) -> Course:
     )
 
 
-def _of_repair(repair_id: str) -> Course:
+def _repair_course(repair_id: str) -> Course:
     return Course(
         events=requests.repair_events(repair_id),
         state=requests.repair_state(repair_id),
@@ -241,7 +248,7 @@ def _of_repair(repair_id: str) -> Course:
     )
 
 
-async def _end_of_chain(call: Call, course: Course, wait_s: float) -> ChainAnswer:
+async def _await_chain(call: Call, course: Course, wait_s: float) -> ChainAnswer:
     chain = await call.daemon.follow(course, tell=call.tell, wait_s=wait_s)
     ran = [step["attempt_id"] for step in chain["attempts"] if step["attempt_id"]]
     if not ran:
@@ -254,7 +261,7 @@ async def _end_of_chain(call: Call, course: Course, wait_s: float) -> ChainAnswe
 
 
 def _entries_page(arguments: ShowArguments, entries: list[Document]) -> PageAnswer:
-    """Return as many whole entries as there is room for, one at least."""
+    """Return as many complete entries as fit, at least one."""
     texts: list[str] = []
     for entry in entries[arguments.first - 1 :]:
         text = shown(json.dumps(entry, ensure_ascii=False), ENTRY_CHARS)
@@ -298,12 +305,12 @@ def _kind_row(kind: Document) -> KindRow:
     return KindRow(kind=kind["kind"], policy=kind["default_policy"], stages=kind["stages"])
 
 
-def _kinds_answer(rows: list[KindRow], **said: Any) -> KindsAnswer:
+def _build_kinds_answer(rows: list[KindRow], **said: Any) -> KindsAnswer:
     usual: Document = {"payload_schema": None, "example": None, "rules": [], "help": None, "more": []}
     return KindsAnswer(kinds=rows, **{**usual, **said})
 
 
-def _help_of(kind: Document, rule: str) -> str:
+def _rule_help(kind: Document, rule: str) -> str:
     for each in kind["rules"]:
         if each["id"] == rule:
             return str(each["help"] or each["title"])

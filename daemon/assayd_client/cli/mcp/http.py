@@ -32,12 +32,12 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-def over_http(daemon: Target, address: str, token_file: Path) -> None:
-    """Serve on a loopback address until the program is ended.
+def serve_http(daemon: Target, address: str, token_file: Path) -> None:
+    """Serve on a loopback address until the process ends.
 
     Raises: RequestError ``usage``, for another address or a token file that others can read.
     """
-    host, port = read_address(address)
+    host, port = parse_loopback_address(address)
     token = read_token(token_file)
     client = AsyncClient(daemon)
     server = AgentServer(Daemon(client)).build()
@@ -51,11 +51,11 @@ def over_http(daemon: Target, address: str, token_file: Path) -> None:
         limit_concurrency=MOST_CALLS,
         ws="none",
     )
-    print(f"assay: MCP on http://{_written(host)}:{port}/mcp, token in {token_file}", file=sys.stderr)
+    print(f"assay: MCP on http://{_format_host(host)}:{port}/mcp, token in {token_file}", file=sys.stderr)
     uvicorn.Server(config).run()
 
 
-def read_address(text: str) -> tuple[str, int]:
+def parse_loopback_address(text: str) -> tuple[str, int]:
     """Return host and port of ``[HOST:]PORT``. Raises: RequestError ``usage``, unless it is loopback."""
     host, _, port = text.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
@@ -77,7 +77,7 @@ def read_token(path: Path) -> str:
     Raises: RequestError ``usage``, for a file that others can read or a token that can be guessed.
     """
     try:
-        return _new_token(path)
+        return _create_token(path)
     except FileExistsError:
         pass
     except OSError as error:
@@ -100,7 +100,7 @@ def read_token(path: Path) -> str:
     return token
 
 
-def _new_token(path: Path) -> str:
+def _create_token(path: Path) -> str:
     token = secrets.token_urlsafe(TOKEN_BYTES)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
         file.write(token + "\n")
@@ -108,7 +108,7 @@ def _new_token(path: Path) -> str:
 
 
 class TokenGuard:
-    """Lets requests through that carry the token, and answers 401 to all others."""
+    """Middleware that accepts requests with the token, and answers all others with 401."""
 
     def __init__(self, application: Application, token: str) -> None:
         self._application = application
@@ -116,7 +116,7 @@ class TokenGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if scope["type"] == "lifespan" or self._allows(scope):
+        if scope["type"] == "lifespan" or self._has_token(scope):
             await self._application(scope, receive, send)
             return
         headers = [
@@ -127,13 +127,13 @@ class TokenGuard:
         await send({"type": "http.response.start", "status": 401, "headers": headers})
         await send({"type": "http.response.body", "body": b"the token is missing or wrong\n"})
 
-    def _allows(self, scope: Scope) -> bool:
+    def _has_token(self, scope: Scope) -> bool:
         given = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
         return len(given) == 1 and secrets.compare_digest(given[0], self._wanted)
 
 
 def _application(server: Server[Any], client: AsyncClient) -> Application:
-    """Return the server as an application whose end closes the client."""
+    """Return the server as an application that closes the client at its end."""
     application = server.streamable_http_app(max_request_body_size=MESSAGE_BYTES)
     inner = application.router.lifespan_context
 
@@ -147,5 +147,5 @@ def _application(server: Server[Any], client: AsyncClient) -> Application:
     return served
 
 
-def _written(host: str) -> str:
+def _format_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host

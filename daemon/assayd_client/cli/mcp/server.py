@@ -39,14 +39,15 @@ from assayd_client.cli.mcp.tools import BY_NAME, TOOLS
 T = TypeVar("T")
 Context: TypeAlias = "ServerRequestContext[Any, Any]"
 INSTRUCTIONS = (
-    "assayd validates untrusted code in throwaway containers. Before you deliver code, call `validate` with "
-    "it; fix the findings and call it again until the verdict is `validated`. `kinds` describes payloads, "
-    "`policy` describes what code is allowed to do. " + DATA_NOTE
+    "assayd validates untrusted code in throwaway containers. Before you deliver code, call `validate` "
+    "with it; fix the findings and call `validate` again until the verdict is "
+    "`validated`. `kinds` describes payloads, "
+    "`policy` describes what the code is allowed to do. " + DATA_NOTE
 )
 
 
 class AgentServer:
-    """The methods of the protocol, each a question to the daemon."""
+    """A server with the protocol's methods; each one is a request to the daemon."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
@@ -84,7 +85,7 @@ class AgentServer:
             arguments = read_arguments(tool.takes, params.arguments or {})
             answer = await tool.act(Call(daemon=self._daemon, tell=tell), arguments)
         except AssaydError as error:
-            return _refused(error)
+            return _error_result(error)
         text = answer.model_dump_json()
         return CallToolResult(content=[TextContent(text=text)], structured_content=json.loads(text))
 
@@ -92,7 +93,7 @@ class AgentServer:
         async def found() -> ListResourcesResult:
             return ListResourcesResult(resources=[each async for each in resources.listed(self._daemon)])
 
-        return await _or_error(found())
+        return await _translate_error(found())
 
     async def _list_templates(
         self, _: Context, __: PaginatedRequestParams | None
@@ -100,7 +101,9 @@ class AgentServer:
         return ListResourceTemplatesResult(resource_templates=list(resources.TEMPLATES))
 
     async def _read_resource(self, _: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
-        return ReadResourceResult(contents=[await _or_error(resources.read(self._daemon, str(params.uri)))])
+        return ReadResourceResult(
+            contents=[await _translate_error(resources.read(self._daemon, str(params.uri)))]
+        )
 
     async def _list_prompts(self, _: Context, __: PaginatedRequestParams | None) -> ListPromptsResult:
         return ListPromptsResult(prompts=[resources.FIX])
@@ -109,11 +112,11 @@ class AgentServer:
         attempt_id = (params.arguments or {}).get("attempt_id")
         if params.name != resources.FIX.name or attempt_id is None:
             raise MCPError(INVALID_PARAMS, "the only prompt is `fix`, with the argument attempt_id")
-        return await _or_error(resources.fix(self._daemon, attempt_id))
+        return await _translate_error(resources.fix(self._daemon, attempt_id))
 
 
 def read_arguments(model: type[BaseModel], arguments: dict[str, Any]) -> BaseModel:
-    """Return the arguments of a call. Raises: RequestError, naming the first one that is wrong."""
+    """Return the arguments of a call. Raises: RequestError, naming the first invalid one."""
     try:
         json.dumps(arguments, allow_nan=False)
         return model.model_validate(arguments)
@@ -126,14 +129,14 @@ def read_arguments(model: type[BaseModel], arguments: dict[str, Any]) -> BaseMod
         raise RequestError("malformed", "NaN and infinity aren't valid JSON; omit them") from error
 
 
-def _refused(error: AssaydError) -> CallToolResult:
-    """Tell an agent why its call came to nothing, so that it can do better."""
+def _error_result(error: AssaydError) -> CallToolResult:
+    """Return the result that tells an agent why its call failed, so that it can correct the call."""
     again = "; trying again later may help" if error.retryable else ""
     return CallToolResult(content=[TextContent(text=f"{error.code}: {error.message}{again}")], is_error=True)
 
 
-async def _or_error(asked: Awaitable[T]) -> T:
-    """Return the result; a known error becomes an error of the protocol."""
+async def _translate_error(asked: Awaitable[T]) -> T:
+    """Return the result; raise known errors as errors of the protocol."""
     try:
         return await asked
     except AssaydError as error:

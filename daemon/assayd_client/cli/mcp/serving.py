@@ -11,7 +11,7 @@ import typer
 
 from assayd.errors import RequestError
 from assayd_client import Target
-from assayd_client.cli.options import daemon_of, missing_extra
+from assayd_client.cli.options import missing_extra_error, selected_daemon
 
 MESSAGE_BYTES = 20 * 2**20
 """Of one message: the largest body that the daemon takes, and the message around it."""
@@ -38,17 +38,17 @@ def serve(
         import anyio
         import mcp  # noqa: F401
     except ModuleNotFoundError as missing:
-        raise missing_extra("mcp", "mcp") from missing
-    daemon = daemon_of(context)
+        raise missing_extra_error("mcp", "mcp") from missing
+    daemon = selected_daemon(context)
     if http is None:
-        anyio.run(_over_streams, daemon)
+        anyio.run(_serve_streams, daemon)
     else:
-        from assayd_client.cli.mcp.http import over_http
+        from assayd_client.cli.mcp.http import serve_http
 
-        over_http(daemon, http, cast("Path", token_file))
+        serve_http(daemon, http, cast("Path", token_file))
 
 
-async def _over_streams(daemon: Target) -> None:
+async def _serve_streams(daemon: Target) -> None:
     from mcp.server.stdio import stdio_server
 
     from assayd_client import AsyncClient
@@ -64,7 +64,7 @@ async def _over_streams(daemon: Target) -> None:
 
 
 class BoundedLines:
-    """The lines of a stream as text; one that is too long is refused, and passed over piece by piece.
+    """The lines of a stream as text; a line that is too long is refused and skipped in pieces.
 
     Attributes:
         answers: where a refusal is sent.
@@ -76,20 +76,20 @@ class BoundedLines:
         self.answers: Any = None
 
     async def __aiter__(self) -> AsyncIterator[str]:
-        while line := await self._read(self._most):
+        while line := await self._read_piece(self._most):
             if line.endswith(b"\n") or len(line) < self._most:
                 yield line.decode("utf-8", "replace")
                 continue
             while line and not line.endswith(b"\n"):
-                line = await self._read(PIECE_BYTES)
-            await self._refuse()
+                line = await self._read_piece(PIECE_BYTES)
+            await self._refuse_long_line()
 
-    async def _read(self, most: int) -> bytes:
+    async def _read_piece(self, most: int) -> bytes:
         from anyio import to_thread
 
         return await to_thread.run_sync(self._stream.readline, most, abandon_on_cancel=True)
 
-    async def _refuse(self) -> None:
+    async def _refuse_long_line(self) -> None:
         from mcp.shared.message import SessionMessage
         from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError
 

@@ -34,7 +34,7 @@ class AgentTool:
             title=self.title,
             description=self.description,
             input_schema=self.takes.model_json_schema(),
-            output_schema=_one_of(self.gives),
+            output_schema=_union_schema(self.gives),
             annotations=ToolAnnotations(
                 title=self.title,
                 read_only_hint=self.read_only,
@@ -45,8 +45,8 @@ class AgentTool:
         )
 
 
-def _one_of(models: tuple[type[BaseModel], ...]) -> dict[str, Any]:
-    """Return the schema of an answer; of two, each is marked as an object, as earlier protocols want it."""
+def _union_schema(models: tuple[type[BaseModel], ...]) -> dict[str, Any]:
+    """Return the schema of an answer; each of two is marked as an object, as earlier protocols require."""
     schemas = [model.model_json_schema(mode="serialization") for model in models]
     if len(schemas) == 1:
         return schemas[0]
@@ -62,7 +62,7 @@ TOOLS = (
         title="Validate code",
         description=(
             "Run untrusted code through static checks and a throwaway container, and get a verdict with "
-            "findings, certain edits, cases and advice for the next try. Call `kinds` first "
+            "findings, safe edits, cases and advice for the next attempt. Call `kinds` first "
             "for the schema of "
             "`payload`. Validate every version of your code before you say that it works."
         ),
@@ -75,7 +75,8 @@ TOOLS = (
     AgentTool(
         name="show",
         title="Show an attempt",
-        description="Show an attempt again, or all of one part of it (findings, cases, code), page by page.",
+        description="Show an attempt again, or one complete part of it (findings, cases, code), page by "
+        "page.",
         takes=acts.ShowArguments,
         gives=(answers.AttemptAnswer, answers.PageAnswer),
         act=acts.show,
@@ -97,7 +98,7 @@ TOOLS = (
         title="Repair a failed attempt",
         description=(
             "Repair a failed attempt until it passes or further attempts would not help: with the provider "
-            "`rules` (certain edits, no model), or one that the operator has configured."
+            "`rules` (safe edits, no model), or with one that the operator has configured."
         ),
         takes=acts.RepairArguments,
         gives=(answers.ChainAnswer,),
@@ -108,10 +109,10 @@ TOOLS = (
     ),
     AgentTool(
         name="generate",
-        title="Generate code from words",
+        title="Generate code from a request",
         description=(
-            "Let a configured model write code from words, then validate and repair it. A person approves "
-            "the result; this tool doesn't."
+            "Let a configured model write code from a request in natural language, then validate and "
+            "repair the code. This tool doesn't approve the result; a person does."
         ),
         takes=acts.GenerateArguments,
         gives=(answers.ChainAnswer,),
@@ -123,7 +124,8 @@ TOOLS = (
     AgentTool(
         name="policy",
         title="Allowed imports and hosts",
-        description="List the profiles, or show what one allows now: imports, network, commands, limits.",
+        description="List the profiles, or show what one currently allows: imports, network, commands and "
+        "limits.",
         takes=acts.PolicyArguments,
         gives=(answers.PolicyAnswer,),
         act=acts.policy,

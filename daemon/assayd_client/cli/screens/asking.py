@@ -27,25 +27,25 @@ from assayd_client.cli.screens.fields import (
     databases,
     entered,
     expanded,
-    field_of,
+    field_of_error,
     others,
 )
-from assayd_client.cli.screens.session import Asked, Offered
+from assayd_client.cli.screens.session import Asked, GenerationOptions
 from assayd_client.cli.terminal import plain, shorten
 
 LABEL_CHARS = 70
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entered:
-    """The request, and the filled fields."""
+class EnteredRequest:
+    """The request, and the completed fields."""
 
     asked: Asked
     given: Given
 
 
-class Asking(Screen[Entered | None]):
-    """Ask for words and context; None when the person leaves.
+class Asking(Screen[EnteredRequest | None]):
+    """A screen that asks for words and context; its result is None if the user leaves.
 
     Args:
         asked: the request so far.
@@ -69,7 +69,7 @@ class Asking(Screen[Entered | None]):
         asked: Asked,
         given: Given,
         *,
-        offered: Offered,
+        offered: GenerationOptions,
         trouble: AssaydError | None = None,
         typed: str = "",
     ) -> None:
@@ -83,19 +83,19 @@ class Asking(Screen[Entered | None]):
         yield Static(id="trouble", markup=False)
         with VerticalScroll(can_focus=False):
             question = f"What should this {self._asked.kind} do?"
-            yield _titled(TextArea(self._asked.intent, id=INTENT, classes="words"), question)
+            yield _set_title(TextArea(self._asked.intent, id=INTENT, classes="words"), question)
             for field in FIELDS:
                 if field.key in takes or filled[field.name]:
                     text = "\n".join(filled[field.name])
-                    yield _titled(TextArea(text, id=field.name, classes="few"), field.label)
+                    yield _set_title(TextArea(text, id=field.name, classes="few"), field.label)
             if DATABASE in takes or self._given.database:
-                yield _titled(_database(self._given.database), "Database")
+                yield _set_title(_database_select(self._given.database), "Database")
             further = others(takes)
             if further or filled[OPTION]:
                 area = TextArea("\n".join(filled[OPTION]), id=OPTION, classes="few")
-                yield _titled(area, f"More, one KEY=VALUE per line: {', '.join(further)}")
+                yield _set_title(area, f"More fields, one KEY=VALUE per line: {', '.join(further)}")
             with Horizontal(id="last"):
-                yield _titled(_provider(self._asked.provider, self._offered.writers), "Provider")
+                yield _set_title(_provider_select(self._asked.provider, self._offered.writers), "Provider")
                 yield Button("Generate", id="go", variant="primary")
         yield Footer()
 
@@ -106,7 +106,7 @@ class Asking(Screen[Entered | None]):
         self.type("")
 
     def type(self, text: str) -> None:
-        """Take text that was typed while no field had the focus."""
+        """Insert text that was typed while no field had the focus."""
         self._typed += text
         for area in self.query(f"#{INTENT}").results(TextArea):
             area.move_cursor(area.document.end)
@@ -114,13 +114,13 @@ class Asking(Screen[Entered | None]):
             self._typed = ""
 
     def on_button_pressed(self) -> None:
-        """Go on, as the key does."""
+        """Submit the request, as the key does."""
         self.action_go()
 
     def action_go(self) -> None:
         """Return the request; if a field can't be read, show the error and stay."""
         try:
-            self.dismiss(self._read())
+            self.dismiss(self._read_request())
         except AssaydError as problem:
             self.tell(problem)
 
@@ -132,7 +132,7 @@ class Asking(Screen[Entered | None]):
         """Show an error at the top, and focus its field."""
         self.query_one("#trouble", Static).update(plain(trouble.message))
         shown = [*self.query("TextArea, Select").results(Widget)]
-        wrong = field_of(trouble.field)
+        wrong = field_of_error(trouble.field)
         if wrong == CONTEXT:
             wrong = next((field.id for field in shown if field.id != INTENT), None)
         for field in shown:
@@ -148,49 +148,49 @@ class Asking(Screen[Entered | None]):
             event.stop()
             self.type(event.character)
 
-    def _read(self) -> Entered:
+    def _read_request(self) -> EnteredRequest:
         intent = self.query_one(f"#{INTENT}", TextArea).text.strip()
-        inputs = self._lines("input")
+        inputs = self._entered_lines("input")
         given = replace(
             self._given,
-            sample_paths=self._lines("sample_path"),
-            files=[Path(each) for each in self._lines("file")],
-            database=self._chosen_path(),
-            examples=self._lines("example"),
+            sample_paths=self._entered_lines("sample_path"),
+            files=[Path(each) for each in self._entered_lines("file")],
+            database=self._selected_path(),
+            examples=self._entered_lines("example"),
             inputs=Path(inputs[0]) if inputs else None,
-            options=self._lines(OPTION),
+            options=self._entered_lines(OPTION),
         )
         if not intent:
             raise RequestError("intent.empty", "describe what the code should do", field=INTENT)
         context = read_context(self._asked.kind, replace(given, sample_paths=expanded(given.sample_paths)))
-        provider = self._chosen(PROVIDER)
+        provider = self._selected_value(PROVIDER)
         if provider is None and len(self._offered.writers) > 1:
             raise RequestError("generation.provider", "choose a provider", field=PROVIDER)
-        return Entered(
+        return EnteredRequest(
             asked=replace(self._asked, intent=intent, context=context, provider=provider), given=given
         )
 
-    def _chosen_path(self) -> Path | None:
-        chosen = self._chosen(DATABASE)
+    def _selected_path(self) -> Path | None:
+        chosen = self._selected_value(DATABASE)
         return None if chosen is None else Path(chosen)
 
-    def _chosen(self, field: str) -> str | None:
+    def _selected_value(self, field: str) -> str | None:
         values = (each.value for each in self.query(f"#{field}").results(Select))
         return next((value for value in values if isinstance(value, str)), None)
 
-    def _lines(self, field: str) -> list[str]:
+    def _entered_lines(self, field: str) -> list[str]:
         areas = self.query(f"#{field}").results(TextArea)  # none, where the kind takes no such thing
         lines = [each.strip() for area in areas for each in area.text.splitlines()]
         return [each for each in lines if each]
 
 
-def _titled(field: Widget, label: str) -> Widget:
-    """Put the question into a field's border."""
+def _set_title(field: Widget, label: str) -> Widget:
+    """Set the label in a field's border."""
     field.border_title = escape(shorten(label, LABEL_CHARS))
     return field
 
 
-def _database(chosen: Path | None) -> Select[str]:
+def _database_select(chosen: Path | None) -> Select[str]:
     offered = databases(Path())
     if chosen is not None and str(chosen) not in {path for _, path in offered}:
         offered.append((plain(str(chosen)), str(chosen)))
@@ -203,8 +203,8 @@ def _database(chosen: Path | None) -> Select[str]:
     )
 
 
-def _provider(chosen: str | None, writers: tuple[str, ...]) -> Select[str]:
-    """Offer who can write; who was named and cannot is left to the daemon to refuse."""
+def _provider_select(chosen: str | None, writers: tuple[str, ...]) -> Select[str]:
+    """Return the selection of providers; the daemon refuses an unsuitable one."""
     names = [*writers, *([chosen] if chosen is not None and chosen not in writers else [])]
     only = names[0] if len(names) == 1 else Select.NULL
     return Select(

@@ -24,7 +24,7 @@ PROVIDER = "provider"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextField:
-    """A field for what may come with the words.
+    """A field for a part of the context.
 
     Attributes:
         name: its option of the command line, and its id on the screen.
@@ -43,7 +43,7 @@ FIELDS = (
     ),
     ContextField(name="example", key="cases", label="Examples that it must pass: one JSON object per line"),
     ContextField(name="file", key="files", label="Files and folders that the code reads, one per line"),
-    ContextField(name="input", key="inputs", label="Inputs: the path of a JSON file"),
+    ContextField(name="input", key="inputs", label="Inputs: path of a JSON file"),
 )
 
 
@@ -52,7 +52,7 @@ def others(takes: frozenset[str]) -> list[str]:
     return sorted(takes - {DATABASE} - {field.key for field in FIELDS})
 
 
-def field_of(name: str | None) -> str | None:
+def field_of_error(name: str | None) -> str | None:
     """Return the id of the field that an error names, e.g. ``sample_path`` for ``context.sample_paths.0``."""
     first, _, rest = (name or "").partition(".")
     if first in {INTENT, PROVIDER}:
@@ -78,32 +78,32 @@ def entered(given: Given) -> dict[str, list[str]]:
 
 
 def expanded(said: Sequence[str]) -> list[str]:
-    """Return paths, patterns replaced by the files that they match, at most `MOST_PATHS`.
+    """Return paths, with patterns replaced by up to `MOST_PATHS` matching files.
 
     Raises: RequestError ``paths.none``, for a pattern that matches nothing.
     """
     found: list[str] = []
     for each in said:
         is_pattern = any(mark in each for mark in "*?[")
-        matched = sorted(str(path) for path in _matching(each) if path.is_file())
+        matched = sorted(str(path) for path in _glob(each) if path.is_file())
         if is_pattern and not matched:
             raise RequestError("paths.none", f"no file matches {each!r}", field="context.sample_paths")
         found += matched if is_pattern else [each]
     return found[:MOST_PATHS]
 
 
-def _matching(pattern: str) -> Iterator[Path]:
+def _glob(pattern: str) -> Iterator[Path]:
     path = Path(pattern).expanduser()
     return Path(path.anchor).glob(str(path.relative_to(path.anchor)))
 
 
 def databases(folder: Path) -> list[tuple[str, str]]:
-    """Return the databases and schemas in a folder with what they hold, each with its path."""
+    """Return the databases and schemas in a folder with their tables, and their paths."""
     found = sorted({path for pattern in DATABASES for path in folder.glob(pattern)})
-    return [(shorten(f"{path.name}  {', '.join(_tables(path))}", 70), str(path)) for path in found]
+    return [(shorten(f"{path.name}  {', '.join(_table_names(path))}", 70), str(path)) for path in found]
 
 
-def _tables(path: Path) -> Iterator[str]:
+def _table_names(path: Path) -> Iterator[str]:
     if path.suffix == ".sql":
         yield "a schema"
         return

@@ -20,7 +20,7 @@ from textual.screen import Screen
 from textual.widgets import Footer, Static
 
 from assayd.errors import AssaydError, RequestError
-from assayd_client.cli.attempts import safe_name
+from assayd_client.cli.attempts import to_safe_path
 from assayd_client.cli.screens.dialogs import Line
 from assayd_client.cli.screens.naming import Wanted, name_problem
 from assayd_client.cli.screens.session import Outcome, Session, editable, sources
@@ -91,7 +91,7 @@ class Result(Screen[Step]):
         yield Footer()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer only what can be done with this outcome."""
+        """Return whether an action is possible with this outcome."""
         offered = {
             "approve": self._outcome.validated,
             "edit": bool(sources(self._outcome)),
@@ -104,7 +104,7 @@ class Result(Screen[Step]):
 
     @work
     async def action_approve(self) -> None:
-        """Approve it under a name."""
+        """Approve the result under a name."""
         dialog = Line(
             "Approve it under which name?",
             does="Approve",
@@ -128,7 +128,7 @@ class Result(Screen[Step]):
             self.app.call_from_thread(self.dismiss, Step(approved=approved))
 
     def action_edit(self) -> None:
-        """Have it edited in the person's own editor, and validated again."""
+        """Open the result in the user's editor, and validate it again."""
         before = editable(self._outcome)
         try:
             with self.app.suspend():
@@ -149,19 +149,19 @@ class Result(Screen[Step]):
 
     @work
     async def action_hint(self) -> None:
-        """Go on with a hint."""
-        hint = await self.app.push_screen_wait(Line("What should be better?", does="Send"))
+        """Continue with a hint."""
+        hint = await self.app.push_screen_wait(Line("What should be improved?", does="Send"))
         if hint is not None:
             self.dismiss(Step(begin=partial(self._session.hint, self._outcome, hint)))
 
     @work
     async def action_take_rules(self) -> None:
-        """Take the rules that are offered in the place of code, under a name."""
+        """Accept the offered rules instead of code, under a name."""
         if self._outcome.offer is None:
             return
         question = "Use the rules under which name?"
         if self._wanted.out is None:
-            question += " They are written to NAME.yaml here."
+            question += " They are written to NAME.yaml in this folder."
         check = name_problem if self._wanted.out is not None else _file_problem
         dialog = Line(question, does="Accept", value=self._wanted.name, most=64, check=check)
         name = await self.app.push_screen_wait(dialog)
@@ -176,11 +176,11 @@ class Result(Screen[Step]):
         except AssaydError as problem:
             self.app.call_from_thread(self.tell, problem.message)
         else:
-            rules = Rules(name=name, text=text, path=self._wanted.out or rules_file(name))
+            rules = Rules(name=name, text=text, path=self._wanted.out or default_rules_file(name))
             self.app.call_from_thread(self.dismiss, Step(rules=rules))
 
     def action_back(self) -> None:
-        """Go back to the validated result from before."""
+        """Return to the previous validated result."""
         self.dismiss(Step(back=True))
 
     def action_leave(self) -> None:
@@ -192,14 +192,14 @@ class Result(Screen[Step]):
         self.query_one("#trouble", Static).update(plain(trouble))
 
 
-def rules_file(name: str) -> Path:
-    """Return the file that rules go to unless another is named."""
+def default_rules_file(name: str) -> Path:
+    """Return the default file for rules."""
     return Path(f"{name}.yaml")
 
 
 def _file_problem(name: str) -> str:
-    exists = f"{rules_file(name)} exists already; use another name, or --out."
-    return name_problem(name) or (exists if rules_file(name).exists() else "")
+    exists = f"{default_rules_file(name)} already exists; use another name, or --out."
+    return name_problem(name) or (exists if default_rules_file(name).exists() else "")
 
 
 def edited(texts: Mapping[str, str]) -> dict[str, str]:
@@ -209,14 +209,14 @@ def edited(texts: Mapping[str, str]) -> dict[str, str]:
     """
     editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
     with tempfile.TemporaryDirectory(prefix="assay-") as folder:
-        paths = {name: Path(folder, safe_name(name) if name else "code.py") for name in texts}
+        paths = {name: Path(folder, to_safe_path(name) if name else "code.py") for name in texts}
         for name, path in paths.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(texts[name], encoding="utf-8")
         try:
             done = subprocess.run([*editor, *map(str, paths.values())], check=False)
             if done.returncode != 0:
-                raise RequestError("editor.failed", f"{editor[0]} ended with {done.returncode}")
+                raise RequestError("editor.failed", f"{editor[0]} exited with status {done.returncode}")
             return {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
         except (OSError, UnicodeDecodeError) as problem:
             raise RequestError("editor.failed", f"{editor[0]}: {problem}") from problem

@@ -35,8 +35,8 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offered:
-    """What a kind takes with the words, and which providers can write it."""
+class GenerationOptions:
+    """The parts of the context that a kind accepts, and the providers that can write it."""
 
     context: frozenset[str] = frozenset()
     writers: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ class Outcome:
 
     @property
     def validated(self) -> bool:
-        """Return whether it can be approved."""
+        """Return whether the outcome can be approved."""
         return self.attempt is not None and self.attempt["verdict"] == "validated"
 
 
@@ -98,12 +98,14 @@ class Session:
         self._daemon = daemon
         self._provider = provider
 
-    def offered(self, kind: str) -> Offered:
-        """Return what may come with the words, by a kind, and who can write it. Raises: ClientError."""
+    def offered(self, kind: str) -> GenerationOptions:
+        """Return the context that each kind accepts, and its providers. Raises: ClientError."""
         with PlainClient(self._daemon) as client:
             found = client.kind(kind)
         schema = found["context_schema"] or {}
-        return Offered(context=frozenset(schema.get("properties", {})), writers=tuple(found["writers"]))
+        return GenerationOptions(
+            context=frozenset(schema.get("properties", {})), writers=tuple(found["writers"])
+        )
 
     def known(self, attempt_id: str) -> Chain:
         """Return an attempt as a chain, with the generation that it is of or follows, if that is recent."""
@@ -182,7 +184,7 @@ class Session:
         with PlainClient(self._daemon) as client:
             if chain.form == "attempt":
                 return outcome_of_attempt(client, chain.id, generation_id=chain.generation_id)
-            ended = _state(client, chain)
+            ended = _fetch_state(client, chain)
             ran = [one for one in ended["attempts"] if one["attempt_id"]]
             last = ran[-1]["attempt_id"] if ran else ended["attempt_id"]
             detail = f": {ended['detail']}" if ended.get("detail") else ""
@@ -205,7 +207,7 @@ class Session:
                 made = client.hint_generation(outcome.generation_id, hint, attempt_id=last)
                 return Chain(id=made["id"], form="generation", most=made["max_attempts"])
             if outcome.attempt is None or outcome.validated:
-                message = "a hint needs a generation, or an attempt that failed; edit it instead"
+                message = "a hint requires a generation or a failed attempt; edit this attempt instead"
                 raise RequestError("hint.validated", message)
             made = client.repair(outcome.attempt["id"], hint=hint, provider=self._provider)
             return Chain(id=made["id"], form="repair", most=made["max_attempts"])
@@ -232,7 +234,7 @@ class Session:
 
 
 def _parent_of(client: PlainClient, attempt_id: str) -> str | None:
-    """Return the attempt that an attempt follows; None if it follows none, or is no longer kept."""
+    """Return the parent of an attempt; None if it has none, or isn't stored any more."""
     try:
         parent: str | None = client.attempt(attempt_id)["parent_id"]
     except NotFound:
@@ -259,7 +261,7 @@ def with_texts(payload: Document, texts: Mapping[str, str]) -> Document:
     return changed
 
 
-def _state(client: PlainClient, chain: Chain) -> Document:
+def _fetch_state(client: PlainClient, chain: Chain) -> Document:
     found: Document = (
         client.generation(chain.id) if chain.form == "generation" else client.repair_state(chain.id)
     )
@@ -274,7 +276,7 @@ def outcome_of_attempt(
     diff: str | None = None,
     generation_id: str | None = None,
 ) -> Outcome:
-    """Return an attempt as an outcome, once it has ended. Raises: ClientError."""
+    """Return a finished attempt as an outcome. Raises: ClientError."""
     if attempt_id is None:
         return Outcome(told=told, generation_id=generation_id)
     attempt = client.attempt(attempt_id)
@@ -303,7 +305,7 @@ _STEP_HEAD = re.compile(r"^=== (.+) \((bash|sql)\) ===[ \t]*$", re.MULTILINE)
 
 
 def editable(outcome: Outcome) -> dict[str, str]:
-    """Return the texts that a person edits: those of `sources`, but all steps of a pipeline as one."""
+    """Return the texts that a user can edit: those of `sources`, but all steps of a pipeline as one text."""
     steps = (outcome.submission or {}).get("payload", {}).get("steps")
     if not steps:
         return sources(outcome)

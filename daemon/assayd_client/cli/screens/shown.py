@@ -9,7 +9,7 @@ from rich.rule import Rule
 from rich.syntax import Syntax
 from rich.text import Text
 
-from assayd_client.cli.kinds import command_line_of
+from assayd_client.cli.kinds import get_command_line
 from assayd_client.cli.repair import described
 from assayd_client.cli.report import render
 from assayd_client.cli.screens.session import Outcome, sources
@@ -21,7 +21,7 @@ LEXERS = {".py": "python", ".sh": "bash", ".sql": "sql", ".json": "json"}
 
 
 def styled(lines: Iterable[StyledLine]) -> Text:
-    """Return lines of a report as one text."""
+    """Return lines of a report as one Textual text."""
     rows = [Text.assemble(*((part, style) for part, style in each.parts)) for each in lines]
     return Text("\n").join(rows)
 
@@ -31,7 +31,7 @@ def code_of(outcome: Outcome) -> Iterator[RenderableType]:
     kind = outcome.submission["kind"] if outcome.submission is not None else ""
     for name, text in sources(outcome).items():
         suffix = name[name.rfind(".") :] if "." in name else ""
-        lexer = LEXERS.get(suffix, "text") if name else command_line_of(kind).language
+        lexer = LEXERS.get(suffix, "text") if name else get_command_line(kind).language
         yield Rule(Text(plain(name) or "Code"), align="left", style="dim")
         yield Syntax(
             plain(text.rstrip("\n")),

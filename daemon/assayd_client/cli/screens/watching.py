@@ -29,8 +29,8 @@ Begin = Callable[[], Chain]
 """Asks the daemon for the work to watch."""
 
 
-class Watching(Screen[Outcome | AssaydError]):
-    """Watch a chain to its end; return its outcome, or the error."""
+class ProgressScreen(Screen[Outcome | AssaydError]):
+    """A screen that follows a chain to its end; its result is the outcome or the error."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Cancel")]
 
@@ -98,7 +98,7 @@ class Watching(Screen[Outcome | AssaydError]):
 
     @work(thread=True)
     def action_cancel(self) -> None:
-        """Cancel the chain; its end comes as an event."""
+        """Cancel the chain; its end arrives as an event."""
         self._cancelled = True
         if self._chain is not None:
             self._session.cancel(self._chain)
@@ -123,16 +123,16 @@ class Watching(Screen[Outcome | AssaydError]):
         self.show()
 
     def apply_to(self, attempt_id: str, event: StreamEvent) -> None:
-        """Take in an event of an attempt, if it still is the newest."""
+        """Apply an event of an attempt if it is the newest attempt."""
         if attempt_id == self._attempt:
             self._progress.apply(event)
             self.show()
 
     def show(self) -> None:
         """Show where it stands."""
-        self.query_one("#progress", Static).update(styled(self._lines()))
+        self.query_one("#progress", Static).update(styled(self._progress_lines()))
 
-    def _lines(self) -> Iterator[StyledLine]:
+    def _progress_lines(self) -> Iterator[StyledLine]:
         took = f"{monotonic() - self._began:.0f} s"
         if self._chain is None or self._chain.form == "attempt":
             yield line(("Validating", "bold"), f"  {took}")
@@ -144,14 +144,14 @@ class Watching(Screen[Outcome | AssaydError]):
             ("Generating", "bold"), f"  attempt {min(number, self._chain.most)} of {self._chain.most}  {took}"
         )
         for one in self._answers[: -1 if under_way else None]:
-            yield from self._answered(one)
+            yield from self._answer_lines(one)
         if under_way:
             yield from self._progress.lines()
         else:
-            yield line(("▸ ", "cyan"), "waiting for an answer" if not self._heard else "an answer comes")
+            yield line(("▸ ", "cyan"), "waiting for an answer" if not self._heard else "receiving an answer")
             yield from (line(f"  {each}") for each in streamed(self._heard))
 
-    def _answered(self, one: Document) -> Iterator[StyledLine]:
+    def _answer_lines(self, one: Document) -> Iterator[StyledLine]:
         """Show the outcome of an answer, and its writer's reason."""
         verdict = one["verdict"] or ("tried before" if one["duplicate"] else "no submission")
         unfit = one["original_error"] if one["attempt_id"] is None and not one["duplicate"] else ""
@@ -161,7 +161,7 @@ class Watching(Screen[Outcome | AssaydError]):
 
 
 def streamed(heard: str) -> list[str]:
-    """Return the end of an answer that is under way: the lines of its texts as they will be."""
+    """Return the last lines of a streamed answer as they will appear."""
     shown = plain(heard[-STREAMED_CHARS:]).replace("\\n", "\n").replace('\\"', '"').replace("\\\\", "\\")
     lines = shown.split("\n")[-STREAMED_LINES:]
     return [each if len(each) <= STREAMED_COLUMNS else each[: STREAMED_COLUMNS - 1] + "…" for each in lines]

@@ -14,10 +14,10 @@ from assayd.errors import AssaydError
 from assayd_client.cli.exits import CANCELLED, FAILED, VALIDATED
 from assayd_client.cli.generate import Given
 from assayd_client.cli.screens.asking import Asking
-from assayd_client.cli.screens.naming import Wanted, proposed_name
+from assayd_client.cli.screens.naming import Wanted, propose_name
 from assayd_client.cli.screens.result import Result, Rules, Step
-from assayd_client.cli.screens.session import Asked, Offered, Outcome, Session
-from assayd_client.cli.screens.watching import Begin, Watching
+from assayd_client.cli.screens.session import Asked, GenerationOptions, Outcome, Session
+from assayd_client.cli.screens.watching import Begin, ProgressScreen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +87,10 @@ class Wizard(App[Ended]):
 
     @work
     async def go(self) -> None:
-        """Show screen after screen, until the person is done."""
+        """Show one screen after another until the user is done."""
         begin: Begin | None = None if self._reviewed is None else partial(self._session.known, self._reviewed)
-        while (begin := begin or await self._words()) is not None:
-            came = await self.push_screen_wait(Watching(self._session, begin, kind=self._kind))
+        while (begin := begin or await self._ask_words()) is not None:
+            came = await self.push_screen_wait(ProgressScreen(self._session, begin, kind=self._current_kind))
             self._trouble = came if isinstance(came, AssaydError) else None
             if isinstance(came, Outcome):
                 passed = self._outcome is not None and self._outcome.validated
@@ -98,29 +98,29 @@ class Wizard(App[Ended]):
                 self._outcome = came
             begin = None
             if self._outcome is None and self._asked is None:
-                self.exit(Ended(code=FAILED), return_code=FAILED, message=_told(self._trouble))
+                self.exit(Ended(code=FAILED), return_code=FAILED, message=_message_or_empty(self._trouble))
                 return
             while self._outcome is not None and begin is None:
-                step = await self._shown(self._outcome)
+                step = await self._show_result(self._outcome)
                 if step.back and self._earlier is not None:
                     other = self._outcome if self._outcome.validated else None
                     self._outcome, self._earlier = self._earlier, other
                 elif step.begin is None:
-                    self._end(step, self._outcome)
+                    self._exit_with(step, self._outcome)
                     return
                 begin = step.begin
         self.exit(Ended(code=CANCELLED))
 
-    def _end(self, step: Step, outcome: Outcome) -> None:
+    def _exit_with(self, step: Step, outcome: Outcome) -> None:
         good = step.approved is not None or step.rules is not None or outcome.validated
         code = VALIDATED if good else FAILED
         self.exit(Ended(code=code, approved=step.approved, rules=step.rules, outcome=outcome))
 
-    async def _words(self) -> Begin | None:
-        """Ask for words, and return what asks the daemon; None when the person leaves."""
+    async def _ask_words(self) -> Begin | None:
+        """Ask for words, and return the request to the daemon; None if the user leaves."""
         if self._asked is None or self._given is None:
             return None
-        offered = await self._offered(self._asked.kind)
+        offered = await self._fetch_options(self._asked.kind)
         screen = Asking(self._asked, self._given, offered=offered, trouble=self._trouble, typed=self._typed)
         self._typed = ""
         entered = await self.push_screen_wait(screen)
@@ -129,13 +129,13 @@ class Wizard(App[Ended]):
         self._asked, self._given = entered.asked, entered.given
         return partial(self._session.begin, self._asked)
 
-    async def _offered(self, kind: str) -> Offered:
+    async def _fetch_options(self, kind: str) -> GenerationOptions:
         """Return the context of a kind; the screen shows errors in it."""
         try:
             return await asyncio.to_thread(self._session.offered, kind)
         except AssaydError as problem:
             self._trouble = self._trouble or problem
-            return Offered()
+            return GenerationOptions()
 
     def on_key(self, event: events.Key) -> None:
         """Keep text that is typed before the first screen: it is meant for the first field."""
@@ -144,7 +144,7 @@ class Wizard(App[Ended]):
         elif len(self.screen_stack) == 1 and event.is_printable and event.character:
             self._typed += event.character
 
-    async def _shown(self, outcome: Outcome) -> Step:
+    async def _show_result(self, outcome: Outcome) -> Step:
         regenerate: Begin | None = None
         if self._asked is not None:
             regenerate = partial(self._session.begin, self._asked)
@@ -153,21 +153,23 @@ class Wizard(App[Ended]):
         screen = Result(
             self._session,
             outcome,
-            wanted=Wanted(name=self._wanted or proposed_name(outcome.intent, self._kind), out=self._out),
+            wanted=Wanted(
+                name=self._wanted or propose_name(outcome.intent, self._current_kind), out=self._out
+            ),
             regenerate=regenerate,
-            trouble=_told(self._trouble),
+            trouble=_message_or_empty(self._trouble),
             has_earlier=self._earlier is not None,
         )
         self._trouble = None
         return await self.push_screen_wait(screen)
 
     @property
-    def _kind(self) -> str:
+    def _current_kind(self) -> str:
         submission = self._outcome.submission if self._outcome is not None else None
         if self._asked is not None:
             return self._asked.kind
         return str(submission["kind"]) if submission is not None else ""
 
 
-def _told(trouble: AssaydError | None) -> str:
+def _message_or_empty(trouble: AssaydError | None) -> str:
     return "" if trouble is None else trouble.message

@@ -12,8 +12,8 @@ from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comment:
-    """One comment: ShellCheck's code and place; lines and columns are 1-based, the end is exclusive.
+class LinterComment:
+    """One comment of ShellCheck: code and place; lines and columns are 1-based, the end is exclusive.
 
     Columns count a tab as up to eight characters, as ShellCheck does.
     """
@@ -25,7 +25,7 @@ class Comment:
     end_column: int
 
 
-Linter = Callable[[str], tuple[Comment, ...]]
+Linter = Callable[[str], tuple[LinterComment, ...]]
 
 _installed: list[Linter] = []
 
@@ -37,6 +37,6 @@ def install(linter: Linter) -> None:
 
 
 @lru_cache(maxsize=16)
-def comments(text: str) -> tuple[Comment, ...]:
+def comments(text: str) -> tuple[LinterComment, ...]:
     """Return the comments on a script; empty if no function is installed."""
     return _installed[0](text) if _installed else ()

@@ -17,9 +17,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from assayd.guest.near import steps_between
+from assayd.guest.near import edit_distance
 from assayd.model.finding import Edit
-from assayd.static.python.safe_fixes import edit_between, inside_fences
+from assayd.static.python.safe_fixes import edit_between, text_inside_fences
 from assayd_pipeline.shell.parse import reader
 
 _OPENED = re.compile(r"'(if|for|while|until|case)' (?:statement|clause) must (?:end|be closed) with '(\w+)'")
@@ -34,7 +34,7 @@ _TEST_ALONE = re.compile(r"[ \t]*(?:if|elif)\b[^;#]*\]\]?[ \t]*;?")
 
 def mended(text: str, message: str, line: int) -> Edit | None:
     """Return the edit for a parser error at a line, or None."""
-    for candidate in _candidates(text, message, line):
+    for candidate in _generate_corrections(text, message, line):
         if reader.read(candidate).tree is not None:
             return edit_between(text, candidate)
     return None
@@ -43,12 +43,12 @@ def mended(text: str, message: str, line: int) -> Edit | None:
 def place(text: str, message: str, line: int) -> int:
     """Return the line of the mistake that is most likely."""
     if "without closing quote" in message:
-        starts = _quotes_open(text, '"' if '"' in message else "'")
+        starts = _find_open_quotes(text, '"' if '"' in message else "'")
         return starts[0] + 1 if starts else line
     if "array element values" in message:
-        return _array_before(text.split("\n"), line) + 1
+        return _find_open_array(text.split("\n"), line) + 1
     if "without matching '{'" in message:
-        return _end_by_indentation(text.split("\n"), line)
+        return _find_block_end(text.split("\n"), line)
     return line
 
 
@@ -59,7 +59,7 @@ def misspelt(text: str, line: int) -> tuple[str, Edit] | None:
     tried = 0
     for number, each in enumerate(lines):
         for word in _FIRST_WORDS.finditer(each):
-            near = sorted(key for key in _KEYWORDS if steps_between(word[1], key) == 1)
+            near = sorted(key for key in _KEYWORDS if edit_distance(word[1], key) == 1)
             for key in near if word[1] not in _KEYWORDS else ():
                 tried += 1
                 if tried > _MOST_TRIED:
@@ -74,36 +74,36 @@ def misspelt(text: str, line: int) -> tuple[str, Edit] | None:
     return None if edit is None else (found[0][0], edit)
 
 
-def unfenced(text: str) -> Edit | None:
+def remove_script_fences(text: str) -> Edit | None:
     """Return the edit that removes the fences around a script, which bash would treat as commands."""
-    inside = inside_fences(text)
+    inside = text_inside_fences(text)
     if inside is None or reader.read(inside).tree is None:
         return None
     return edit_between(text, inside)
 
 
-def _candidates(text: str, message: str, line: int) -> Iterator[str]:
-    inside = inside_fences(text)
+def _generate_corrections(text: str, message: str, line: int) -> Iterator[str]:
+    inside = text_inside_fences(text)
     if inside is not None:
         yield inside
         return
     if "without closing quote" in message:
-        yield from _balanced(text)
-        yield from with_quote(text, '"' if '"' in message else "'")
+        yield from _close_expansions(text)
+        yield from close_quotes(text, '"' if '"' in message else "'")
         return
     if "array element values" in message:
-        yield from _with_bracket(text, line)
+        yield from _close_array(text, line)
         return
     if re.search(r"reached EOF|without (?:matching|closing)|not a valid parameter", message):
-        yield from _balanced(text)
+        yield from _close_expansions(text)
     opened = _OPENED.search(message)
     if opened is not None:
-        yield from _closed(text, line, opened[2])
+        yield from _close_block(text, line, opened[2])
     elif "'fi' can only be used to end an 'if'" in message or "must be followed by 'then'" in message:
-        yield from _with_then(text)
+        yield from _insert_then(text)
 
 
-def _balanced(text: str) -> Iterator[str]:
+def _close_expansions(text: str) -> Iterator[str]:
     """Yield scripts with an expansion closed at the end of its line: ``$(``, ``$((``, ``${``, a backtick."""
     lines = text.split("\n")
     for number, line in enumerate(lines[:_MOST_LINES]):
@@ -117,7 +117,7 @@ def _balanced(text: str) -> Iterator[str]:
             yield "\n".join((*lines[:number], changed, *lines[number + 1 :]))
 
 
-def opened_by(text: str, edit: Edit) -> tuple[str, str] | None:
+def find_closed_expansion(text: str, edit: Edit) -> tuple[str, str] | None:
     """Return the expansion that a one-line edit closes, and its closing token; None for another edit."""
     line = text.split("\n")[edit.start_line - 1] if edit.start_line == edit.end_line else ""
     new = edit.replacement
@@ -137,18 +137,20 @@ _EXPANSIONS = (
 )
 
 
-def _closed(text: str, line: int, closer: str) -> Iterator[str]:
+def _close_block(text: str, line: int, closer: str) -> Iterator[str]:
     """Yield the script closed at its end, if everything after the opening line is more deeply indented."""
     lines = text.rstrip("\n").split("\n")
-    indent = _indent(lines[line - 1])
+    indent = _indentation(lines[line - 1])
     inner = [each for each in lines[line:] if each.strip()]
     middle = {"else", "elif"} if closer == "fi" else set()
-    deeper = [each for each in inner if each.split()[0].rstrip(";") not in middle or _indent(each) != indent]
-    if inner and all(len(_indent(each)) > len(indent) for each in deeper):
+    deeper = [
+        each for each in inner if each.split()[0].rstrip(";") not in middle or _indentation(each) != indent
+    ]
+    if inner and all(len(_indentation(each)) > len(indent) for each in deeper):
         yield "\n".join((*lines, f"{indent}{closer}", ""))
 
 
-def _with_then(text: str) -> Iterator[str]:
+def _insert_then(text: str) -> Iterator[str]:
     """Yield the script with `then` after the only test that ends its line without one."""
     lines = text.split("\n")
     alone = [
@@ -162,11 +164,11 @@ def _with_then(text: str) -> Iterator[str]:
         yield "\n".join(lines)
 
 
-def with_quote(text: str, quote: str) -> Iterator[str]:
-    """Yield scripts with a quote closed at the end of its line, if no other line would do."""
+def close_quotes(text: str, quote: str) -> Iterator[str]:
+    """Yield scripts with a quote closed at the end of its line, if no other line is possible."""
     lines = text.split("\n")
     good: list[tuple[int, int, str]] = []
-    for number in _quotes_open(text, quote)[:_MOST_QUOTES]:
+    for number in _find_open_quotes(text, quote)[:_MOST_QUOTES]:
         code = lines[number].rstrip()
         tail = code[len(code.rstrip(";")) :]
         files = _FILES_AT_END.search(code, code.rfind(quote))
@@ -175,11 +177,11 @@ def with_quote(text: str, quote: str) -> Iterator[str]:
         changed[number] = f"{code.removesuffix(tail)}{quote}{tail}"
         whole = "\n".join(changed)
         if reader.read(whole).tree is not None:
-            still_open = sum(len(_quotes_open(whole, each)) for each in "\"'")
+            still_open = sum(len(_find_open_quotes(whole, each)) for each in "\"'")
             good.append((still_open, number, whole))
     good.sort()
     alone = len(good) == 1 or (len(good) > 1 and good[0][0] == 0 < good[1][0])
-    if good and alone and _plain_end(lines[good[0][1]], quote):
+    if good and alone and _ends_as_text(lines[good[0][1]], quote):
         yield good[0][2]
 
 
@@ -189,13 +191,13 @@ _FILES_AT_END = re.compile(
 """Files, redirections and pipes after an unclosed quote, which aren't part of the string."""
 
 
-def _plain_end(line: str, quote: str) -> bool:
+def _ends_as_text(line: str, quote: str) -> bool:
     """Return whether everything after a line's open quote can be text: no pipe, no second command."""
     text = line[line.rfind(quote) :]
     return not re.search(r"[|&<>;]", _FILES_AT_END.sub("", text).rstrip(";"))
 
 
-def _quotes_open(text: str, quote: str) -> list[int]:
+def _find_open_quotes(text: str, quote: str) -> list[int]:
     """Return the 0-based lines on which a quoted string begins that continues on the next line."""
     found: list[int] = []
     inside = ""
@@ -216,32 +218,32 @@ def _quotes_open(text: str, quote: str) -> list[int]:
     return found
 
 
-def _array_before(lines: list[str], line: int) -> int:
-    """Return the 0-based line of the array that is open before a line, or None."""
+def _find_open_array(lines: list[str], line: int) -> int:
+    """Return the 0-based line of the array that is open before a line, by default that line itself."""
     for number in range(min(line, len(lines)) - 1, -1, -1):
         if re.search(r"=\(", lines[number]) and lines[number].count("(") > lines[number].count(")"):
             return number
     return line - 1
 
 
-def _with_bracket(text: str, line: int) -> Iterator[str]:
-    """``names=(a b`` -> ``names=(a b)``: close the array at the end of its line."""
+def _close_array(text: str, line: int) -> Iterator[str]:
+    """Close an array at the end of its line: ``names=(a b`` -> ``names=(a b)``."""
     lines = text.split("\n")
-    number = _array_before(lines, line)
+    number = _find_open_array(lines, line)
     lines[number] = f"{lines[number].rstrip()})"
     yield "\n".join(lines)
 
 
-def _end_by_indentation(lines: list[str], line: int) -> int:
+def _find_block_end(lines: list[str], line: int) -> int:
     """Return the line after the more deeply indented lines that follow an opening line."""
-    indent, last = len(_indent(lines[line - 1])), line
+    indent, last = len(_indentation(lines[line - 1])), line
     for number, each in enumerate(lines[line:], line + 1):
-        if each.strip() and len(_indent(each)) <= indent:
+        if each.strip() and len(_indentation(each)) <= indent:
             return last + 1
         if each.strip():
             last = number
     return last + 1 if last < len(lines) else last
 
 
-def _indent(line: str) -> str:
+def _indentation(line: str) -> str:
     return line[: len(line) - len(line.lstrip())]

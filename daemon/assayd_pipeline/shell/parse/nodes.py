@@ -56,7 +56,7 @@ def load(tree: bytes) -> Node:
         RecursionError: the tree is nested too deeply.
         ValueError: it isn't a tree.
     """
-    root = json.loads(tree, object_hook=_build)
+    root = json.loads(tree, object_hook=_build_node)
     if not isinstance(root, Node):
         raise TypeError("the tree of a script isn't a node")
     return root
@@ -71,7 +71,7 @@ def walk(root: Node) -> Iterator[Node]:
         pending.extend(node.children())
 
 
-def _build(fields: dict[str, object]) -> Node | int:
+def _build_node(fields: dict[str, object]) -> Node | int:
     if isinstance(fields.get("Offset"), int) and "Line" in fields:
         return fields["Offset"]  # type: ignore[return-value]
     kind, start, end = fields.pop("Type", ""), fields.pop("Pos", 0), fields.pop("End", 0)

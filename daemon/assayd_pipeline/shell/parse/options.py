@@ -90,9 +90,9 @@ def parse(syntax: Syntax, arguments: Sequence[ArgumentValue], others: Iterable[s
             parsed.operands += rest[::-1]
             break
         if text.startswith("--"):
-            parsed.options.append(_long(syntax, argument, rest, others))
+            parsed.options.append(_parse_long(syntax, argument, rest, others))
         elif text.startswith("-") and len(text) > 1:
-            parsed.options += _short(syntax, argument, rest, others)
+            parsed.options += _parse_short(syntax, argument, rest, others)
         else:
             parsed.operands.append(argument)
             if syntax.ordered:
@@ -101,7 +101,7 @@ def parse(syntax: Syntax, arguments: Sequence[ArgumentValue], others: Iterable[s
     return parsed
 
 
-def _long(
+def _parse_long(
     syntax: Syntax, argument: ArgumentValue, rest: list[ArgumentValue], others: Iterable[str]
 ) -> ShellOption:
     written, glued, text = argument.value[2:].partition("=")
@@ -112,7 +112,7 @@ def _long(
     return ShellOption(name="--" + name, node=argument.node, value=value)
 
 
-def _short(
+def _parse_short(
     syntax: Syntax, argument: ArgumentValue, rest: list[ArgumentValue], others: Iterable[str]
 ) -> list[ShellOption]:
     found: list[ShellOption] = []
@@ -127,6 +127,6 @@ def _short(
             value = rest.pop()
         if mark == ";":
             long = ArgumentValue(value=f"--{value.value if value else ''}", node=node)
-            return [*found, _long(syntax, long, rest, others)]
+            return [*found, _parse_long(syntax, long, rest, others)]
         return [*found, ShellOption(name="-" + letter, node=node, value=value)]
     return found

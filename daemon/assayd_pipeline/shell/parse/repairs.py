@@ -58,7 +58,7 @@ class Repair:
 
 
 @dataclass(frozen=True, slots=True)
-class _Try:
+class _RepairCandidate:
     line: int
     new: str
     message: str
@@ -68,7 +68,7 @@ class _Try:
 
 
 def repaired(text: str, message: str, line: int) -> Repair | None:
-    """Return the first correction of one line with which bash can read a script.
+    """Return the first one-line correction that makes a script readable for bash, or None.
 
     Args:
         text: the script.
@@ -90,14 +90,16 @@ def repaired(text: str, message: str, line: int) -> Repair | None:
     return None
 
 
-def _closers(lines: list[str], message: str, line: int) -> Iterator[_Try]:
-    """Put the right closing word in the place of a wrong one."""
+def _replace_closing_words(lines: list[str], message: str, line: int) -> Iterator[_RepairCandidate]:
+    """Replace a wrong closing word with the right one."""
     stray = _STRAY.search(message)
     found = _CLOSER.match(lines[line - 1]) if stray is not None else None
     for right in ("fi", "done", "esac", "}") if found is not None else ():
         if found is not None and right != found[2]:
             said = f"`{found[2]}` doesn't close the block that is open here."
-            yield _Try(line, f"{found[1]}{right}{found[3]}", said, f"This block ends with `{right}`.")
+            yield _RepairCandidate(
+                line, f"{found[1]}{right}{found[3]}", said, f"This block ends with `{right}`."
+            )
     opened = _OPENED.search(message)
     if opened is None or line > len(lines):
         return
@@ -107,17 +109,19 @@ def _closers(lines: list[str], message: str, line: int) -> Iterator[_Try]:
         if found is not None and found[2] != right:
             new = f"{found[1]}{right}{found[3]}"
             said = f"`{found[2]}` doesn't close `{opened[1]}`."
-            yield _Try(number, new, said, f"`{opened[1]}` ends with `{right}`.")
+            yield _RepairCandidate(number, new, said, f"`{opened[1]}` ends with `{right}`.")
 
 
-def _elements(lines: list[str], message: str, line: int) -> Iterator[_Try]:
+def _remove_element_spaces(lines: list[str], message: str, line: int) -> Iterator[_RepairCandidate]:
     found = _SPACED_ELEMENT.match(lines[line - 1]) if "must be followed by '='" in message else None
     if found is not None:
         new = f"{found[1]}={lines[line - 1][found.end() :]}"
-        yield _Try(line, new, "The assignment has spaces around `=`.", "Remove the spaces around `=`.")
+        yield _RepairCandidate(
+            line, new, "The assignment has spaces around `=`.", "Remove the spaces around `=`."
+        )
 
 
-def _brackets(lines: list[str], message: str, line: int) -> Iterator[_Try]:
+def _close_brackets(lines: list[str], message: str, line: int) -> Iterator[_RepairCandidate]:
     """Close a bracket on its line: at its end, before `;`, `}` or `then`, or as the second of two."""
     found = _UNMATCHED.search(message)
     if found is None:
@@ -134,40 +138,40 @@ def _brackets(lines: list[str], message: str, line: int) -> Iterator[_Try]:
     ]
     if len(closer) == 2:
         yield from (
-            _Try(line, f"{text[:at]}{closer}{text[at + 1 :]}", said, hint)
+            _RepairCandidate(line, f"{text[:at]}{closer}{text[at + 1 :]}", said, hint)
             for at in (each.start() for each in re.finditer(re.escape(closer[0]), text))
         )
     for place in places:
-        yield _Try(line, f"{text[:place]}{closer}{text[place:]}", said, hint)
+        yield _RepairCandidate(line, f"{text[:place]}{closer}{text[place:]}", said, hint)
 
 
-def _cases(lines: list[str], message: str, line: int) -> Iterator[_Try]:
+def _repair_cases(lines: list[str], message: str, line: int) -> Iterator[_RepairCandidate]:
     del line
     if "case" not in message and ";;" not in message and "esac" not in message:
         return
     for number, each in enumerate(lines, 1):
         if _CASE.match(each):
             said = "The `case` has no `in`."
-            yield _Try(number, f"{each.rstrip()} in", said, "Put `in` after the value.")
+            yield _RepairCandidate(number, f"{each.rstrip()} in", said, "Put `in` after the value.")
         found = _BRANCH.match(each)
         if found is not None and ")" not in found[0] and found[2] not in {"case", "esac", "echo"}:
             new = f"{found[1]}{found[2]}) {each[found.end() :]}"
             said = f"The pattern `{found[2]}` of the `case` has no `)`."
-            yield _Try(number, new, said, "A branch begins with its pattern and `)`.")
+            yield _RepairCandidate(number, new, said, "A branch begins with its pattern and `)`.")
 
 
-def _words(lines: list[str], message: str, line: int) -> Iterator[_Try]:
-    """Put `then` or `do` behind the condition that is on one line with the commands."""
+def _insert_keywords(lines: list[str], message: str, line: int) -> Iterator[_RepairCandidate]:
+    """Insert `then` or `do` after a condition that is on one line with the commands."""
     for pattern, word in ((_NO_THEN, "then"), (_NO_DO, "do")):
         if f"'{word}'" in message or "'fi' can only" in message or "'done' can only" in message:
             found = pattern.search(lines[line - 1])
             if found is not None:
                 new = f"{lines[line - 1][: found.end(1)]} {word} {lines[line - 1][found.end() :]}"
                 said = f"The condition has no `{word}` after it."
-                yield _Try(line, new, said, f"Put `{word}` after the `;` of the condition.")
+                yield _RepairCandidate(line, new, said, f"Put `{word}` after the `;` of the condition.")
 
 
-def _operators(lines: list[str], message: str, line: int) -> Iterator[_Try]:
+def _repair_operators(lines: list[str], message: str, line: int) -> Iterator[_RepairCandidate]:
     """Remove an operator without a command, or join the line that begins with one to the line before."""
     text = lines[line - 1]
     if "must be followed by a statement" in message:
@@ -177,7 +181,7 @@ def _operators(lines: list[str], message: str, line: int) -> Iterator[_Try]:
                 kept = f"{found[1]} " if pattern is _DOUBLED else ""
                 new = f"{text[: found.start()]}{kept}{text[found.end() :]}".rstrip()
                 said = f"No command follows `{found[1]}`."
-                yield _Try(line, new, said, f"Write a command after `{found[1]}`, or remove it.")
+                yield _RepairCandidate(line, new, said, f"Write a command after `{found[1]}`, or remove it.")
     if "can only immediately follow a statement" in message and line > 1:
         first, last = line - 1, line
         while last < len(lines) and _LEADING.match(lines[last]):
@@ -185,10 +189,10 @@ def _operators(lines: list[str], message: str, line: int) -> Iterator[_Try]:
         said = f"The line begins with `{text.split()[0]}`: the command ended on the line before."
         hint = "Put the operator at the end of the line before, or a backslash there."
         joined = "\n".join(f"{each.rstrip()} \\" for each in lines[first - 1 : last - 1])
-        yield _Try(first, joined, said, hint, last - 1)
+        yield _RepairCandidate(first, joined, said, hint, last - 1)
 
 
-def _apostrophes(lines: list[str], message: str, line: int) -> Iterator[_Try]:
+def _repair_apostrophes(lines: list[str], message: str, line: int) -> Iterator[_RepairCandidate]:
     del line
     if "without closing quote '''" not in message:
         return
@@ -197,25 +201,25 @@ def _apostrophes(lines: list[str], message: str, line: int) -> Iterator[_Try]:
         if found is not None and each[: found.start()].count("'") % 2 == 0:
             new = f"{each[: found.start()]}\\'{each[found.end() :]}"
             said = "An apostrophe opens a string in single quotes that isn't closed."
-            yield _Try(number, new, said, "Put a backslash before it, or use double quotes.")
+            yield _RepairCandidate(number, new, said, "Put a backslash before it, or use double quotes.")
 
 
-def _functions(lines: list[str], message: str, line: int) -> Iterator[_Try]:
+def _functions(lines: list[str], message: str, line: int) -> Iterator[_RepairCandidate]:
     found = _PARAMETERS.match(lines[line - 1]) if "'foo(' must be followed by ')'" in message else None
     if found is not None:
         new = f"{found[1]}{found[2]}() {{{lines[line - 1][found.end() :]}"
         said = f"`{found[2]}(…)`: a function of bash has no parameters in its parentheses."
-        yield _Try(line, new, said, "Read the arguments as `$1`, `$2`.")
+        yield _RepairCandidate(line, new, said, "Read the arguments as `$1`, `$2`.")
 
 
-_Kind = Callable[[list[str], str, int], Iterator[_Try]]
+_Kind = Callable[[list[str], str, int], Iterator[_RepairCandidate]]
 _KINDS: tuple[_Kind, ...] = (
-    _elements,
-    _words,
-    _closers,
-    _brackets,
-    _cases,
-    _operators,
-    _apostrophes,
+    _remove_element_spaces,
+    _insert_keywords,
+    _replace_closing_words,
+    _close_brackets,
+    _repair_cases,
+    _repair_operators,
+    _repair_apostrophes,
     _functions,
 )

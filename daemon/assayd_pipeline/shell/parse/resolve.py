@@ -26,13 +26,13 @@ from assayd_pipeline.shell.parse.nodes import Node, walk
 from assayd_pipeline.shell.parse.options import Syntax
 from assayd_pipeline.shell.parse.source import ShellSource
 from assayd_pipeline.shell.parse.words import (
-    Argument,
+    CommandArgument,
     FunctionScopes,
     Known,
-    arguments_of,
+    evaluate_arguments,
     is_known,
     literal,
-    pieces_of,
+    literal_pieces,
 )
 
 TOOLS = "/usr/lib/assayd/tools"
@@ -69,7 +69,7 @@ class Invocation:
     name: str
     arguments: Sequence[Node]
     prefixes: tuple[str, ...] = ()
-    leading: tuple[Argument, ...] = ()
+    leading: tuple[CommandArgument, ...] = ()
 
     @property
     def path(self) -> bool:
@@ -108,13 +108,13 @@ def invocations(source: ShellSource, known: Known, scopes: FunctionScopes) -> li
     written = [
         (node, words) for node in source.nodes if node.kind == "CallExpr" and (words := node.nodes("Args"))
     ]
-    runners = _Runners(source, [words for _, words in written], scopes)
+    runners = _RunnerFunctions(source, [words for _, words in written], scopes)
     found: list[Invocation] = []
     for node, words in written:
         if runners.is_called_from(words[0]):
             continue
         for each in resolve(node, words, source):
-            found += _by_value(each, known) or [each]
+            found += _resolve_by_value(each, known) or [each]
             passed = runners.passed_on(each)
             found += [
                 one for words in passed for one in resolve(node, words, source, (*each.prefixes, each.name))
@@ -127,7 +127,7 @@ def resolve(
 ) -> Iterator[Invocation]:
     """Yield the command that words name, and the commands that it runs."""
     while words:
-        form, name = name_of(words[0], source)
+        form, name = command_name(words[0], source)
         yield Invocation(
             call=call, word=words[0], form=form, name=name, arguments=words[1:], prefixes=prefixes
         )
@@ -147,13 +147,13 @@ def skip(prefix: Prefix, words: Sequence[Node]) -> int:
     """Return the number of words between a prefix command and the command that it runs."""
     index, operands = 0, prefix.operands
     while index < len(words):
-        text = pieces_of(words[index])
+        text = literal_pieces(words[index])
         if text == "--":
             return index + 1 + operands
         if text.startswith("-") and len(text) > 1 and not _OLD_NICE.fullmatch(text):
             if prefix.only_looks & set(text):
                 return len(words)
-            index += 1 + _takes_next(prefix.syntax, text)
+            index += 1 + _takes_next_word(prefix.syntax, text)
         elif _OLD_NICE.fullmatch(text) or (prefix.assignments and _ASSIGNMENT.fullmatch(text)):
             index += 1
         elif operands:
@@ -164,7 +164,7 @@ def skip(prefix: Prefix, words: Sequence[Node]) -> int:
     return index
 
 
-def _takes_next(syntax: Syntax, text: str) -> bool:
+def _takes_next_word(syntax: Syntax, text: str) -> bool:
     """Return whether the value of the last option in a word is the next word."""
     if text.startswith("--"):
         return "=" not in text and syntax.names.get(syntax.meant(text[2:]), False)
@@ -172,26 +172,26 @@ def _takes_next(syntax: Syntax, text: str) -> bool:
     return marked == len(text) - 1 and syntax.letters[text[-1]] == ":"
 
 
-def name_of(word: Node, source: ShellSource) -> tuple[WordForm, str]:
+def command_name(word: Node, source: ShellSource) -> tuple[WordForm, str]:
     """Return the form of a command word, and the name; empty if unknown."""
     parts = word.nodes("Parts")
     if any(part.kind not in {"Lit", "SglQuoted", "DblQuoted"} for part in parts):
         return WordForm.DYNAMIC, ""
-    text = _whole(parts, source, word) or _joined(word, source)
+    text = _single_piece_text(parts, source, word) or _join_quoted_parts(word, source)
     if text is None:
         dynamic = any(inner.kind in {"ParamExp", "CmdSubst", "ArithmExp"} for inner in walk(word))
         return (WordForm.DYNAMIC if dynamic else WordForm.OBSCURED), ""
     return WordForm.PLAIN, text.removeprefix(TOOLS + "/") if text.count("/") == TOOLS.count("/") + 1 else text
 
 
-def _joined(word: Node, source: ShellSource) -> str | None:
+def _join_quoted_parts(word: Node, source: ShellSource) -> str | None:
     r"""Return the name without quotes and backslashes inside a word: ``c'a't``, ``\ls``."""
     text = literal(word)
     quoted = any(sign in source.written(word) for sign in "'\"\\")
     return text if quoted and text is not None and _NAME.fullmatch(text) else None
 
 
-def _whole(parts: Sequence[Node], source: ShellSource, word: Node) -> str | None:
+def _single_piece_text(parts: Sequence[Node], source: ShellSource, word: Node) -> str | None:
     """Return the text of a word that consists of one piece."""
     written = source.written(word)
     if all(part.kind == "Lit" for part in parts):
@@ -203,9 +203,9 @@ def _whole(parts: Sequence[Node], source: ShellSource, word: Node) -> str | None
     return text if _PLAIN.fullmatch(text) and not ("[" in text and text not in {"[", "[["}) else None
 
 
-def _by_value(call: Invocation, known: Known) -> list[Invocation]:
-    """Return the commands that a variable in command position may name; empty if any is unknown."""
-    arguments = arguments_of(call.word, known) if call.form is WordForm.DYNAMIC else []
+def _resolve_by_value(call: Invocation, known: Known) -> list[Invocation]:
+    """Return the commands that a variable in command position can name; empty if any is unknown."""
+    arguments = evaluate_arguments(call.word, known) if call.form is WordForm.DYNAMIC else []
     if not arguments or any(one.loose for one in arguments):
         return []
     first, *leading = arguments
@@ -219,7 +219,7 @@ _ONE = re.compile(r'"?\$\{?([1-9])\}?"?')
 _BRANCHES = frozenset(("BinaryCmd", "CaseClause", "ForClause", "IfClause", "WhileClause"))
 
 
-class _Runners:
+class _RunnerFunctions:
     """The functions that run their arguments: ``run() { shift; "$@"; }``.
 
     At the top level of a script, `set --` determines ``"$@"``. A function whose number of shifts depends on a
@@ -233,16 +233,16 @@ class _Runners:
         for words in calls:
             if literal(words[0]) == "shift":
                 place = words[0].start
-                count = self._count(words, branches)
+                count = self._count_shifted(words, branches)
                 self._shifts[scopes.name_at(place)].append((place, count))
         self._called = {literal(words[0]) for words in calls}
         self._passed_to_script = any(_set_words(words) for words in calls)
         self._runs: dict[str, set[int]] = {}
         for _ in range(3):  # A function may pass its arguments on to another function that runs them.
             for words in calls:
-                self._note(words)
+                self._record_runner(words)
 
-    def _count(self, words: Sequence[Node], branches: Sequence[tuple[int, int]]) -> int | None:
+    def _count_shifted(self, words: Sequence[Node], branches: Sequence[tuple[int, int]]) -> int | None:
         """Return the number of arguments that a call of ``shift`` removes; None if uncertain."""
         count = literal(words[1]) if len(words) > 1 else "1"
         around = self._scopes.at(words[0].start)
@@ -252,7 +252,7 @@ class _Runners:
 
     def is_called_from(self, word: Node) -> bool:
         """Return whether a word's command is checked at the calls of the surrounding function."""
-        if self._passed_at(word) is None:
+        if self._passed_argument_index(word) is None:
             return False
         name = self._scopes.name_at(word.start)
         called = name in self._called if name else self._passed_to_script
@@ -268,17 +268,17 @@ class _Runners:
         passed = [words[place:] for place in self._runs.get(name, ()) if place < len(words)]
         return [each for each in passed if not self.is_called_from(each[0])]
 
-    def _note(self, words: Sequence[Node]) -> None:
+    def _record_runner(self, words: Sequence[Node]) -> None:
         """Record that the function around a call runs one of its arguments."""
         name = literal(words[0])
         places = [0] if name is None else [place + 1 for place in self._runs.get(name, ())]
         for word in [words[place] for place in places if place < len(words)]:
-            passed = self._passed_at(word)
+            passed = self._passed_argument_index(word)
             if passed is not None:
                 self._runs.setdefault(self._scopes.name_at(word.start), set()).add(passed)
 
-    def _passed_at(self, word: Node) -> int | None:
-        """Return the index of the argument that a word refers to.
+    def _passed_argument_index(self, word: Node) -> int | None:
+        """Return the index of the argument that a word refers to; None if it refers to none.
 
         None if there is none or it is uncertain.
         """

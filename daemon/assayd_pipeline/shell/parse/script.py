@@ -12,7 +12,7 @@ from assayd.model.text_limits import shorten
 from assayd_pipeline.shell.parse.nodes import Node
 from assayd_pipeline.shell.parse.resolve import Invocation
 from assayd_pipeline.shell.parse.source import ShellSource
-from assayd_pipeline.shell.parse.words import Known, Setting, name_of_parameter
+from assayd_pipeline.shell.parse.words import Known, Setting, parameter_name
 
 _CATEGORIES = {
     "awk": "option",
@@ -35,7 +35,7 @@ class NamedPath:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ParsedScript:
-    """A parsed script with its facts. Rules call `error` and `warn`."""
+    """A parsed script with its facts. Rules call `error` and `warn` to add findings."""
 
     source: ShellSource
     commands: CommandPolicy
@@ -58,13 +58,13 @@ class ParsedScript:
         subject: str | None = None,
     ) -> None:
         """Add an error at a node; `subject` is the rejected command."""
-        self._leave(node, rule, message, suggestion, Severity.ERROR, edit)
+        self._add_finding(node, rule, message, suggestion, Severity.ERROR, edit)
         if subject is not None:
             self.findings[-1] = replace(self.findings[-1], subject=subject)
 
     def warn(self, node: Node, rule: str, message: str, suggestion: str, *, edit: Edit | None = None) -> None:
         """Add a warning at a node: the case can't be decided, and the container isolates anyway."""
-        self._leave(node, rule, message, suggestion, Severity.WARNING, edit)
+        self._add_finding(node, rule, message, suggestion, Severity.WARNING, edit)
 
     @property
     def assigned(self) -> set[str]:
@@ -72,9 +72,9 @@ class ParsedScript:
         return {setting.name for setting in self.settings} | self.known.names
 
     @property
-    def assigned_or_read(self) -> set[str]:
+    def used_variables(self) -> set[str]:
         """Return the names of the variables that the script assigns or expands anywhere."""
-        read = (name_of_parameter(node) for node in self.source.nodes if node.kind == "ParamExp")
+        read = (parameter_name(node) for node in self.source.nodes if node.kind == "ParamExp")
         return {*self.assigned, *read}
 
     def line_edit(self, line: int, text: str) -> Edit:
@@ -95,7 +95,7 @@ class ParsedScript:
         """Return the source text of a node, truncated."""
         return shorten(self.source.written(node), 80)
 
-    def _leave(
+    def _add_finding(
         self, node: Node, rule: str, message: str, suggestion: str, severity: Severity, edit: Edit | None
     ) -> None:
         line, column = self.source.place(node.start)

@@ -24,7 +24,13 @@ from assayd.findings.source_text import column_of, line_of, snippet
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.model.text_limits import SOURCE_BYTES, SYNTAX_NODES, shorten
 from assayd_pipeline.shell.parse import reader
-from assayd_pipeline.shell.parse.mending import mended, misspelt, opened_by, place, unfenced
+from assayd_pipeline.shell.parse.mending import (
+    find_closed_expansion,
+    mended,
+    misspelt,
+    place,
+    remove_script_fences,
+)
 from assayd_pipeline.shell.parse.nodes import Node, load, walk
 from assayd_pipeline.shell.parse.repairs import repaired
 
@@ -94,21 +100,21 @@ class ShellSource:
 @lru_cache(maxsize=4)
 def parse(text: str) -> ShellSource:
     """Parse a script with LF line ends, without running any of it."""
-    refused = _refuse(text)
+    refused = _reject_text(text)
     if refused is not None:
         return ShellSource(text=text, findings=(refused,))
-    fenced = unfenced(text) if text.lstrip().startswith(("```", "~~~")) else None
+    fenced = remove_script_fences(text) if text.lstrip().startswith(("```", "~~~")) else None
     if fenced is not None:
-        return ShellSource(text=text, findings=(_fenced(fenced),))
-    reading, undecided = _read(text)
+        return ShellSource(text=text, findings=(_fence_finding(fenced),))
+    reading, undecided = _parse_with_warnings(text)
     if reading.tree is None:
-        return ShellSource(text=text, findings=(_complaint(reading, text),))
+        return ShellSource(text=text, findings=(_parser_finding(reading, text),))
     try:
         root = load(reading.tree)
     except RecursionError:
         return ShellSource(text=text, findings=(too_deep(),))
     nodes = tuple(islice(walk(root), SYNTAX_NODES + 1))
-    found = _judge_size(root, len(nodes))
+    found = _check_size(root, len(nodes))
     if found is not None:
         return ShellSource(text=text, findings=(found,))
     raw = text.encode()
@@ -120,7 +126,7 @@ MOST_UNDECIDED = 20
 """Maximum arithmetic expressions to mask; each needs a run of the parser."""
 
 
-def _read(text: str) -> tuple[reader.Reading, tuple[Finding, ...]]:
+def _parse_with_warnings(text: str) -> tuple[reader.Reading, tuple[Finding, ...]]:
     """Parse a script, with a warning for each arithmetic expression that only bash can parse.
 
     The rules treat such an expression as 0. It contains only numbers, variables and operators, and so runs no
@@ -128,10 +134,10 @@ def _read(text: str) -> tuple[reader.Reading, tuple[Finding, ...]]:
     """
     reading, shown, undecided = reader.read(text), text, list[Finding]()
     while reading.tree is None and len(undecided) < MOST_UNDECIDED:
-        masked = _masked(shown, reading)
+        masked = _mask_arithmetic(shown, reading)
         if masked is None:
             return reader.read(text), ()
-        undecided.append(replace(_complaint(reading, shown), severity=Severity.WARNING))
+        undecided.append(replace(_parser_finding(reading, shown), severity=Severity.WARNING))
         shown, reading = masked, reader.read(masked)
     return reading, tuple(undecided) if reading.tree is not None else ()
 
@@ -139,7 +145,7 @@ def _read(text: str) -> tuple[reader.Reading, tuple[Finding, ...]]:
 _HARMLESS = re.compile(r"(?:[\w\s+\-*/%<>=&|^~,?:!#]|\$(?:\w+|[#?@*]|\{\w+\}|(?=\s|$)))*", re.ASCII)
 
 
-def _masked(text: str, reading: reader.Reading) -> str | None:
+def _mask_arithmetic(text: str, reading: reader.Reading) -> str | None:
     """Return the text with 0 in place of the faulty arithmetic; None if it may contain more than that."""
     if reading.line is None:
         return None
@@ -161,7 +167,7 @@ def clean(text: str) -> str:
     return text.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
-def _refuse(text: str) -> Finding | None:
+def _reject_text(text: str) -> Finding | None:
     """Return the finding for a script that the parsers must not receive, or None."""
     try:
         size = len(text.encode("utf-8"))
@@ -173,10 +179,10 @@ def _refuse(text: str) -> Finding | None:
     if "\0" in text:
         return _finding("source.nul_byte", "The script contains a NUL byte.", line_of(text, text.index("\0")))
     control = _CONTROL.search(text)
-    return None if control is None else _control(text, control)
+    return None if control is None else _control_character_finding(text, control)
 
 
-def _control(text: str, found: re.Match[str]) -> Finding:
+def _control_character_finding(text: str, found: re.Match[str]) -> Finding:
     character, line = found.group(), line_of(text, found.start())
     begin = text.rfind("\n", 0, found.start()) + 1
     whole = text[begin:].split("\n", 1)[0]
@@ -192,10 +198,10 @@ def _control(text: str, found: re.Match[str]) -> Finding:
     )
 
 
-def _complaint(reading: reader.Reading, text: str) -> Finding:
+def _parser_finding(reading: reader.Reading, text: str) -> Finding:
     if reading.line is None:
         return too_deep()
-    message = _WARNING.sub(_quoted, reading.message)
+    message = _WARNING.sub(_quote_match, reading.message)
     line = text.split("\n", reading.line)[reading.line - 1 : reading.line]
     column = column_of(line[0], (reading.column or 1) - 1) if line else reading.column
     shown = snippet(text, reading.line)
@@ -206,11 +212,15 @@ def _complaint(reading: reader.Reading, text: str) -> Finding:
         line=reading.line,
         column=column,
         snippet=shown,
-        suggestion=_advice(reading.message),
+        suggestion=_syntax_advice(reading.message),
     )
     glued = line and _GLUED.search(line[0]) is not None
-    if glued or not _depends(reading.message, line[0] if line else "") or _is_open(line[0]):
-        return _mended(found, text, message)
+    if (
+        glued
+        or not _depends_on_run_time(reading.message, line[0] if line else "")
+        or _has_open_expansion(line[0])
+    ):
+        return _add_repair(found, text, message)
     return _undecided(found, text, line[0], message)
 
 
@@ -232,7 +242,7 @@ def _undecided(found: Finding, text: str, line: str, message: str) -> Finding:
     return replace(found, rule="shell.undecided", message=shorten(said), suggestion=hint, edit=edit)
 
 
-def _mended(found: Finding, text: str, message: str) -> Finding:
+def _add_repair(found: Finding, text: str, message: str) -> Finding:
     """Add the edit, and move the finding to the most likely place of the mistake."""
     line = found.line or 1
     repair = repaired(text, message, line)
@@ -251,7 +261,7 @@ def _mended(found: Finding, text: str, message: str) -> Finding:
         word, edit = spelt
         found = replace(found, suggestion=f"Did you mean {word}?")
         return replace(found, line=edit.start_line, snippet=snippet(text, edit.start_line), edit=edit)
-    if edit is not None and (opened := opened_by(text, edit)) is not None:
+    if edit is not None and (opened := find_closed_expansion(text, edit)) is not None:
         said = f"The `{opened[0]}` isn't closed on line {edit.start_line}."
         hint = f"Close it with `{opened[1]}`: `{edit.replacement.strip()}`."
         shown = snippet(text, edit.start_line)
@@ -308,25 +318,25 @@ _OPEN = re.compile(
 )
 
 
-def _depends(message: str, line: str) -> bool:
+def _depends_on_run_time(message: str, line: str) -> bool:
     """Return whether the parser found something that bash parses only at run time."""
     if _LET.search(line) and _WORDS.search(message):
         return True  # For bash, let x=( a + b ) and let x=a<b are arithmetic.
     return _OPEN.search(message) is not None and _ARITHMETIC.search(line) is not None
 
 
-def _is_open(line: str) -> bool:
+def _has_open_expansion(line: str) -> bool:
     """Return whether a line opens ``${`` without closing it."""
     return line.count("${") > line.count("}")
 
 
-def _fenced(edit: Edit) -> Finding:
+def _fence_finding(edit: Edit) -> Finding:
     message, remedy = "The script is inside a markdown fence.", "Submit only the script, without the fences."
     found = Finding(rule="shell.syntax", category="syntax", message=message, line=1, suggestion=remedy)
     return replace(found, edit=edit)
 
 
-def _quoted(found: re.Match[str]) -> str:
+def _quote_match(found: re.Match[str]) -> str:
     return f"'{found.group(1)}'"
 
 
@@ -362,12 +372,12 @@ _ADVICE = (
 )
 
 
-def _advice(message: str) -> str:
+def _syntax_advice(message: str) -> str:
     fitting = (advice for pattern, advice in _ADVICE if re.search(pattern, message))
     return next(fitting, "Correct the syntax at this place. Quote ( ) ; & | < > if they are text.")
 
 
-def _judge_size(root: Node, count: int) -> Finding | None:
+def _check_size(root: Node, count: int) -> Finding | None:
     if count > SYNTAX_NODES:
         return _finding("source.too_complex", f"The script has more than {SYNTAX_NODES} syntax nodes.")
     if not root.nodes("Stmts"):

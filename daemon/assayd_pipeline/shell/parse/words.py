@@ -37,7 +37,7 @@ _TEMPORARY = "/sandbox/tmp/"
 
 
 class How(StrEnum):
-    """In which way a variable is set."""
+    """The way in which a variable is set."""
 
     PLAIN = "plain"
     """``x=1`` as a separate command."""
@@ -57,7 +57,7 @@ class How(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One place where a variable is set; `value` is None if the value is not a word."""
+    """One place at which a variable is set; `value` is None if the value isn't a word."""
 
     name: str
     how: How
@@ -69,7 +69,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Argument:
+class CommandArgument:
     """One argument of a command: its possible values, and the word that it comes from.
 
     `loose`: the word may also become several arguments, or none.
@@ -81,7 +81,7 @@ class Argument:
 
 
 class FunctionScopes:
-    """The functions of a script; finds the one around a place without a search through all of them."""
+    """The functions of a script, with a fast search for the function that contains a place."""
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
         self._functions = sorted(
@@ -90,24 +90,24 @@ class FunctionScopes:
         self._starts = [function.start for function in self._functions]
         self._parents: list[int] = []
         for index, start in enumerate(self._starts):
-            self._parents.append(self._around(start, index - 1))
+            self._parents.append(self._enclosing_function(start, index - 1))
 
     @property
     def names(self) -> frozenset[str]:
         """Return the names of the functions."""
-        return frozenset(_value(function, "Name") for function in self._functions)
+        return frozenset(_field_value(function, "Name") for function in self._functions)
 
     def at(self, offset: int) -> Node | None:
         """Return the innermost function around a place, or None."""
-        index = self._around(offset, bisect_right(self._starts, offset) - 1)
+        index = self._enclosing_function(offset, bisect_right(self._starts, offset) - 1)
         return self._functions[index] if index >= 0 else None
 
     def name_at(self, offset: int) -> str:
         """Return the name of the innermost function around a place; an empty name outside of all."""
         function = self.at(offset)
-        return _value(function, "Name") if function is not None else ""
+        return _field_value(function, "Name") if function is not None else ""
 
-    def _around(self, offset: int, index: int) -> int:
+    def _enclosing_function(self, offset: int, index: int) -> int:
         while index >= 0 and self._functions[index].end <= offset:
             index = self._parents[index]
         return index
@@ -147,7 +147,7 @@ class Known:
             self._values[name] = (ANY,)  # for a variable that is defined by itself
             settings = self._settings.get(name)
             found = (value for one in settings or () for value in self._assigned(one))
-            self._values[name] = _limited(found) if settings else (ENVIRONMENT.get(name, ANY),)
+            self._values[name] = _limit_values(found) if settings else (ENVIRONMENT.get(name, ANY),)
         return self._values[name]
 
     def elements(self, name: str) -> tuple[str, ...] | None:
@@ -156,7 +156,7 @@ class Known:
             self._elements[name] = None  # for an array that is defined by itself
             settings = self._settings.get(name)
             if settings and all(setting.array is not None for setting in settings):
-                found = [one for setting in settings for one in self._listed(setting)]
+                found = [one for setting in settings for one in self._list_elements(setting)]
                 if len(found) <= 4 * MAX_VALUES and not any(
                     len(one.values) > 1 or one.loose for one in found
                 ):
@@ -171,27 +171,27 @@ class Known:
             found: list[str] = []
             for setting in self._settings.get(name, ()):
                 if setting.array is not None:
-                    found += [value for one in self._listed(setting) for value in one.values]
+                    found += [value for one in self._list_elements(setting) for value in one.values]
                 elif setting.value is None or setting.append:
                     found.append(ANY)
                 else:
-                    found += values_of(setting.value, self)
-            self._values[key] = _limited(found) if found else (ANY,)
+                    found += evaluate_unsplit(setting.value, self)
+            self._values[key] = _limit_values(found) if found else (ANY,)
         return self._values[key]
 
     def argument(self, number: int, offset: int) -> tuple[str, ...]:
         """Return the values of ``$1``, ``$2`` … at a place."""
         if not 1 <= number <= len(self._arguments) or self._scopes.at(offset) is not None:
             return (ANY,)
-        return values_of(self._arguments[number - 1], self)
+        return evaluate_unsplit(self._arguments[number - 1], self)
 
-    def _listed(self, setting: Setting) -> list[Argument]:
+    def _list_elements(self, setting: Setting) -> list[CommandArgument]:
         elements = setting.array.nodes("Elems") if setting.array is not None else []
         words = [value for one in elements if (value := one.node("Value")) is not None]
-        return [one for word in words for one in arguments_of(word, self)]
+        return [one for word in words for one in evaluate_arguments(word, self)]
 
-    def is_set_by(self, name: str) -> Sequence[Setting]:
-        """Return the places where a variable is set."""
+    def settings_of_variable(self, name: str) -> Sequence[Setting]:
+        """Return the places at which a variable is set."""
         return self._settings.get(name, ())
 
     def _assigned(self, setting: Setting) -> Iterable[str]:
@@ -200,8 +200,8 @@ class Known:
         if setting.value is None:
             return (NUMBER,) if setting.how is How.ARITHMETIC else (ANY,)
         if setting.how is How.LOOP:
-            return [value for one in arguments_of(setting.value, self) for value in one.values]
-        return values_of(setting.value, self)
+            return [value for one in evaluate_arguments(setting.value, self) for value in one.values]
+        return evaluate_unsplit(setting.value, self)
 
 
 def is_known(value: str) -> bool:
@@ -214,39 +214,39 @@ def visible(value: str) -> str:
     return value.replace(ANY, "…").replace(NUMBER, "N").replace(HOME, "~")
 
 
-def values_of(word: Node, known: Known) -> tuple[str, ...]:
+def evaluate_unsplit(word: Node, known: Known) -> tuple[str, ...]:
     """Return the values of a word that the shell doesn't split, such as the value of an assignment."""
     return tuple(value.replace(_SPLIT, " ") for value in _Evaluator(known).parts(word, quoted=False))
 
 
-def arguments_of(word: Node, known: Known) -> list[Argument]:
+def evaluate_arguments(word: Node, known: Known) -> list[CommandArgument]:
     """Return the arguments that a word of a command becomes."""
     elements = _elements(word, known)
     if elements is not None:
-        return [Argument(node=word, values=(text,)) for text in elements]
+        return [CommandArgument(node=word, values=(text,)) for text in elements]
     evaluator = _Evaluator(known)
     values = evaluator.parts(word, quoted=False)
     pieces = [[piece for piece in value.split(_SPLIT) if piece] or [""] for value in values]
     if len(pieces) > 1 and all(len(each) == 1 for each in pieces):
-        return [Argument(node=word, values=tuple(each[0] for each in pieces), loose=evaluator.loose)]
+        return [CommandArgument(node=word, values=tuple(each[0] for each in pieces), loose=evaluator.loose)]
     split = (piece for each in pieces for piece in each)
-    return [Argument(node=word, values=(piece,), loose=evaluator.loose) for piece in split]
+    return [CommandArgument(node=word, values=(piece,), loose=evaluator.loose) for piece in split]
 
 
 def literal(word: Node | None) -> str | None:
     """Return the text of a word without any expansion; None if it has one."""
-    text = pieces_of(word) if word is not None else ANY
+    text = literal_pieces(word) if word is not None else ANY
     return text if is_known(text) else None
 
 
-def pieces_of(word: Node) -> str:
+def literal_pieces(word: Node) -> str:
     """Return the text of a word with ANY for every part that is expanded."""
-    values = values_of(word, _NOTHING_KNOWN)
+    values = evaluate_unsplit(word, _NOTHING_KNOWN)
     return values[0] if len(values) == 1 else ANY
 
 
 def unquoted(word: Node) -> list[Node]:
-    """Return the parts of a word, without the double quotes around all of it."""
+    """Return the parts of a word, without double quotes that enclose the entire word."""
     parts = word.nodes("Parts")
     return parts[0].nodes("Parts") if len(parts) == 1 and parts[0].kind == "DblQuoted" else parts
 
@@ -261,10 +261,12 @@ class _Evaluator:
 
     def parts(self, word: Node, *, quoted: bool) -> tuple[str, ...]:
         """Return the values of all parts of a word or of a double-quoted text, joined."""
-        pieces = [self._part(part, quoted, index == 0) for index, part in enumerate(word.nodes("Parts"))]
-        return _limited("".join(choice) for choice in islice(product(*pieces), MAX_VALUES + 1))
+        pieces = [
+            self._evaluate_part(part, quoted, index == 0) for index, part in enumerate(word.nodes("Parts"))
+        ]
+        return _limit_values("".join(choice) for choice in islice(product(*pieces), MAX_VALUES + 1))
 
-    def _part(self, part: Node, quoted: bool, first: bool) -> tuple[str, ...]:
+    def _evaluate_part(self, part: Node, quoted: bool, first: bool) -> tuple[str, ...]:
         match part.kind:
             case "Lit" | "SglQuoted":
                 return (_text(part, quoted, first),)
@@ -273,16 +275,16 @@ class _Evaluator:
             case kind if kind in _FIXED:
                 return (_FIXED[kind],)
             case "ParamExp":
-                values = self._parameter(part)
+                values = self._evaluate_parameter(part)
             case _:
-                values = (_printed(part) or ANY,)
+                values = (_known_output(part) or ANY,)
         if not quoted:
             self.loose = self.loose or any(ANY in value for value in values)
             values = tuple(re.sub(r"[ \t\n]+", _SPLIT, value) for value in values)
         return values
 
-    def _parameter(self, part: Node) -> tuple[str, ...]:
-        name = name_of_parameter(part)
+    def _evaluate_parameter(self, part: Node) -> tuple[str, ...]:
+        name = parameter_name(part)
         if part.flag("Length") or name in _NUMBERS:
             return (NUMBER,)
         if part.flag("Excl") or part.node("Repl") or part.node("Slice"):
@@ -294,28 +296,28 @@ class _Evaluator:
             values = self._known.argument(int(name[:6]), part.start)
         else:
             values = self._known.values(name) if index is None else self._known.members(name)
-        return values if expansion is None else self._expanded(name, values, expansion)
+        return values if expansion is None else self._apply_expansion(name, values, expansion)
 
-    def _expanded(self, name: str, values: tuple[str, ...], expansion: Node) -> tuple[str, ...]:
+    def _apply_expansion(self, name: str, values: tuple[str, ...], expansion: Node) -> tuple[str, ...]:
         operator, word = expansion.text("Op"), expansion.node("Word")
         given = self.parts(word, quoted=True) if word is not None else ("",)
         match operator:
             case ":-" | "-" | ":=" | "=":
-                always_set = name in ENVIRONMENT and not self._known.is_set_by(name)
-                return values if always_set else _limited((*values, *given))
+                always_set = name in ENVIRONMENT and not self._known.settings_of_variable(name)
+                return values if always_set else _limit_values((*values, *given))
             case ":+" | "+":
-                return _limited(("", *given))
+                return _limit_values(("", *given))
             case ":?" | "?":
                 return values
             case "%" | "%%":  # the folder stays, whatever is removed from the end
-                return _limited(value[: value.rfind("/") + 1] + ANY for value in values)
+                return _limit_values(value[: value.rfind("/") + 1] + ANY for value in values)
             case _:
                 return (ANY,)
 
 
-def name_of_parameter(part: Node) -> str:
+def parameter_name(part: Node) -> str:
     """Return the name of the variable that an expansion reads."""
-    return _value(part, "Param")
+    return _field_value(part, "Param")
 
 
 def is_plain(part: Node) -> bool:
@@ -328,10 +330,10 @@ def _elements(word: Node, known: Known) -> tuple[str, ...] | None:
     """Return the elements if the word is ``"${name[@]}"`` of a known array."""
     parts = unquoted(word)
     index = parts[0].node("Index") if len(parts) == 1 and is_plain(parts[0]) else None
-    return known.elements(name_of_parameter(parts[0])) if literal(index) in {"@", "*"} else None
+    return known.elements(parameter_name(parts[0])) if literal(index) in {"@", "*"} else None
 
 
-def _printed(part: Node) -> str | None:
+def _known_output(part: Node) -> str | None:
     """Return the known part of the output of ``$(mktemp)`` and ``$(pwd)``."""
     statements = part.nodes("Stmts")
     call = statements[0].node("Cmd") if len(statements) == 1 else None
@@ -346,18 +348,18 @@ def _printed(part: Node) -> str | None:
 def _text(part: Node, quoted: bool, first: bool) -> str:
     text = part.text("Value")
     if part.kind == "SglQuoted":
-        return re.sub(r"\\(.)", _unescaped, text, flags=re.DOTALL) if part.flag("Dollar") else text
+        return re.sub(r"\\(.)", _unescape, text, flags=re.DOTALL) if part.flag("Dollar") else text
     if quoted:
         return re.sub(r"\\([$`\"\\])", r"\1", text)
     plain = re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
     return HOME + plain[1:] if first and text.startswith("~") else plain
 
 
-def _unescaped(found: re.Match[str]) -> str:
+def _unescape(found: re.Match[str]) -> str:
     return _ESCAPED.get(found[1], ANY)
 
 
-def _limited(values: Iterable[str]) -> tuple[str, ...]:
+def _limit_values(values: Iterable[str]) -> tuple[str, ...]:
     """Return the distinct values; ``(ANY,)`` if they are too many or too long."""
     kept = tuple(dict.fromkeys(islice(values, MAX_VALUES + 1)))
     if len(kept) > MAX_VALUES or any(len(value) > MAX_VALUE_CHARS for value in kept):
@@ -366,12 +368,12 @@ def _limited(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def find_settings(nodes: Iterable[Node]) -> list[Setting]:
-    """Return the settings that the grammar shows, in source order: not those by builtins such as read."""
-    found = [setting for node in nodes for setting in _settings_of(node)]
+    """Return the settings visible in the grammar, in source order; excludes builtins such as read."""
+    found = [setting for node in nodes for setting in _find_node_settings(node)]
     return sorted(found, key=lambda setting: setting.node.start)
 
 
-def _settings_of(node: Node) -> Iterator[Setting]:
+def _find_node_settings(node: Node) -> Iterator[Setting]:
     match node.kind:
         case "CallExpr":
             how = How.PREFIX if node.nodes("Args") else How.PLAIN
@@ -380,24 +382,24 @@ def _settings_of(node: Node) -> Iterator[Setting]:
             named = (each for each in node.nodes("Args") if each.node("Name") is not None)
             yield from (_assigned(each, How.DECLARED) for each in named)
         case "WordIter":
-            yield from _looped(node)
+            yield from _loop_settings(node)
         case "BinaryArithm" | "UnaryArithm":
-            yield from _counted(node)
+            yield from _arithmetic_settings(node)
         case "ParamExp":
             expansion = node.node("Exp")
             if expansion is not None and expansion.text("Op") in {":=", "="}:
                 word = expansion.node("Word")
-                yield Setting(name=_value(node, "Param"), how=How.EXPANSION, node=node, value=word)
+                yield Setting(name=_field_value(node, "Param"), how=How.EXPANSION, node=node, value=word)
 
 
-def _value(node: Node, field: str) -> str:
+def _field_value(node: Node, field: str) -> str:
     found = node.node(field)
     return found.text("Value") if found is not None else ""
 
 
 def _assigned(assign: Node, how: How) -> Setting:
     return Setting(
-        name=_value(assign, "Name"),
+        name=_field_value(assign, "Name"),
         how=how,
         node=assign,
         value=assign.node("Value"),
@@ -407,8 +409,8 @@ def _assigned(assign: Node, how: How) -> Setting:
     )
 
 
-def _looped(loop: Node) -> Iterator[Setting]:
-    variable, items = _value(loop, "Name"), loop.nodes("Items")
+def _loop_settings(loop: Node) -> Iterator[Setting]:
+    variable, items = _field_value(loop, "Name"), loop.nodes("Items")
     for item in items:
         yield Setting(name=variable, how=How.LOOP, node=loop, value=item)
     if not items:
@@ -418,10 +420,10 @@ def _looped(loop: Node) -> Iterator[Setting]:
 _ASSIGNING = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=", "++", "--"))
 
 
-def _counted(node: Node) -> Iterator[Setting]:
+def _arithmetic_settings(node: Node) -> Iterator[Setting]:
     target = node.node("X")
     if node.text("Op") not in _ASSIGNING or target is None:
         return
     for part in target.nodes("Parts"):
-        name = _value(part, "Param") or part.text("Value")
+        name = _field_value(part, "Param") or part.text("Value")
         yield Setting(name=name.partition("[")[0], how=How.ARITHMETIC, node=node)

@@ -19,7 +19,7 @@ import re
 
 from assayd_pipeline.shell.parse.nodes import Node
 from assayd_pipeline.shell.parse.script import ParsedScript
-from assayd_pipeline.shell.parse.words import Setting, literal, name_of_parameter
+from assayd_pipeline.shell.parse.words import Setting, literal, parameter_name
 
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\[.*\])?(?:\+?=.*)?", re.DOTALL)
 _PLAIN_NAME = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
@@ -29,7 +29,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[0-9@*\x01]+\])?|[0-9\x01]+|
 
 
 def check_setting(script: ParsedScript, setting: Setting) -> None:
-    """Check one place where the grammar sets a variable."""
+    """Check one place at which the grammar sets a variable."""
     _check_variable(script, setting.node, setting.name)
 
 
@@ -99,14 +99,14 @@ def check_expansion(script: ParsedScript, node: Node) -> None:
     if expansion is not None and expansion.text("Op") == "@" and literal(expansion.node("Word")) == "P":
         message = "${…@P} runs commands in the value."
         script.error(node, "expansion.prompt", message, 'Use the value itself: "$name".')
-    if node.flag("Excl") and not node.text("Names") and not _is_named(script, node):
+    if node.flag("Excl") and not node.text("Names") and not _is_known_indirection(script, node):
         message = f"{script.written(node)} reads a variable whose name is unknown before the run."
         script.error(node, "expansion.indirect", message, "Use an associative array: ${map[$key]}.")
 
 
-def _is_named(script: ParsedScript, node: Node) -> bool:
+def _is_known_indirection(script: ParsedScript, node: Node) -> bool:
     """Return whether ``${!x}`` lists keys, or reads one of a few variables that the script names."""
-    name, index = name_of_parameter(node), node.node("Index")
+    name, index = parameter_name(node), node.node("Index")
     if name == "#" or (index is not None and literal(index) in {"@", "*"} and node.node("Exp") is None):
         return True
     values = script.known.values(name) if index is None else script.known.members(name)

@@ -26,11 +26,11 @@ from assayd_pipeline.shell.parse.options import ArgumentValue, Parsed, Syntax, p
 from assayd_pipeline.shell.parse.resolve import Invocation, WordForm
 from assayd_pipeline.shell.parse.script import ParsedScript
 from assayd_pipeline.shell.parse.words import (
-    arguments_of,
+    evaluate_arguments,
     is_plain,
     literal,
-    name_of_parameter,
-    pieces_of,
+    literal_pieces,
+    parameter_name,
     unquoted,
 )
 from assayd_pipeline.shell.rules.assignments import check_name
@@ -66,7 +66,7 @@ def check_builtin(script: ParsedScript, call: Invocation) -> None:
     arguments = [
         ArgumentValue(value=one.values[0], node=one.node)
         for word in call.arguments
-        for one in arguments_of(word, script.known)
+        for one in evaluate_arguments(word, script.known)
     ]
     match call.name:
         case "set":
@@ -78,7 +78,7 @@ def check_builtin(script: ParsedScript, call: Invocation) -> None:
             for folder in list(folders)[:1]:
                 judge_path(script, folder.node, folder.value, PathUse.ENTERS, call.name)
         case "trap":
-            word = action_of(call)
+            word = get_trap_action(call)
             if word is not None and literal(word) is None:
                 message = f"The text of this trap is unknown before the run: {script.written(word)}."
                 suggestion = "Write the text in single quotes, or name a function: trap cleanup EXIT."
@@ -88,15 +88,15 @@ def check_builtin(script: ParsedScript, call: Invocation) -> None:
             suggestion = "Run the command without exec, then exit."
             script.error(call.word, "builtin.not_allowed", message, suggestion)
         case "[":
-            _check_closed(script, call)
+            _check_test_closed(script, call)
         case _:
             _check_options(script, call.name, parse(_SYNTAX.get(call.name, _SYNTAX_OF_OTHERS), arguments))
-    for word in names_set(call):
+    for word in find_set_names(call):
         check_name(script, word, call.name)
 
 
-def _check_closed(script: ParsedScript, call: Invocation) -> None:
-    """``[ -s x ; then`` -> builtin.test_open: bash doesn't evaluate the test, and treats it as false."""
+def _check_test_closed(script: ParsedScript, call: Invocation) -> None:
+    """Check for an unclosed test: ``[ -s x ; then`` -> builtin.test_open, which bash treats as false."""
     last = call.arguments[-1] if call.arguments else call.word
     inner = next((word for word in call.arguments if script.source.written(word) == "]"), None)
     if inner is not None and inner is not last:
@@ -132,12 +132,12 @@ def _check_set(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> None
             named = rest.pop() if rest else None
             letters.discard("o")
             if named is not None and named.value not in _SET_NAMES:
-                _refuse_set(script, named.node, f"-o {script.written(named.node)}")
+                _report_set_option(script, named.node, f"-o {script.written(named.node)}")
         if letters - _SET_LETTERS and text[0] == "-":
-            _refuse_set(script, argument.node, script.written(argument.node))
+            _report_set_option(script, argument.node, script.written(argument.node))
 
 
-def _refuse_set(script: ParsedScript, node: Node, what: str) -> None:
+def _report_set_option(script: ParsedScript, node: Node, what: str) -> None:
     message = f"`set` doesn't accept `{what}` here."
     meant = nearest(what.removeprefix("-o "), _SET_NAMES) if what.startswith("-o ") else None
     if meant is not None and meant[1]:
@@ -158,14 +158,16 @@ def _check_shopt(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> No
             script.error(argument.node, "builtin.option", message, hint, edit=edit)
 
 
-def names_set(call: Invocation) -> list[Node]:
+def find_set_names(call: Invocation) -> list[Node]:
     """Return the words of a builtin's call that name the variables it sets."""
-    arguments = [ArgumentValue(value=pieces_of(word), node=word) for word in call.arguments]
+    arguments = [ArgumentValue(value=literal_pieces(word), node=word) for word in call.arguments]
     parsed = parse(_SYNTAX.get(call.name, _SYNTAX_OF_OTHERS), arguments)
-    return [] if call.form is not WordForm.PLAIN else [name.node for name in _names(call.name, parsed)]
+    return (
+        [] if call.form is not WordForm.PLAIN else [name.node for name in _list_set_names(call.name, parsed)]
+    )
 
 
-def _names(builtin: str, parsed: Parsed) -> Iterator[ArgumentValue]:
+def _list_set_names(builtin: str, parsed: Parsed) -> Iterator[ArgumentValue]:
     match builtin:
         case "read":
             yield from (option.value for option in parsed.given("-a") if option.value is not None)
@@ -180,14 +182,14 @@ def _names(builtin: str, parsed: Parsed) -> Iterator[ArgumentValue]:
             yield from parsed.operands
 
 
-def takes_options(script: ParsedScript, call: Invocation) -> bool:
+def is_getopt_eval(script: ParsedScript, call: Invocation) -> bool:
     """Return whether an eval only parses the quoted output of getopt: ``eval set -- "$parsed"``."""
     words = call.arguments
     if len(words) != 3 or [literal(words[0]), literal(words[1])] != ["set", "--"]:
         return False
     parts = unquoted(words[2])
     if len(parts) == 1 and is_plain(parts[0]):
-        places = script.known.is_set_by(name_of_parameter(parts[0]))
+        places = script.known.settings_of_variable(parameter_name(parts[0]))
         given = [unquoted(one.value) if one.value is not None else [] for one in places]
         return bool(given) and all(len(each) == 1 and _is_getopt(each[0]) for each in given)
     return len(parts) == 1 and _is_getopt(parts[0])
@@ -201,14 +203,14 @@ def _is_getopt(part: Node) -> bool:
     return texts[:1] == ["getopt"] and not {"-u", "--unquoted", "-s", "--shell"} & set(texts)
 
 
-def action_of(call: Invocation) -> Node | None:
+def get_trap_action(call: Invocation) -> Node | None:
     """Return the word that contains a trap's command, or None."""
     words = [word for word in call.arguments if literal(word) != "--"]
     shows = len(words) < 2 or (literal(words[0]) or "").startswith("-")
     return None if call.name != "trap" or call.form is not WordForm.PLAIN or shows else words[0]
 
 
-def at_trap(script: ParsedScript, trap: Node, finding: Finding) -> Finding:
+def place_at_trap(script: ParsedScript, trap: Node, finding: Finding) -> Finding:
     """Return a finding about a trap's text, at the place of the trap."""
     line, column = script.source.place(trap.start)
     shown = snippet(script.source.text, line)

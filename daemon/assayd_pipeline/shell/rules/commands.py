@@ -25,7 +25,7 @@ from assayd_pipeline.shell.parse.nodes import Node
 from assayd_pipeline.shell.parse.resolve import TOOLS, Invocation, WordForm
 from assayd_pipeline.shell.parse.script import ParsedScript
 from assayd_pipeline.shell.parse.words import literal
-from assayd_pipeline.shell.rules.builtins import check_builtin, takes_options
+from assayd_pipeline.shell.rules.builtins import check_builtin, is_getopt_eval
 from assayd_pipeline.shell.rules.operands import check_tool
 
 BUILTINS = frozenset((
@@ -169,7 +169,7 @@ _WELL_KNOWN = ("awk", "cut", "grep", "head", "jq", "sed", "sort", "tr", "uniq", 
 
 def check_invocation(script: ParsedScript, call: Invocation) -> None:
     """Check one command."""
-    bare = _test_without_brackets(script, call) or _spaced_assignment(script, call)
+    bare = _find_bare_test(script, call) or _find_spaced_assignment(script, call)
     if bare is not None:
         message, hint, edit = bare
         script.error(call.word, "command.not_allowed", message, hint, edit=edit)
@@ -189,25 +189,29 @@ def _check_name(script: ParsedScript, call: Invocation) -> None:
         suggestion = "Write the command's name literally, without `*`, `?`, brackets, braces or a tilde."
         script.error(call.word, "command.obscured", message, suggestion)
     elif call.path:
-        _refuse_path(script, call)
+        _report_path_command(script, call)
     elif call.prefixes[-1:] == ("builtin",):
         _check_builtin(script, call)
     elif call.name in script.functions and call.prefixes[-1:] != ("command",):
-        if _is_tool(script, call) and call.name not in BUILTINS:
+        if _is_allowed_tool(script, call) and call.name not in BUILTINS:
             check_tool(script, call)  # It runs before the function is defined.
     elif call.name in script.commands.blocked:
         message = f"The command {call.name} is blocked."
-        script.error(call.word, "command.blocked", message, _advice(script, call.name), subject=call.name)
-    elif call.name in BUILTINS and (call.name in script.commands.builtins or not _is_tool(script, call)):
+        script.error(
+            call.word, "command.blocked", message, _suggest_command(script, call.name), subject=call.name
+        )
+    elif call.name in BUILTINS and (
+        call.name in script.commands.builtins or not _is_allowed_tool(script, call)
+    ):
         _check_builtin(script, call)
-    elif _is_tool(script, call):
+    elif _is_allowed_tool(script, call):
         check_tool(script, call)
     else:
-        _refuse_unknown(script, call)
+        _report_unknown_command(script, call)
 
 
-def _test_without_brackets(script: ParsedScript, call: Invocation) -> tuple[str, str, Edit | None] | None:
-    """``if $n -gt 3`` and ``while (i < 3)``: what looks like a comparison is a command.
+def _find_bare_test(script: ParsedScript, call: Invocation) -> tuple[str, str, Edit | None] | None:
+    """Find a comparison that is a command: ``if $n -gt 3`` and ``while (i < 3)``. None without one.
 
     Returns:
         message, hint and edit; None for a command that is one.
@@ -235,10 +239,14 @@ def _test_without_brackets(script: ParsedScript, call: Invocation) -> tuple[str,
     return message, f"Write `{shown}`.", edit
 
 
-def _spaced_assignment(script: ParsedScript, call: Invocation) -> tuple[str, str, Edit | None] | None:
-    """``sum += x``: bash runs the tool `sum`. A name that no tool has is refused as an unknown command."""
+def _find_spaced_assignment(script: ParsedScript, call: Invocation) -> tuple[str, str, Edit | None] | None:
+    """Find an assignment that runs a tool: ``sum += x``. None for names that no tool has."""
     operator = literal(call.arguments[0]) if call.arguments else None
-    if operator not in _ASSIGNS or not _is_tool(script, call) or call.name not in script.assigned_or_read:
+    if (
+        operator not in _ASSIGNS
+        or not _is_allowed_tool(script, call)
+        or call.name not in script.used_variables
+    ):
         return None
     line, _ = script.source.place(call.word.start)
     last = call.arguments[-1]
@@ -258,9 +266,9 @@ _SUBSHELL_SUM = re.compile(
 _TEST_OPERATORS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "=", "==", "!=", "=~"})
 
 
-def _refuse_unknown(script: ParsedScript, call: Invocation) -> None:
+def _report_unknown_command(script: ParsedScript, call: Invocation) -> None:
     message = f"The command {call.name} isn't allowed."
-    if (foreign := _foreign(script, call) or _sum(script, call)) is not None:
+    if (foreign := _find_foreign_syntax(script, call) or _sum(script, call)) is not None:
         hint, edit = foreign
         script.error(call.word, "command.not_allowed", message, hint, edit=edit, subject=call.name)
         return
@@ -274,7 +282,7 @@ def _refuse_unknown(script: ParsedScript, call: Invocation) -> None:
     other = _RENAMED.get(call.name) or (meant[0] if meant is not None and meant[1] else None)
     known = other in script.commands.allowed | script.commands.builtins | script.functions
     edit = script.replacing(call.word, other) if known and other is not None else None
-    advice = _advice(script, call.name)
+    advice = _suggest_command(script, call.name)
     script.error(call.word, "command.not_allowed", message, advice, edit=edit, subject=call.name)
 
 
@@ -291,7 +299,7 @@ def _sum(script: ParsedScript, call: Invocation) -> tuple[str, Edit | None] | No
     return hint, script.line_edit(line, new)
 
 
-def _foreign(script: ParsedScript, call: Invocation) -> tuple[str, Edit | None] | None:
+def _find_foreign_syntax(script: ParsedScript, call: Invocation) -> tuple[str, Edit | None] | None:
     """Return hint and edit for a word of another language, or for the part of a jq filter behind a pipe."""
     line, column = script.source.place(call.word.start)
     text = script.source.text.split("\n")[line - 1]
@@ -327,7 +335,7 @@ _COUNTED = re.compile(r"[A-Za-z_]\w{0,99}(?:\+\+|--)")
 _RENAMED = {"gawk": "awk", "mawk": "awk"}
 
 
-def _is_tool(script: ParsedScript, call: Invocation) -> bool:
+def _is_allowed_tool(script: ParsedScript, call: Invocation) -> bool:
     return call.name in script.commands.allowed and call.name not in script.commands.blocked
 
 
@@ -335,37 +343,39 @@ def _check_builtin(script: ParsedScript, call: Invocation) -> None:
     if call.name in script.commands.builtins and call.name not in script.commands.blocked:
         check_builtin(script, call)
         return
-    if call.name == "eval" and takes_options(script, call):
+    if call.name == "eval" and is_getopt_eval(script, call):
         return
     message = f"The builtin {call.name} isn't allowed."
-    script.error(call.word, "builtin.not_allowed", message, _advice(script, call.name), subject=call.name)
+    script.error(
+        call.word, "builtin.not_allowed", message, _suggest_command(script, call.name), subject=call.name
+    )
 
 
-def _refuse_path(script: ParsedScript, call: Invocation) -> None:
+def _report_path_command(script: ParsedScript, call: Invocation) -> None:
     base = call.name.rsplit("/", 1)[-1]
     known = base in script.commands.allowed
     message = f"The command {call.name} is written as a path."
     if known:
         suggestion = f"Write {base}."
     elif call.name.startswith(TOOLS):
-        suggestion = _advice(script, base)
+        suggestion = _suggest_command(script, base)
     else:
-        suggestion = "Script files can't be run: write a function. " + _allowed(script)
+        suggestion = "Script files can't be run: write a function. " + _list_allowed(script)
     edit = script.replacing(call.word, base) if known else None
     script.error(call.word, "command.path", message, suggestion, edit=edit)
 
 
-def _advice(script: ParsedScript, name: str) -> str:
+def _suggest_command(script: ParsedScript, name: str) -> str:
     """Return what to write instead of a command, with programs that the profile allows."""
     advice = _INSTEAD.get(name)
     if advice is not None and set(_WORD.findall(advice)) & _ADVISED <= script.commands.allowed:
         return advice
     names = sorted(script.commands.allowed | script.commands.builtins | script.functions)
     close = close_names(name, names)
-    return f"Did you mean `{close[0]}`?" if close else _allowed(script)
+    return f"Did you mean `{close[0]}`?" if close else _list_allowed(script)
 
 
-def _allowed(script: ParsedScript) -> str:
+def _list_allowed(script: ParsedScript) -> str:
     known = [name for name in _WELL_KNOWN if name in script.commands.allowed]
     names = known or sorted(script.commands.allowed)[: len(_WELL_KNOWN)]
     return f"Use one of the profile's allowed commands (such as {', '.join(names)}), or define a function."

@@ -52,7 +52,7 @@ def check(script: ParsedScript, call: Invocation, arguments: Sequence[ArgumentVa
 def _refuse(script: ParsedScript, call: Invocation) -> None:
     """Report that the network is unavailable: a warning if the script handles that."""
     message = "curl can't reach any host: the policy allows none."
-    if _is_guarded(script, call):
+    if _has_fallback(script, call):
         words = f"{message} The fallback command runs instead."
         script.warn(call.word, "curl.falls_back", words, "Remove curl, and use only the fallback.")
         return
@@ -60,7 +60,7 @@ def _refuse(script: ParsedScript, call: Invocation) -> None:
     script.error(call.word, "curl.no_network", message, suggestion)
 
 
-def _is_guarded(script: ParsedScript, call: Invocation) -> bool:
+def _has_fallback(script: ParsedScript, call: Invocation) -> bool:
     """Return whether a script continues if a command fails: ``curl … || cat f``, ``if curl …; then``."""
     for node in script.source.nodes:
         if node.kind == "BinaryCmd" and node.text("Op") == "||":
@@ -101,12 +101,12 @@ def _check_url(script: ParsedScript, url: ArgumentValue) -> None:
     elif port not in network.ports:
         ports = ", ".join(str(each) for each in sorted(network.ports))
         script.error(url.node, "curl.url", f"Port {port} isn't allowed.", f"Use one of: {ports}.")
-    elif is_known(rest) and not any(_allows(rule, rest) for rule in rules):
+    elif is_known(rest) and not any(_allows_path(rule, rest) for rule in rules):
         paths = ", ".join(sorted(path for rule in rules if rule is not None for path in rule.paths))
         message = f"The path isn't allowed on {host}."
         script.error(url.node, "curl.url", message, f"Use one of: {paths}.")
 
 
-def _allows(rule: HttpRule | None, rest: str) -> bool:
+def _allows_path(rule: HttpRule | None, rest: str) -> bool:
     path = re.split("[?#]", rest, maxsplit=1)[0]
     return rule is None or rule.allows_path(path or "/")

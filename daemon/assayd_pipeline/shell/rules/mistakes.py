@@ -25,7 +25,7 @@ from assayd.model.text_limits import shorten
 from assayd_pipeline.shell.parse.nodes import Node
 from assayd_pipeline.shell.parse.resolve import Invocation
 from assayd_pipeline.shell.parse.script import ParsedScript
-from assayd_pipeline.shell.parse.words import ENVIRONMENT, How, literal, name_of_parameter
+from assayd_pipeline.shell.parse.words import ENVIRONMENT, How, literal, parameter_name
 
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 _LONG_DASH = re.compile(f"[{_DASHES}]+([A-Za-z][\\w-]*)?")
@@ -64,7 +64,7 @@ def check_mistakes(script: ParsedScript) -> None:
     _check_subscripts(script)
     _check_keys(script)
     _check_spelling(script)
-    _check_sums(script)
+    _check_assigned_text(script)
     arrays = {setting.name for setting in script.settings if setting.array is not None}
     for node in script.source.nodes:
         for redirection in node.nodes("Redirs"):
@@ -79,8 +79,8 @@ def check_mistakes(script: ParsedScript) -> None:
 
 
 def _check_length(script: ParsedScript, node: Node, arrays: Collection[str]) -> None:
-    """``a=(x y); echo ${#a}``: the length of the first element."""
-    name = name_of_parameter(node)
+    """Check for ``a=(x y); echo ${#a}``, which is the length of the first element."""
+    name = parameter_name(node)
     if name in arrays:
         message = f"`${{#{name}}}` is the length of the array's first element."
         hint = f"Count the elements: `${{#{name}[@]}}`."
@@ -89,7 +89,7 @@ def _check_length(script: ParsedScript, node: Node, arrays: Collection[str]) -> 
 
 
 def _check_here_string(script: ParsedScript, node: Node) -> None:
-    """``wc -l <<< "data/x.csv"``: the command reads the path, not the file."""
+    """Check for ``wc -l <<< "data/x.csv"``: the command reads the path, not the file."""
     word = node.node("Word")
     path = literal(word) if word is not None and node.text("Op") == "<<<" else None
     if word is None or path is None or not _PATH.fullmatch(path):
@@ -125,7 +125,7 @@ def _check_characters(script: ParsedScript, call: Invocation) -> None:
 
 
 def _check_date(script: ParsedScript, call: Invocation) -> None:
-    """``date +%Y-%m-%d %H:%M``: the part after the space is a second argument."""
+    """Check for ``date +%Y-%m-%d %H:%M``: the part after the space is a second argument."""
     words = [script.source.written(word) for word in call.arguments]
     for before, word, node in zip(words, words[1:], call.arguments[1:], strict=False):
         if before.startswith("+") and word.startswith("%"):
@@ -141,7 +141,7 @@ def _check_date(script: ParsedScript, call: Invocation) -> None:
 
 
 def _check_xargs(script: ParsedScript, call: Invocation) -> None:
-    """``xargs -I wc -l {}``: -I takes the mark that stands for each line, so wc becomes the mark."""
+    """Check for ``xargs -I wc -l {}``: -I takes the placeholder, so wc becomes the placeholder."""
     words = [script.source.written(word) for word in call.arguments]
     for option, mark, node in zip(words, words[1:], call.arguments[1:], strict=False):
         if option == "-I" and mark in script.commands.allowed and any("{}" in word for word in words):
@@ -151,7 +151,7 @@ def _check_xargs(script: ParsedScript, call: Invocation) -> None:
 
 
 def _check_set(script: ParsedScript, call: Invocation) -> None:
-    """``set -eu pipefail`` sets $1 instead of the option."""
+    """Check for ``set -eu pipefail``, which sets $1 instead of the option."""
     words = [literal(word) for word in call.arguments]
     found = _CSH.match(" ".join(script.source.written(word) for word in call.arguments))
     if found is not None:
@@ -176,7 +176,7 @@ _CSH = re.compile(r"([A-Za-z_]\w*)\s*=\s*(\S+)$")
 
 
 def _check_test(script: ParsedScript, call: Invocation) -> None:
-    """``[ "$region" -eq north ]``: -eq compares integers."""
+    """Check for ``[ "$region" -eq north ]``: -eq compares integers."""
     words = list(call.arguments)
     for left, operator, right in zip(words, words[1:], words[2:], strict=False):
         _check_name_compared(script, left, operator, right)
@@ -193,7 +193,7 @@ def _check_test(script: ParsedScript, call: Invocation) -> None:
 
 
 def _check_digits(script: ParsedScript, call: Invocation) -> None:
-    r"""``grep '\d+' f``: without -P, `\d` is the letter d."""
+    r"""Check for ``grep '\d+' f``: without -P, `\d` is the letter d."""
     words = [script.source.written(word) for word in call.arguments]
     if any(re.fullmatch(r"-\w*P\w*|--perl-regexp|-\w*F\w*|--fixed-strings", word) for word in words):
         return
@@ -206,7 +206,7 @@ def _check_digits(script: ParsedScript, call: Invocation) -> None:
 
 
 def _check_select(script: ParsedScript, call: Invocation) -> None:
-    """``jq 'select(.name = "pen")' f``: `=` assigns, so every value is selected."""
+    """Check for ``jq 'select(.name = "pen")' f``: `=` assigns, so every value is selected."""
     for node in call.arguments:
         word = script.source.written(node)
         found = _SELECT.search(word)
@@ -221,9 +221,9 @@ _SELECT = re.compile(r"(\bselect\([^()=<>!|+*/%-]{1,60}?)\s*=\s*(?=[\"\d.$])")
 
 
 def _check_keys(script: ParsedScript) -> None:
-    """``declare -A price=(pen=3)``: an element without `[key]=` becomes a key, the next one its value."""
+    """Check for ``declare -A price=(pen=3)``: elements without `[key]=` become keys and values in turn."""
     for node in script.source.nodes if "-A" in script.source.text else ():
-        if node.kind != "DeclClause" or not list(_declared(node, "A")):
+        if node.kind != "DeclClause" or not list(_names_declared_with(node, "A")):
             continue
         written = script.source.written(node)
         found = re.search(r"=\(([^()\[\]\n]*[=:][^()\[\]\n]*)\)$", written)
@@ -239,7 +239,7 @@ def _check_keys(script: ParsedScript) -> None:
 
 
 def _check_name_compared(script: ParsedScript, left: Node, operator: Node, right: Node) -> None:
-    """``[ n -lt 5 ]``: the name has no `$`."""
+    """Check for ``[ n -lt 5 ]``: the name has no `$`."""
     for word in (left, right) if literal(operator) in _NUMBER_TESTS else ():
         name = literal(word)
         if name is not None and name in script.assigned:
@@ -252,7 +252,7 @@ _NUMBER_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 
 
 def _check_items(script: ParsedScript, node: Node) -> None:
-    """``for f in "data/*.csv"`` and ``for x in a, b``: quotes and commas are part of the items."""
+    """Check for ``for f in "data/*.csv"`` and ``for x in a, b``: quotes and commas are parts of the items."""
     items = node.nodes("Items")
     written = [script.source.written(item) for item in items]
     line, _ = script.source.place(node.start)
@@ -282,7 +282,7 @@ def _check_items(script: ParsedScript, node: Node) -> None:
 
 
 def _check_condition(script: ParsedScript, node: Node) -> None:
-    """``if (( n = 3 ))``: the condition assigns."""
+    """Check for ``if (( n = 3 ))``: the condition assigns."""
     for statement in node.nodes("Cond"):
         command = statement.node("Cmd")
         sum_ = command.node("X") if command is not None and command.kind == "ArithmCmd" else None
@@ -296,15 +296,15 @@ def _check_condition(script: ParsedScript, node: Node) -> None:
         )
 
 
-def _check_sums(script: ParsedScript) -> None:
-    """``i=$i+1`` assigns text, ``x=[1, 2]`` too, and ``set x = 5`` sets arguments."""
+def _check_assigned_text(script: ParsedScript) -> None:
+    """Check for ``i=$i+1``, which assigns text, ``x=[1, 2]``, and ``set x = 5``, which sets arguments."""
     numbers = {
         setting.name
         for setting in script.settings
         if setting.value is not None and script.source.written(setting.value).isdigit()
     }
     declared = (node for node in script.source.nodes if node.kind == "DeclClause")
-    integers = {name for node in declared for name in _declared(node, "i")}
+    integers = {name for node in declared for name in _names_declared_with(node, "i")}
     for setting in script.settings:
         if (
             setting.how is not How.PLAIN
@@ -338,7 +338,10 @@ _SUM = re.compile(r"\$?\{?([A-Za-z_]\w*)\}?(\+\+|[-+*])(\$?\w+)?")
 def _check_subscripts(script: ParsedScript) -> None:
     """``ages[oslo]=3`` without ``declare -A``: the subscript is arithmetic, so every unset name is 0."""
     declared = {
-        name for node in script.source.nodes if node.kind == "DeclClause" for name in _declared(node, "A")
+        name
+        for node in script.source.nodes
+        if node.kind == "DeclClause"
+        for name in _names_declared_with(node, "A")
     }
     assigned = {setting.name for setting in script.settings}
     told: set[str] = set()
@@ -357,8 +360,8 @@ def _check_subscripts(script: ParsedScript) -> None:
         script.warn(setting.node, "shell.suspicious", message, hint, edit=edit)
 
 
-def _declared(node: Node, option: str) -> Iterator[str]:
-    """Return the names that a declaration gives an attribute, such as A for associative arrays."""
+def _names_declared_with(node: Node, option: str) -> Iterator[str]:
+    """Yield the names that a declaration gives an attribute, such as A for associative arrays."""
     options = [
         literal(argument.node("Value")) or "" for argument in node.nodes("Args") if argument.flag("Naked")
     ]
@@ -371,13 +374,13 @@ def _declared(node: Node, option: str) -> Iterator[str]:
 
 
 def _check_spelling(script: ParsedScript) -> None:
-    """``total=5; echo "$totl"``: a variable that nothing assigns, one letter away from one that is."""
+    """Check for ``total=5; echo "$totl"``, an unassigned variable one letter away from an assigned one."""
     known = script.assigned
     read = [node for node in script.source.nodes if node.kind == "ParamExp" and not node.node("Exp")]
     told: set[str] = set()
     tried = 0
     for node in sorted(read, key=lambda each: each.start):
-        name = name_of_parameter(node)
+        name = parameter_name(node)
         unknown = _NAME.fullmatch(name) and name not in known | told | _FROM_BASH and not name.isupper()
         if not unknown or len(name) < _LEAST_CHARS or node.flag("Excl"):
             continue
@@ -392,7 +395,7 @@ def _check_spelling(script: ParsedScript) -> None:
 
 
 def _check_mapfile(script: ParsedScript, call: Invocation) -> None:
-    """``mapfile -t lines data/x``: the builtin reads standard input."""
+    """Check for ``mapfile -t lines data/x``: the builtin reads standard input."""
     words = [script.source.written(word) for word in call.arguments]
     if len(words) >= 2 and "/" in words[-1] and not words[-2].startswith("-") and "<" not in words[-1]:
         edit = script.replacing(call.arguments[-1], f"< {words[-1]}")

@@ -18,7 +18,14 @@ from collections.abc import Iterator, Sequence
 from assayd_pipeline.shell.parse.options import ArgumentValue, Parsed, ShellOption, parse
 from assayd_pipeline.shell.parse.resolve import PREFIXES, Invocation, skip
 from assayd_pipeline.shell.parse.script import ParsedScript
-from assayd_pipeline.shell.parse.words import ANY, HOME, MAX_VALUES, Argument, arguments_of, pieces_of
+from assayd_pipeline.shell.parse.words import (
+    ANY,
+    HOME,
+    MAX_VALUES,
+    CommandArgument,
+    evaluate_arguments,
+    literal_pieces,
+)
 from assayd_pipeline.shell.rules import curl, programs
 from assayd_pipeline.shell.rules.assignments import check_name
 from assayd_pipeline.shell.rules.paths import PathUse, judge_path
@@ -27,10 +34,10 @@ from assayd_pipeline.shell.rules.tools import AWK, SED, TOOLS, UNKNOWN, Operands
 
 def check_tool(script: ParsedScript, call: Invocation) -> None:
     """Check the arguments of an allowed command."""
-    written = [one for word in call.arguments for one in arguments_of(word, script.known)]
+    written = [one for word in call.arguments for one in evaluate_arguments(word, script.known)]
     tool = {"awk": AWK, "sed": SED}.get(call.name) or TOOLS.get(call.name, UNKNOWN)
     refused = script.commands.options.get(call.name, frozenset())
-    for arguments in _alternatives([*call.leading, *written]):
+    for arguments in _argument_alternatives([*call.leading, *written]):
         parsed = parse(tool.syntax, arguments, refused)
         if refused:
             _check_options(script, call.name, parsed, arguments)
@@ -51,7 +58,7 @@ def check_tool(script: ParsedScript, call: Invocation) -> None:
                 _check_paths(script, call.name, tool, parsed)
 
 
-def _alternatives(arguments: Sequence[Argument]) -> Iterator[list[ArgumentValue]]:
+def _argument_alternatives(arguments: Sequence[CommandArgument]) -> Iterator[list[ArgumentValue]]:
     """Yield the arguments with their first values, then with their second ones, and so on."""
     most = min(max((len(one.values) for one in arguments), default=1), MAX_VALUES)
     for index in range(most):
@@ -65,7 +72,7 @@ def _check_options(
     script: ParsedScript, name: str, parsed: Parsed, arguments: Sequence[ArgumentValue]
 ) -> None:
     for option in parsed.given(*script.commands.options[name]):
-        _refuse(script, name, option)
+        _report_option(script, name, option)
     values = {id(option.value) for option in parsed.options if option.value is not None}
     for argument in arguments:
         if id(argument) in values:
@@ -81,7 +88,7 @@ def _check_options(
             script.warn(argument.node, "argument.undecided", message, suggestion)
 
 
-def _refuse(script: ParsedScript, name: str, option: ShellOption) -> None:
+def _report_option(script: ParsedScript, name: str, option: ShellOption) -> None:
     message = f"{name} isn't allowed with {option.name}."
     suggestion = _INSTEAD.get(
         (name, option.name.lstrip("-")[:1].lower()), f"Use {name} without {option.name}."
@@ -103,13 +110,13 @@ def _check_paths(script: ParsedScript, name: str, tool: Tool, parsed: Parsed) ->
             judge_path(script, option.node, option.value.value, use, f"{name} {option.name}")
     if name == "date":
         _check_date(script, parsed)
-    for operand, written in _files(tool, parsed):
+    for operand, written in _path_operands(tool, parsed):
         if operand.value != "-":
             use = PathUse.WRITES if written else PathUse.READS
             judge_path(script, operand.node, operand.value, use, name)
 
 
-def _files(tool: Tool, parsed: Parsed) -> Iterator[tuple[ArgumentValue, bool]]:
+def _path_operands(tool: Tool, parsed: Parsed) -> Iterator[tuple[ArgumentValue, bool]]:
     """Yield the operands that are paths, and whether each is written."""
     operands = parsed.operands
     replaced = bool(parsed.given(*tool.instead))
@@ -154,7 +161,7 @@ def _check_find(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> Non
 
 
 def _check_absolute(script: ParsedScript, arguments: Sequence[ArgumentValue], name: str) -> None:
-    """Check arguments that look like an absolute path outside, whatever their meaning."""
+    """Check arguments that look like absolute paths outside, whatever their meaning is."""
     for argument in arguments:
         if argument.value.startswith(("/", "../", HOME, "data/")):
             judge_path(script, argument.node, argument.value, PathUse.READS, name)
@@ -164,5 +171,5 @@ def _check_prefix(script: ParsedScript, call: Invocation) -> None:
     """Check the variables that env sets; the command that it runs is checked separately."""
     prefix = PREFIXES[call.name]
     for word in call.arguments[: skip(prefix, call.arguments)] if prefix.assignments else ():
-        if "=" in pieces_of(word) and not pieces_of(word).startswith("-"):
+        if "=" in literal_pieces(word) and not literal_pieces(word).startswith("-"):
             check_name(script, word, call.name)

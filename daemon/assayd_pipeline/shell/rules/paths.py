@@ -21,7 +21,7 @@ from enum import StrEnum
 
 from assayd_pipeline.shell.parse.nodes import Node
 from assayd_pipeline.shell.parse.script import NamedPath, ParsedScript
-from assayd_pipeline.shell.parse.words import ANY, HOME, arguments_of, values_of, visible
+from assayd_pipeline.shell.parse.words import ANY, HOME, evaluate_arguments, evaluate_unsplit, visible
 
 TEMPORARY = "/tmp"  # noqa: S108 - a link of the image to the sandbox's tmp/
 SANDBOX = "/sandbox"
@@ -61,7 +61,7 @@ class PathUse(StrEnum):
 
 
 def where(path: str) -> Where:
-    """Return the target of a value of `words` when it is used as a path."""
+    """Return the target of a value of `words` that is used as a path."""
     if path.startswith(HOME):
         rest = path[len(HOME) :]
         return Where.INSIDE if rest[:1] in {"", "/"} and not climbs(rest) else Where.OUTSIDE
@@ -78,7 +78,7 @@ def where(path: str) -> Where:
 
 
 def climbs(path: str) -> int:
-    """Return the maximum number of folders that a path climbs above its start."""
+    """Return the maximum number of folders that a path goes up from its start."""
     depth = lowest = 0
     for part in path.split("/"):
         if part == "..":
@@ -93,7 +93,9 @@ def _enters_folders(script: ParsedScript) -> bool:
     """Return whether a script changes to subfolders, which changes the meaning of ``..``."""
     entered = (call.arguments[0] for call in script.calls if call.name in {"cd", "pushd"} and call.arguments)
     return any(
-        where(value) is not Where.OUTSIDE for word in entered for value in values_of(word, script.known)
+        where(value) is not Where.OUTSIDE
+        for word in entered
+        for value in evaluate_unsplit(word, script.known)
     )
 
 
@@ -120,14 +122,14 @@ def judge_path(script: ParsedScript, node: Node, path: str, use: PathUse, what: 
         script.warn(node, "path.undecided", message, suggestion)
     elif place is Where.OUTSIDE:
         message = f"{what} {use} {visible(path)}, which is outside the sandbox directory."
-        script.error(node, "path.outside", message, _advice(path))
+        script.error(node, "path.outside", message, _path_advice(path))
     elif place is Where.UNDECIDED and use is not PathUse.READS:
         message = f"The path of {what} is unknown before the run: {visible(path)}."
         suggestion = 'Begin the path with a literal folder, e.g. "tmp/$name".'
         script.warn(node, "path.undecided", message, suggestion)
 
 
-def _advice(path: str) -> str:
+def _path_advice(path: str) -> str:
     return "Use paths below the sandbox directory, without a leading slash: data/, tmp/, logs/."
 
 
@@ -137,7 +139,7 @@ def check_redirection(script: ParsedScript, node: Node) -> None:
     if word is None or operator in {"<<", "<<-", "<<<"}:
         return
     use = PathUse.READS if operator in {"<", "<&"} else PathUse.WRITES
-    for target in arguments_of(word, script.known):
+    for target in evaluate_arguments(word, script.known):
         for value in target.values:
             if operator not in {">&", "<&"} or not _DESCRIPTOR.fullmatch(value):
                 judge_path(script, word, value, use, operator)

@@ -30,7 +30,7 @@ from assayd_pipeline.shell.parse.nodes import Node
 from assayd_pipeline.shell.parse.options import ArgumentValue, Parsed
 from assayd_pipeline.shell.parse.resolve import Invocation
 from assayd_pipeline.shell.parse.script import NamedPath, ParsedScript
-from assayd_pipeline.shell.parse.words import ANY, name_of_parameter, unquoted
+from assayd_pipeline.shell.parse.words import ANY, parameter_name, unquoted
 from assayd_pipeline.shell.rules.paths import PathUse, judge_path
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=.*", re.DOTALL)
@@ -49,7 +49,7 @@ _OPERATORS = frozenset(["case", "delete", "do", "else", "exit", "getline", "in",
 
 
 @dataclass(frozen=True, slots=True)
-class _Token:
+class _AwkToken:
     kind: str
     text: str
 
@@ -83,7 +83,7 @@ def _check_program(script: ParsedScript, node: Node, program: str, assigned: Seq
         suggestion += "awk -v n=\"$n\" '{ print $n }' file."
         script.warn(node, "awk.dynamic", message, suggestion)
         return
-    tokens = list(_tokens(program))
+    tokens = list(_tokenize(program))
     if tokens and tokens[-1].kind == "broken":
         message = f"The awk program is invalid from {tokens[-1].text[:40]!r} on."
         script.error(node, "awk.unreadable", message, "Close every string and every pattern on its own line.")
@@ -95,7 +95,7 @@ def _check_program(script: ParsedScript, node: Node, program: str, assigned: Seq
     _check_patterns(script, node, tokens)
     printing = False
     for index, token in enumerate(tokens):
-        following = tokens[index + 1] if index + 1 < len(tokens) else _Token("end", "")
+        following = tokens[index + 1] if index + 1 < len(tokens) else _AwkToken("end", "")
         _check_token(script, node, token, following)
         if token.text in {"print", "printf", "getline"} or token.kind == "end":
             printing = token.kind != "end"
@@ -110,7 +110,7 @@ def _has_argument(script: ParsedScript, node: Node) -> bool:
     """Return whether a double-quoted program contains $1 of the step: ``awk "{ print $2 }"``."""
     parts = unquoted(node)
     quoted = len(node.nodes("Parts")) == 1 and node.nodes("Parts")[0].kind == "DblQuoted"
-    if not quoted or not any(part.kind == "ParamExp" and name_of_parameter(part).isdigit() for part in parts):
+    if not quoted or not any(part.kind == "ParamExp" and parameter_name(part).isdigit() for part in parts):
         return False
     around = [each for each in script.source.nodes if each.kind == "FuncDecl"]
     inside = any(each.start < node.start < each.end for each in around)
@@ -118,7 +118,7 @@ def _has_argument(script: ParsedScript, node: Node) -> bool:
 
 
 def _check_conditions(script: ParsedScript, node: Node, program: str) -> None:
-    """``awk '{ if ($1 = 5) print }'``: the condition assigns (a warning)."""
+    """Check for ``awk '{ if ($1 = 5) print }'``: the condition assigns (a warning)."""
     compared = _CONDITION.search(program)
     if compared is not None:
         message = f"`{compared[0][:60]}` assigns: the condition is the value."
@@ -143,22 +143,22 @@ def _is_quoted(script: ParsedScript, node: Node, program: str) -> bool:
     return False
 
 
-def _check_brackets(script: ParsedScript, node: Node, tokens: Sequence[_Token]) -> bool:
-    """``awk '{ print $1'`` -> awk.unreadable; return whether all brackets are closed."""
+def _check_brackets(script: ParsedScript, node: Node, tokens: Sequence[_AwkToken]) -> bool:
+    """Check for ``awk '{ print $1'`` -> awk.unreadable; return whether all brackets are closed."""
     texts = [token.text for token in tokens if token.kind in {"sign", "end"}]
     for opener, closer in ("{}", "()"):
         missing = texts.count(opener) - texts.count(closer)
         if missing > 0:
             message = f"A `{opener}` of the awk program isn't closed."
-            edit = _closed(script, node, closer) if missing == 1 else None
+            edit = _closing_edit(script, node, closer) if missing == 1 else None
             hint = f"Close it with `{closer}`."
             script.error(node, "awk.unreadable", message, hint, edit=edit)
             return False
     return True
 
 
-def _closed(script: ParsedScript, node: Node, closer: str) -> Edit | None:
-    """Close a brace before END, otherwise at the end of the program."""
+def _closing_edit(script: ParsedScript, node: Node, closer: str) -> Edit | None:
+    """Return the edit that closes a brace before END, otherwise at the program's end; None if uncertain."""
     written = script.source.written(node)
     if written[:1] != "'" or written[-1:] != "'":
         return None
@@ -172,8 +172,8 @@ def _closed(script: ParsedScript, node: Node, closer: str) -> Edit | None:
     return script.replacing(node, f"{written[:-1].rstrip()} }}'")
 
 
-def _check_patterns(script: ParsedScript, node: Node, tokens: Sequence[_Token]) -> None:
-    """``awk '$2 = "north"'``: the pattern assigns (a warning)."""
+def _check_patterns(script: ParsedScript, node: Node, tokens: Sequence[_AwkToken]) -> None:
+    """Check for ``awk '$2 = "north"'``: the pattern assigns (a warning)."""
     depth = 0
     kept = [token for token in tokens if token.text != "\n"]
     for place, token in enumerate(kept):
@@ -187,17 +187,19 @@ def _check_patterns(script: ParsedScript, node: Node, tokens: Sequence[_Token]) 
             if constant and ends:
                 message = f"`${before[1]} = {after[0].text}` assigns to the field of every line."
                 hint = f"Compare with two equals signs: `${before[1]} == {after[0].text}`."
-                script.warn(node, "shell.suspicious", message, hint, edit=_compared(script, node, before[1]))
+                script.warn(
+                    node, "shell.suspicious", message, hint, edit=_comparison_edit(script, node, before[1])
+                )
 
 
-def _compared(script: ParsedScript, node: Node, field: str) -> Edit | None:
+def _comparison_edit(script: ParsedScript, node: Node, field: str) -> Edit | None:
     written = script.source.written(node)
     new, count = re.subn(rf"(\${re.escape(field)}\s*)=(?![=~])", r"\1==", written)
     return script.replacing(node, new) if count == 1 else None
 
 
-def _check_token(script: ParsedScript, node: Node, token: _Token, following: _Token) -> None:
-    if token == _Token("name", "system"):
+def _check_token(script: ParsedScript, node: Node, token: _AwkToken, following: _AwkToken) -> None:
+    if token == _AwkToken("name", "system"):
         message = "The awk program runs a command with system()."
         suggestion = "Run the command in the script, before or after awk."
         script.error(node, "awk.execute", message, suggestion)
@@ -205,7 +207,7 @@ def _check_token(script: ParsedScript, node: Node, token: _Token, following: _To
         message = "The awk program starts a command with a pipe."
         suggestion = "Pipe the output of awk itself: awk '{ print $1 }' file | sort."
         script.error(node, "awk.execute", message, suggestion)
-    elif token == _Token("sign", "@") and following.text != "namespace":
+    elif token == _AwkToken("sign", "@") and following.text != "namespace":
         message = (
             f"The awk program loads code with @{following.text}, or calls a function by a computed name."
         )
@@ -213,12 +215,12 @@ def _check_token(script: ParsedScript, node: Node, token: _Token, following: _To
 
 
 def _check_shell_variables(
-    script: ParsedScript, node: Node, tokens: Sequence[_Token], assigned: Sequence[str]
+    script: ParsedScript, node: Node, tokens: Sequence[_AwkToken], assigned: Sequence[str]
 ) -> None:
-    """``awk '$2 >= $min' f``, if the shell has min and awk does not -> awk.shell_variable (a warning)."""
+    """Check for ``awk '$2 >= $min' f`` if only the shell has min -> awk.shell_variable (a warning)."""
     names = {text.partition("=")[0] for text in assigned}
     fields = set[str]()
-    for before, token in pairwise([_Token("end", ""), *tokens]):
+    for before, token in pairwise([_AwkToken("end", ""), *tokens]):
         if token.kind == "name":
             (fields if before.text == "$" else names).add(token.text)
     of_the_shell = {setting.name for setting in script.settings}
@@ -228,17 +230,17 @@ def _check_shell_variables(
         script.warn(node, "awk.shell_variable", message, suggestion)
 
 
-def _tokens(program: str) -> Iterator[_Token]:
+def _tokenize(program: str) -> Iterator[_AwkToken]:
     """Split a program into tokens; the last one is "broken" if gawk will report a syntax error there."""
     position, after_operand = 0, False
     while position < len(program):
         divides = program[position] != "/" or after_operand
         found = (_TOKEN if divides else _PATTERN).match(program, position)
         if found is None:
-            yield _Token("broken", program[position:])
+            yield _AwkToken("broken", program[position:])
             return
         position = found.end()
-        token = _Token(found.lastgroup or "pattern", found.group())
+        token = _AwkToken(found.lastgroup or "pattern", found.group())
         if token.kind != "skip":
             # A slash after an operand divides; any other begins a pattern.
             after_operand = token.kind in {"string", "number", "pattern"} or token.text in {")", "]", "$"}
@@ -249,7 +251,7 @@ def _tokens(program: str) -> Iterator[_Token]:
 _WRITES = re.compile(r"w[ \t]")
 
 
-def _note_written(script: ParsedScript, source: ArgumentValue) -> None:
+def _record_written_file(script: ParsedScript, source: ArgumentValue) -> None:
     """Record that a sed script may write a file: ``sed -n 'w data/x'``."""
     if _WRITES.search(source.value):
         script.paths.append(NamedPath(node=source.node, value=ANY, use=PathUse.WRITES, what="sed"))
@@ -268,7 +270,7 @@ def check_sed(script: ParsedScript, call: Invocation, parsed: Parsed) -> None:
     if not sources and not parsed.given("-f", "--file", "-e", "--expression"):
         sources, operands = operands[:1], operands[1:]
     for source in sources:
-        _note_written(script, source)
+        _record_written_file(script, source)
         if source.value.startswith(ANY):
             message = "A command of the sed script is unknown before the run."
             suggestion = 'Write the commands literally; only the parts of s can vary: sed "s/a/$b/".'

@@ -33,7 +33,7 @@ class Operands(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """One tool.
+    """The options and operands of one tool.
 
     `reads` and `writes` name options whose value is a path. `instead` names options that replace a special
     operand: the pattern of grep, the target folder of cp.
@@ -46,7 +46,7 @@ class Tool:
     instead: frozenset[str] = frozenset()
 
 
-def _tool(
+def _build_tool(
     short: str = "",
     long: str = "",
     *,
@@ -65,14 +65,14 @@ def _tool(
 
 
 def _text(short: str = "", long: str = "", *, reads: str = "") -> Tool:
-    return _tool(short, long, operands=Operands.TEXT, reads=reads)
+    return _build_tool(short, long, operands=Operands.TEXT, reads=reads)
 
 
-def _written(short: str = "", long: str = "", *, reads: str = "", writes: str = "") -> Tool:
-    return _tool(short, long, operands=Operands.ALL_WRITTEN, reads=reads, writes=writes)
+def _build_writing_tool(short: str = "", long: str = "", *, reads: str = "", writes: str = "") -> Tool:
+    return _build_tool(short, long, operands=Operands.ALL_WRITTEN, reads=reads, writes=writes)
 
 
-_GREP = _tool(
+_GREP = _build_tool(
     "A:B:C:D:d:e:f:m:X:",
     "after-context before-context binary? binary-files context devices directories exclude exclude-dir "
     "exclude-from file group-separator include label max-count regexp",
@@ -80,7 +80,7 @@ _GREP = _tool(
     reads="-f --file --exclude-from",
     instead="-e --regexp -f --file",
 )
-_COPY = _tool(
+_COPY = _build_tool(
     "S:t:",
     "no-preserve sparse suffix target-directory",
     operands=Operands.LAST_WRITTEN,
@@ -97,16 +97,16 @@ TOOLS: Mapping[str, Tool] = {
     **dict.fromkeys(("grep", "egrep", "fgrep"), _GREP),
     **dict.fromkeys(("cp", "mv", "ln"), _COPY),
     "basename": _text("s:", "suffix"),
-    "column": _tool(
+    "column": _build_tool(
         "c:i:l:n:o:p:r:s:E:H:N:O:R:T:W:",
         "columns output-separator output-width separator table? table-columns table-columns-limit "
         "table-hide table-name table-noextreme table-order table-right table-truncate table-wrap tree "
         "tree-id tree-parent",
     ),
-    "comm": _tool("", "output-delimiter"),
-    "cut": _tool("b:c:d:f:", "bytes characters delimiter fields output-delimiter"),
+    "comm": _build_tool("", "output-delimiter"),
+    "cut": _build_tool("b:c:d:f:", "bytes characters delimiter fields output-delimiter"),
     "date": _text("d:f:I::r:s:", "date file reference rfc-3339 set", reads="-f --file -r --reference"),
-    "diff": _tool(
+    "diff": _build_tool(
         "C:D:F:I:L:S:U:W:x:X:",
         "changed-group-format exclude exclude-from from-file horizon-lines ifdef ignore-matching-lines label "
         "line-format new-group-format new-line-format old-group-format old-line-format palette "
@@ -114,37 +114,37 @@ TOOLS: Mapping[str, Tool] = {
         reads="-X --exclude-from --from-file --to-file",
     ),
     "getopt": _text("l:n:o:s:", "longoptions name options shell"),
-    "join": _tool("a:e:j:o:t:v:1:2:"),
-    "mkdir": _written("m:", "mode"),
-    "mktemp": _written("p:", "suffix", writes="-p --tmpdir"),
-    "paste": _tool("d:", "delimiters"),
-    "rmdir": _written(),
+    "join": _build_tool("a:e:j:o:t:v:1:2:"),
+    "mkdir": _build_writing_tool("m:", "mode"),
+    "mktemp": _build_writing_tool("p:", "suffix", writes="-p --tmpdir"),
+    "paste": _build_tool("d:", "delimiters"),
+    "rmdir": _build_writing_tool(),
     "seq": _text("f:s:", "format separator"),
-    "shuf": _tool(
+    "shuf": _build_tool(
         "i:n:o:",
         "head-count input-range output random-source",
         reads="--random-source",
         writes="-o --output",
     ),
-    "sort": _tool(
+    "sort": _build_tool(
         "k:o:S:t:T:y:",
         "batch-size buffer-size compress-program field-separator files0-from key output parallel "
         "random-source sort temporary-directory",
         reads="--random-source",
         writes="-o --output -T --temporary-directory",
     ),
-    "split": _tool(
+    "split": _build_tool(
         "a:b:l:n:t:C:",
         "additional-suffix bytes filter line-bytes lines number separator suffix-length",
         operands=Operands.SECOND_WRITTEN,
     ),
-    "tac": _tool("s:", "separator"),
-    "tail": _tool("c:n:s:", "bytes lines max-unchanged-stats pid sleep-interval"),
-    "tee": _written(),
-    "touch": _written("d:r:t:", "date reference time", reads="-r --reference"),
-    "truncate": _written("r:s:", "reference size", reads="-r --reference"),
-    "uniq": _tool("f:s:w:", "check-chars skip-chars skip-fields", operands=Operands.SECOND_WRITTEN),
-    "wc": _tool("", "files0-from total"),
+    "tac": _build_tool("s:", "separator"),
+    "tail": _build_tool("c:n:s:", "bytes lines max-unchanged-stats pid sleep-interval"),
+    "tee": _build_writing_tool(),
+    "touch": _build_writing_tool("d:r:t:", "date reference time", reads="-r --reference"),
+    "truncate": _build_writing_tool("r:s:", "reference size", reads="-r --reference"),
+    "uniq": _build_tool("f:s:w:", "check-chars skip-chars skip-fields", operands=Operands.SECOND_WRITTEN),
+    "wc": _build_tool("", "files0-from total"),
 }
 
 AWK = Tool(
@@ -154,6 +154,6 @@ AWK = Tool(
         ordered=True,
     )
 )
-SED = _tool("e:f:i::l:V:", "expression file line-length")
-UNKNOWN = _tool()
+SED = _build_tool("e:f:i::l:V:", "expression file line-length")
+UNKNOWN = _build_tool()
 """The entry for an unknown command."""

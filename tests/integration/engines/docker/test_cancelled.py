@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from assayd.engines.docker import DockerEngine
-from assayd.ids import Ulids
+from assayd.ids import UlidGenerator
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_DAEMON
 from support.engines.bare_container import spec
 
@@ -19,13 +19,13 @@ pytestmark = pytest.mark.engine
 async def test_container_of_a_creation_that_was_cancelled_is_removed(docker_host: str) -> None:
     # One thread, so that the listing comes after whatever the creation has to do.
     engine = DockerEngine(base_url=docker_host, threads=1)
-    daemon_id = Ulids().new()
-    wanted = replace(spec(), labels={LABEL_DAEMON: daemon_id, LABEL_CONTAINER: Ulids().new()})
+    daemon_id = UlidGenerator().new()
+    wanted = replace(spec(), labels={LABEL_DAEMON: daemon_id, LABEL_CONTAINER: UlidGenerator().new()})
     await engine.info()
     creating = asyncio.ensure_future(engine.create(wanted))
     # Before its thread has begun, a call is taken back and there is nothing to undo.
     for _ in range(20):
-        await asyncio.to_thread(Ulids().new)
+        await asyncio.to_thread(UlidGenerator().new)
     creating.cancel()
     with suppress(asyncio.CancelledError):
         await creating

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from assayd.engines.docker import DockerEngine
-from assayd.ids import Ulids
+from assayd.ids import UlidGenerator
 from assayd.package_data import share
 from assayd.ports.engine import (
     LABEL_CONTAINER,
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.engine
 
 IMAGE = f"assayd-test/look-around-{os.getpid()}"
 PROGRAM = Path(engine_image.__file__).with_name("look_around.py")
-ULIDS = Ulids()
+ULIDS = UlidGenerator()
 
 
 @pytest.fixture(scope="module")

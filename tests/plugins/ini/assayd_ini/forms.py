@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from assayd_client.cli.kinds import ShownAttempt
+from assayd_client.cli.kinds import AttemptView
 from assayd_client.cli.terminal import plain
 
 
-def print_flat(shown: ShownAttempt) -> None:
+def print_flat(shown: AttemptView) -> None:
     """Print the fields that could be read with their values."""
     results = (shown.attempt["report"] or {}).get("runtime_results") or {"cases": []}
     for case in results["cases"]:

@@ -18,4 +18,4 @@ router = APIRouter(prefix="/v1/ini", tags=["ini"], responses=answers.ERRORS)
 async def list_files(call: CallDep) -> Response:
     """List submitted INI files, newest first."""
     records = cast("IniRecords", call.service.records["ini"])
-    return json_response({"files": await records.list(call.shown_uid)})
+    return json_response({"files": await records.list(call.visible_uid)})

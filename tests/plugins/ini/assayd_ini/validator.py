@@ -13,7 +13,7 @@ from assayd.findings.briefing import code_example
 from assayd.kind import Cap, Kind, Stage
 from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.prompting import Document, Surrounding
+from assayd.model.prompting import Document, PromptContext
 from assayd.model.report import Judgement
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
 from assayd_ini import judging, syntax
@@ -79,10 +79,10 @@ class Ini(Kind[IniPayload]):
         """Judge every field."""
         return judging.judge_file(payload, result)
 
-    def around(self, context: IniContext) -> Sequence[Surrounding]:
+    def around(self, context: IniContext) -> Sequence[PromptContext]:
         """Return the fields that the file has to declare."""
         fields = "\n".join(f"{name}: {kind}" for name, kind in context.fields.items())
-        return (Surrounding(title="fields", text=fields),)
+        return (PromptContext(title="fields", text=fields),)
 
     def base(self, context: IniContext) -> Document:
         """Return the payload without the text."""

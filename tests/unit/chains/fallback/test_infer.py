@@ -3,16 +3,16 @@ from __future__ import annotations
 import pytest
 
 from assayd.kinds.extractor.rules import apply, write
-from assayd.model.prompting import TakenField
+from assayd.model.prompting import ExtractedField
 from assayd_chains.fallback.infer import COMPUTED, NOT_FOUND, draft
 
 PATHS = ("/data/CLIENT-ABC/2024/Q1/report.csv", "/data/CLIENT-XYZ/2023/Q2/data.csv")
 
 
-def wanted(*names: str, computed: tuple[str, ...] = ()) -> list[TakenField]:
+def wanted(*names: str, computed: tuple[str, ...] = ()) -> list[ExtractedField]:
     return [
-        *(TakenField(name=name, computed=False) for name in names),
-        *(TakenField(name=name, computed=True) for name in computed),
+        *(ExtractedField(name=name, computed=False) for name in names),
+        *(ExtractedField(name=name, computed=True) for name in computed),
     ]
 
 

@@ -2,23 +2,23 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.model.prompting import Taken, TakenField
-from assayd_chains.fallback.offer import MOST_SHOWN, EarlierTry, Trigger, offer, trigger_of
+from assayd.model.prompting import ExtractedField, Taken
+from assayd_chains.fallback.offer import MOST_SHOWN, EarlierAttempt, Trigger, offer, trigger_of
 from assayd_chains.model import Outcome
 
 COMPUTED = Taken(
     texts=("/CLIENT-A/2024/x.csv", "/CLIENT-B/soon/y.csv"),
     fields=(
-        TakenField(name="client", computed=False),
-        TakenField(name="year", computed=False),
-        TakenField(name="age", computed=True),
+        ExtractedField(name="client", computed=False),
+        ExtractedField(name="year", computed=False),
+        ExtractedField(name="age", computed=True),
     ),
 )
 PLAIN = Taken(texts=COMPUTED.texts, fields=COMPUTED.fields[:2])
 
 
-def tried(stage: str, *rules: str, cause: str | None = None) -> EarlierTry:
-    return EarlierTry(
+def tried(stage: str, *rules: str, cause: str | None = None) -> EarlierAttempt:
+    return EarlierAttempt(
         cause=cause, report={"stage_reached": stage, "findings": [{"rule": rule} for rule in rules]}
     )
 
@@ -67,7 +67,7 @@ def test_offer_says_what_its_rules_give_for_the_sample_paths() -> None:
 def test_offer_uses_what_an_attempt_gave() -> None:
     case = {"name": COMPUTED.texts[0], "status": "passed", "result": {"age": "A", "year": 2024}}
     report = {"stage_reached": "sandbox", "runtime_results": {"cases": [case]}}
-    found = offer(Trigger.TIMEOUT, [EarlierTry(cause=None, report=report)], COMPUTED)
+    found = offer(Trigger.TIMEOUT, [EarlierAttempt(cause=None, report=report)], COMPUTED)
     assert found["applied"]["complete"] == 1
     assert found["applied"]["shown"][0]["fields"] == {"client": "A", "year": 2024, "age": "A"}
     assert found["applied"]["shown"][1]["missing"] == ["year"]
@@ -80,5 +80,5 @@ def test_many_paths_are_counted_and_some_shown() -> None:
 
 
 def test_without_a_single_field_nothing_is_offered() -> None:
-    nothing = Taken(texts=("/a",), fields=(TakenField(name="b", computed=True),))
+    nothing = Taken(texts=("/a",), fields=(ExtractedField(name="b", computed=True),))
     assert offer(Trigger.TIMEOUT, [LATE], nothing) is None

@@ -11,12 +11,12 @@ import structlog
 
 from assayd.errors import ProviderError
 from assayd.keys import hide_environment
-from assayd.model.prompting import Passage
+from assayd.model.prompting import SourcePart
 from assayd_chains.provider import FixRequest
 from assayd_chains.providers.command import CommandProvider
 
 REQUEST = FixRequest(
-    system="s" * 100_000, user="u", passage=Passage(name="code", language="python", text="x = 1\n")
+    system="s" * 100_000, user="u", passage=SourcePart(name="code", language="python", text="x = 1\n")
 )
 ECHO = """
 import json, sys

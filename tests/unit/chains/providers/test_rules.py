@@ -2,7 +2,7 @@ import pytest
 
 from assayd.errors import ProviderError
 from assayd.model.finding import Edit
-from assayd.model.prompting import EditedPassage, Passage
+from assayd.model.prompting import EditedPart, SourcePart
 from assayd_chains.provider import FixRequest
 from assayd_chains.providers.rules import RulesProvider
 
@@ -14,7 +14,7 @@ def edit(start: int, end: int, replacement: str) -> Edit:
 
 
 async def fixed(*edits: Edit) -> str:
-    passage = Passage(name="code", language="python", text=TEXT)
+    passage = SourcePart(name="code", language="python", text=TEXT)
     request = FixRequest(system="", user="", passage=passage, edits=edits)
     return (await RulesProvider().fix(request, timeout_s=1)).code
 
@@ -42,14 +42,14 @@ async def test_without_a_certain_edit_there_is_no_fix() -> None:
 
 
 async def test_certain_edits_of_all_passages_are_made_at_once() -> None:
-    other = EditedPassage(
-        passage=Passage(name="b.py", language="python", text="import os\nx = 1\n"),
+    other = EditedPart(
+        passage=SourcePart(name="b.py", language="python", text="import os\nx = 1\n"),
         edits=(Edit(start_line=1, end_line=1, replacement=""),),
     )
     request = FixRequest(
         system="",
         user="",
-        passage=Passage(name="a.py", language="python", text="def f()\n    pass\n"),
+        passage=SourcePart(name="a.py", language="python", text="def f()\n    pass\n"),
         edits=(Edit(start_line=1, end_line=1, replacement="def f():"),),
         others=(other,),
     )

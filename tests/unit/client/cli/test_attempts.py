@@ -11,7 +11,7 @@ from assayd.api import SocketAccess
 from assayd.errors import StoreError
 from assayd_client import PlainClient
 from assayd_client.cli import main
-from assayd_client.cli.attempts import safe_name
+from assayd_client.cli.attempts import to_safe_path
 from assayd_client.cli.listing import print_table
 from assayd_client.cli.terminal import Screen
 from support.daemons.fake_service import FakeService
@@ -118,7 +118,7 @@ def redigest(service, attempt_id, digests) -> None:
 @pytest.mark.parametrize("name", ["/etc/passwd", "../up", "a/../../up", "", "a\x00b", "..", "a\\..\\b"])
 def test_a_name_that_leads_out_is_refused(name: str) -> None:
     with pytest.raises(StoreError):
-        safe_name(name)
+        to_safe_path(name)
 
 
 def test_policies_are_listed_and_shown(assay, capsys) -> None:

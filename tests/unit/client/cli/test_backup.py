@@ -9,9 +9,9 @@ import pytest
 
 from assayd.attempts import conclusion as record
 from assayd.errors import ConfigError, RequestError
-from assayd.ids import Ulids
+from assayd.ids import UlidGenerator
 from assayd_client import ClientError, DaemonUnreachable
-from assayd_client.cli.upkeep import IDENTITY, back_up, find_state
+from assayd_client.cli.upkeep import IDENTITY, back_up, find_state_dir
 from support.daemons.small_daemon import small_daemon
 
 
@@ -26,7 +26,7 @@ async def test_copy_has_the_bundles_that_its_verdicts_name_and_no_others(tmp_pat
     async with small_daemon(live) as daemon:
         done = await daemon.finished(await daemon.accept("a"))
         # Those that come between the copy of the database and that of the bundles look like this one.
-        late, failure = replace(done, id=Ulids().new()), record.Failure(code="late", message="")
+        late, failure = replace(done, id=UlidGenerator().new()), record.Failure(code="late", message="")
         await record.Conclusion(artifacts=daemon.artifacts, clock=daemon.clock).give_up(late, b"{}", failure)
         assert len(bundles(live)) == 2
 
@@ -77,21 +77,21 @@ def test_state_directory_is_the_one_that_the_daemon_says(monkeypatch: pytest.Mon
     """Settings of whoever copies may be others than those that the daemon was started with."""
     monkeypatch.setenv("ASSAYD_STATE_DIR", "/nowhere")
     client = Asked({"state_dir": "/srv/assayd", "database_in_state": True})
-    assert find_state(client) == Path("/srv/assayd")
+    assert find_state_dir(client) == Path("/srv/assayd")
 
 
 def test_state_directory_is_that_of_the_settings_while_no_daemon_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("ASSAYD_STATE_DIR", "/srv/stopped")
-    assert find_state(Asked(DaemonUnreachable("unreachable", "no answer"))) == Path("/srv/stopped")
+    assert find_state_dir(Asked(DaemonUnreachable("unreachable", "no answer"))) == Path("/srv/stopped")
 
 
 def test_daemon_that_does_not_tell_is_not_guessed_at() -> None:
     with pytest.raises(ClientError, match="operators"):
-        find_state(Asked(ClientError("peer.not_operator", "only operators may do this")))
+        find_state_dir(Asked(ClientError("peer.not_operator", "only operators may do this")))
 
 
 def test_database_elsewhere_needs_its_own_tools() -> None:
     with pytest.raises(ConfigError, match="database_url is set"):
-        find_state(Asked({"state_dir": "/srv/assayd", "database_in_state": False}))
+        find_state_dir(Asked({"state_dir": "/srv/assayd", "database_in_state": False}))

@@ -20,7 +20,7 @@ from assayd_client.cli.batch import (
     Summary,
     exit_code,
     follow,
-    make_up_name,
+    generate_name,
     send_and_follow,
 )
 from assayd_client.cli.patience import results_of
@@ -78,8 +78,8 @@ def test_summary_counts_by_verdict_rule_and_cause(assay, write, capsys) -> None:
         "       1 malformed: line 5",
         "           line 5: Expecting property name enclosed in double quotes at line 1, column 2",
         "",
-        "Lines that aren't validated: assay batch results summed --failed",
-        "Run them again: assay batch results summed --failed --lines | assay batch run -",
+        "Show the lines that weren't validated: assay batch results summed --failed",
+        "Run these lines again: assay batch results summed --failed --lines | assay batch run -",
     ]
     assert shown.err == ""
 
@@ -176,7 +176,7 @@ def test_line_with_another_policy_is_remarked_on(assay, write, capsys) -> None:
     assay("run", write("one", "two"), "--name", "changed")
     other = json.dumps(submission("two", policy="default"))
     assert assay("resume", "changed", write("one", other)) == 0
-    assert "which are kept: lines 2\n" in capsys.readouterr().err
+    assert "which are kept: 2\n" in capsys.readouterr().err
 
 
 def test_dedupe_runs_the_same_once(assay, served: Served, write) -> None:
@@ -254,7 +254,7 @@ def test_exit_code_tells_our_trouble_before_failures() -> None:
     ("file", "stem"), [("a b/c d.jsonl", "c-d"), ("...jsonl", "batch"), ("x.y.jsonl", "x.y")]
 )
 def test_made_up_name_is_one_that_the_daemon_takes(file: str, stem: str) -> None:
-    assert make_up_name(Path(file)).startswith(f"{stem}-20")
+    assert generate_name(Path(file)).startswith(f"{stem}-20")
 
 
 class TestReplay:

@@ -52,7 +52,7 @@ def test_commit_that_changes_nothing_of_ours_passes_and_says_so(assay, root, cap
 
     assert assay("check", "readme.md", "--sarif", "-") == 0
     captured = capsys.readouterr()
-    assert "nothing to check: no [[file]] table of .assay.toml matches" in captured.err
+    assert "nothing to check: no [[file]] table in .assay.toml matches" in captured.err
     assert json.loads(captured.out)["runs"] == []
 
 
@@ -60,12 +60,12 @@ def test_project_without_anything_to_check_is_an_error(assay, root, capsys) -> N
     (root / ".assay.toml").write_text('[[file]]\nmatch = "none/*"\nkind = "code"\n')
 
     assert assay("check") == 2
-    assert "no [[file]] table of .assay.toml matches" in capsys.readouterr().err
+    assert "no [[file]] table in .assay.toml matches" in capsys.readouterr().err
 
 
 def test_folder_without_a_project_is_an_error(assay, tmp_path_factory, capsys) -> None:
     assert assay("check", str(tmp_path_factory.mktemp("empty"))) == 2
-    assert "there is no .assay.toml" in capsys.readouterr().err
+    assert "no .assay.toml in its folder or a parent folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["x/none.py"], ["none"], ["x/one.py", "x/none.py"]])

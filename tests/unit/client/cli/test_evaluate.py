@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from assayd_client.cli.evaluate import TASK_LABEL, _line, pass_at
+from assayd_client.cli.evaluate import TASK_LABEL, _submission_line, pass_at
 from assayd_client.hidden_tests import HiddenTests, Problem
 
 
@@ -75,4 +75,4 @@ def test_attempt_is_labelled_with_its_task_if_that_can_be_a_label(
 ) -> None:
     problem = Problem(task_id=task, hidden=HiddenTests(entry_point="f", tests="assert f()"))
 
-    assert json.loads(_line(problem, "def f(): return 1", None)).get("labels") == labels
+    assert json.loads(_submission_line(problem, "def f(): return 1", None)).get("labels") == labels

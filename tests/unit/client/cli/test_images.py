@@ -32,7 +32,7 @@ def test_adoption_without_a_daemons_log_is_told(state: Path, capsys: pytest.Capt
     _audit_adoption("ruby", "sha256:1", "/images/ruby")
 
     said = capsys.readouterr().err
-    assert said == f"the adoption isn't in the audit log {state}/audit: no daemon keeps one there\n"
+    assert said == f"the adoption isn't in the audit log {state}/audit: no daemon writes one there\n"
 
 
 def test_adoption_that_cannot_be_noted_is_told(state: Path, capsys: pytest.CaptureFixture[str]) -> None:

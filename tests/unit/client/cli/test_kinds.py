@@ -11,7 +11,7 @@ import pytest
 from assayd.errors import RequestError
 from assayd.kinds import registry
 from assayd_client.cli import main
-from assayd_client.cli.kinds import command_line_of, find_kind, form_of
+from assayd_client.cli.kinds import find_kind, form_of, get_command_line
 
 
 @pytest.fixture
@@ -24,11 +24,11 @@ def own(service):
 def test_kinds_are_listed(assay, capsys) -> None:
     assert assay("kinds") == 0
     shown = capsys.readouterr().out
-    assert all(kind in shown for kind in registry.own_kinds())
+    assert all(kind in shown for kind in registry.list_own_kinds())
 
 
 @pytest.mark.usefixtures("own")
-@pytest.mark.parametrize("kind", registry.own_kinds())
+@pytest.mark.parametrize("kind", registry.list_own_kinds())
 def test_each_kind_is_described_with_an_example_that_it_takes(assay, capsys, kind: str) -> None:
     assert assay("kinds", kind) == 0
     shown = capsys.readouterr().out
@@ -45,7 +45,7 @@ def test_each_kind_is_described_with_an_example_that_it_takes(assay, capsys, kin
 def test_json_is_what_the_daemon_says(assay, capsys) -> None:
     assert assay("kinds", "--json") == 0
     assert {kind["kind"] for kind in json.loads(capsys.readouterr().out)["kinds"]} == set(
-        registry.own_kinds()
+        registry.list_own_kinds()
     )
     assert assay("kinds", "fifth", "--json") == 0
     assert json.loads(capsys.readouterr().out)["forms"] == ["yaml"]
@@ -64,7 +64,7 @@ def test_commands_of_kinds_stand_among_those_of_the_program(capsys) -> None:
 
 
 def test_form_that_a_kind_has_not_is_refused_with_those_it_has() -> None:
-    with pytest.raises(RequestError, match="it has yaml; use --json"):
+    with pytest.raises(RequestError, match="it supports yaml; use --json"):
         form_of("fifth", "steps")
 
 
@@ -74,7 +74,7 @@ def test_steps_of_a_kind_without_steps_are_refused(assay, finished, capsys) -> N
 
 
 def test_kind_that_nobody_here_knows_is_shown_the_usual_way() -> None:
-    assert command_line_of("of-another-machine").case == "case"
+    assert get_command_line("of-another-machine").case == "case"
     with pytest.raises(RequestError, match="use one of code, extractor"):
         find_kind("of-another-machine")
 
@@ -82,8 +82,8 @@ def test_kind_that_nobody_here_knows_is_shown_the_usual_way() -> None:
 def test_showing_a_report_imports_no_validator() -> None:
     program = (
         "import sys; from assayd_client.cli.report import render\n"
-        "from assayd_client.cli.kinds import command_line_of\n"
-        "print(command_line_of('pipeline').case, *(n for n in sys.modules if n.endswith('.validator')))"
+        "from assayd_client.cli.kinds import get_command_line\n"
+        "print(get_command_line('pipeline').case, *(n for n in sys.modules if n.endswith('.validator')))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["step"]

@@ -13,7 +13,7 @@ from contextlib import closing
 import pytest
 import uvicorn
 
-from assayd_client.cli.own_user import OwnUserH11, asked_uid, listed_uid, uid_of
+from assayd_client.cli.own_user import OwnUserH11, listed_uid, parse_uid, query_uid
 from support.daemons.daemon_fixtures import needs_root
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
@@ -52,7 +52,7 @@ def test_user_is_read_at_the_line_of_the_peers_end(ends, local, remote) -> None:
     ours = " ".join(reversed(ends.split()))
     table = HEAD + line(ours, uid=1) + line(ends, uid=1000) + line(f"{WORD}:9C41 {WORD}:2221", uid=2)
 
-    assert uid_of(table, local, remote) == 1000
+    assert parse_uid(table, local, remote) == 1000
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_user_is_read_at_the_line_of_the_peers_end(ends, local, remote) -> None:
     ],
 )
 def test_connection_that_is_not_established_or_not_listed_is_nobodys(table) -> None:
-    assert uid_of(table, HERE, THERE) is None
+    assert parse_uid(table, HERE, THERE) is None
 
 
 @pytest.mark.parametrize(
@@ -89,10 +89,10 @@ def test_kernel_says_the_user_of_one_connection(family: int, listening: str, con
         accepted, _ = server.accept()
         with accepted:
             local, remote = accepted.getpeername()[:2], accepted.getsockname()[:2]
-            assert asked_uid(local, remote) == listed_uid(local, remote) == os.geteuid()
-            assert asked_uid(local, (remote[0], 1)) is None
+            assert query_uid(local, remote) == listed_uid(local, remote) == os.geteuid()
+            assert query_uid(local, (remote[0], 1)) is None
             connection.close()
-            assert asked_uid(local, remote) is None
+            assert query_uid(local, remote) is None
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])

@@ -83,7 +83,7 @@ def test_file_that_no_table_fits_is_nothing_to_us(root: Path) -> None:
     ("text", "said"),
     [
         ("", "only [[file]] tables are allowed"),
-        ("[[file]]\nmatch = 'x'\n", "needs match and kind"),
+        ("[[file]]\nmatch = 'x'\n", "requires match and kind"),
         (
             "[[file]]\nmatch = 'x'\nkind = 'code'\nimage = 'mine'\n",
             "unknown key image; known keys: match, kind",

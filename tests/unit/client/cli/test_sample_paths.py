@@ -12,9 +12,9 @@ from assayd.errors import RequestError
 from assayd_client.cli.sample_paths import (
     MOST_CHOSEN,
     PER_SHAPE,
-    grouped_tree,
-    read_list,
-    represented,
+    choose_paths,
+    group_tree,
+    read_lines,
     sample_paths,
     shape_of,
 )
@@ -81,7 +81,7 @@ def test_one_path_of_each_shape_comes_before_a_second_of_any(tmp_path: Path, cap
             file.parent.mkdir(parents=True, exist_ok=True)
             file.touch()
 
-    chosen = list(represented(grouped_tree(tmp_path)))
+    chosen = list(choose_paths(group_tree(tmp_path)))
 
     assert len({shape_of(path) for path in chosen}) == len(chosen) == MOST_CHOSEN
     sample_paths(None, None, tmp_path)
@@ -93,19 +93,19 @@ def test_links_and_names_that_are_not_text_are_left_out(tree: Path) -> None:
     (tree / "etc").symlink_to("/etc")
     Path(os.fsdecode(bytes(tree) + b"/bad\xff.xml")).touch()
 
-    assert len(grouped_tree(tree)) == 3
+    assert len(group_tree(tree)) == 3
 
 
 @pytest.mark.parametrize(("name", "why"), [("nowhere", "no such folder"), ("file", "not a folder")])
 def test_folder_that_cannot_be_walked_is_refused(tmp_path: Path, name: str, why: str) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(RequestError, match=f"--sample-tree: .*{name}: {why}"):
-        grouped_tree(tmp_path / name)
+        group_tree(tmp_path / name)
 
 
 def test_folder_without_files_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="has no readable file"):
-        grouped_tree(tmp_path)
+    with pytest.raises(RequestError, match="contains no readable files"):
+        group_tree(tmp_path)
 
 
 def test_list_has_a_path_on_each_line_and_each_is_taken_once(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_list_that_cannot_be_used_is_refused(tmp_path: Path, content: bytes | No
     if content is not None:
         listed.write_bytes(content)
     with pytest.raises(RequestError, match=f"--sample-paths: .*paths.txt.*{why}"):
-        read_list(listed)
+        read_lines(listed)
 
 
 def test_validate_submits_what_list_and_folder_give(assay, service, tree: Path, tmp_path: Path) -> None:

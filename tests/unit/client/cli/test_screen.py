@@ -7,7 +7,7 @@ import io
 import pytest
 
 from assayd_client.cli.report import MARKS
-from assayd_client.cli.terminal import Screen, StyledLine, cells, in_ascii, line, shows_letters, wrapped
+from assayd_client.cli.terminal import Screen, StyledLine, can_show_unicode, cells, line, to_ascii, wrapped
 
 
 def printed(*lines: StyledLine | str, **screen) -> str:
@@ -50,7 +50,7 @@ def test_styles_are_shown_where_colours_are() -> None:
 
 
 def test_marks_differ_in_ascii_and_stay_one_column() -> None:
-    marks = [in_ascii(mark) for mark, _ in MARKS.values()]
+    marks = [to_ascii(mark) for mark, _ in MARKS.values()]
     assert len(set(marks)) == len(MARKS)
     assert all(mark.isascii() and len(mark) == 1 for mark in marks)
 
@@ -70,12 +70,12 @@ def test_foreign_letters_are_written_as_their_codes_in_ascii() -> None:
     ],
 )
 def test_locale_decides_what_can_be_shown(environ: dict[str, str], letters: bool) -> None:
-    assert shows_letters(environ) is letters
+    assert can_show_unicode(environ) is letters
 
 
 def test_encoding_without_other_letters_shows_none() -> None:
-    assert not shows_letters({}, "ISO-8859-1")
-    assert shows_letters({}, "UTF-8")
+    assert not can_show_unicode({}, "ISO-8859-1")
+    assert can_show_unicode({}, "UTF-8")
 
 
 def test_redrawn_lines_take_the_place_of_the_last() -> None:

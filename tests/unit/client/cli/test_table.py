@@ -9,7 +9,7 @@ from assayd_client.cli.listing import (
     ATTEMPT_HEADS,
     artifact_row,
     attempt_row,
-    attempt_row_for_people,
+    attempt_row_for_display,
     check_lines,
 )
 from assayd_client.cli.terminal import Screen, print_table
@@ -40,7 +40,7 @@ def table(heads, rows, width: int | None) -> list[str]:
 
 
 def test_attempts_fit_eighty_columns_with_what_went_wrong_and_the_beginning_of_their_labels() -> None:
-    shown = table(ATTEMPT_HEADS, [attempt_row_for_people(ATTEMPT, "2026-11-22", wide=False)] * 2, 80)
+    shown = table(ATTEMPT_HEADS, [attempt_row_for_display(ATTEMPT, "2026-11-22", wide=False)] * 2, 80)
     assert max(map(len, shown)) <= 80
     assert shown[1].split() == [
         "01M7YHKFHWZP7YKVWXC96QNKT7",
@@ -53,7 +53,7 @@ def test_attempts_fit_eighty_columns_with_what_went_wrong_and_the_beginning_of_t
 
 
 def test_wide_list_has_all_rules_and_labels() -> None:
-    assert attempt_row_for_people(ATTEMPT, "2026-11-21", wide=True)[3:] == [
+    assert attempt_row_for_display(ATTEMPT, "2026-11-21", wide=True)[3:] == [
         "07:54:45Z",
         "12.35s",
         "case.failed name.undefined  category=weather platform=open_meteo run=nightly-2026-11-21",
@@ -63,7 +63,7 @@ def test_wide_list_has_all_rules_and_labels() -> None:
 def test_file_of_an_attempt_comes_before_its_other_labels() -> None:
     named = {**ATTEMPT, "labels": {"category": "weather", "file": "total.py"}}
     assert (
-        attempt_row_for_people(named, "2026-11-21", wide=False)[-1]
+        attempt_row_for_display(named, "2026-11-21", wide=False)[-1]
         == "case.failed +1  total.py  category=weather"
     )
 
@@ -81,13 +81,13 @@ def test_attempt_for_a_program_has_whole_times_and_rules_after_its_labels() -> N
 def test_attempt_under_report_only_says_so_in_its_last_cell() -> None:
     reported = {**ATTEMPT, "enforcement": "report"}
     assert attempt_row(reported)[-1] == "report-only"
-    assert attempt_row_for_people(reported, "2026-11-21", wide=False)[-1].startswith("report-only  ")
+    assert attempt_row_for_display(reported, "2026-11-21", wide=False)[-1].startswith("report-only  ")
 
 
 def test_attempt_that_ended_in_our_error_is_listed_with_its_code() -> None:
     broken = {**ATTEMPT, "error": {"code": "engine.unreachable"}, "rules": [], "labels": {}}
     assert attempt_row(broken)[-2] == "engine.unreachable"
-    assert attempt_row_for_people(broken, "2026-11-21", wide=False)[-1] == "engine.unreachable"
+    assert attempt_row_for_display(broken, "2026-11-21", wide=False)[-1] == "engine.unreachable"
 
 
 def test_artifacts_fit_eighty_columns_and_keep_their_names() -> None:

@@ -149,7 +149,7 @@ def test_nodes_are_listed_drained_and_resumed(assay, gateway: SecureGateway, cap
     assert "n1" in shown
     assert "0 of 4" in shown
     assert assay("node", "drain", "n1") == 0
-    assert capsys.readouterr().out == "n1: takes no new attempts; 0 in hand\n"
+    assert capsys.readouterr().out == "n1: accepts no new attempts; 0 in progress\n"
     assert assay("nodes", "--json") == 0
     assert json.loads(capsys.readouterr().out)[0]["state"] == "draining"
     assert assay("node", "resume", "n1") == 0

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from assayd.metrics import Metrics
 from assayd_client import PlainClient
-from assayd_client.cli.sample import read_sample, span
+from assayd_client.cli.sample import parse_metrics, span
 from assayd_client.cli.top import Frame, Watch, quiet_keyboard, render, watch
 
 NOW = datetime(2026, 5, 4, 10, 20, 40, tzinfo=UTC)
@@ -46,8 +46,8 @@ def shown(frame: Frame) -> str:
 
 
 def frame_of(now: str, before: str | None = None, *, seconds: float = 2.0) -> Frame:
-    earlier = None if before is None else read_sample(before, 0.0)
-    between = span(read_sample(now, seconds), earlier, up_s=10.0)
+    earlier = None if before is None else parse_metrics(before, 0.0)
+    between = span(parse_metrics(now, seconds), earlier, up_s=10.0)
     return Frame(at=NOW, span=between, since_start=before is None, attempts=[ATTEMPT])
 
 
@@ -84,13 +84,13 @@ def test_what_submitters_named_cannot_act_on_the_terminal() -> None:
 @pytest.mark.parametrize(("share", "expected"), [(0.5, 0.0075), (0.9, 30.0), (0.99, 120.0)])
 def test_quantile_lies_within_its_bucket_and_the_last_has_no_end(share: float, expected: float) -> None:
     text = metrics(run_s=(0.006,) * 5 + (0.008,) * 3 + (25.0, 500.0))
-    seen = span(read_sample(text, 1.0), None, up_s=1.0)
+    seen = span(parse_metrics(text, 1.0), None, up_s=1.0)
     quantile = seen.quantile_s(share, "assayd_attempt_duration_seconds", stage="run")
     assert quantile == pytest.approx(expected, rel=0.1)
 
 
 def test_histogram_that_got_nothing_has_no_quantile() -> None:
-    seen = span(read_sample(metrics(), 1.0), None, up_s=1.0)
+    seen = span(parse_metrics(metrics(), 1.0), None, up_s=1.0)
     assert seen.quantile_s(0.5, "assayd_attempt_duration_seconds", stage="run") is None
 
 

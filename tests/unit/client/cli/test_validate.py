@@ -7,9 +7,9 @@ from assayd.errors import RequestError
 from assayd_client.cli.submitting import (
     ValidateRequest,
     build_submission,
+    parse_settings,
     read_cases,
     read_files,
-    read_settings,
     with_file,
 )
 from support.daemons.fake_service import GOLDEN
@@ -152,21 +152,21 @@ def test_two_files_of_one_name_are_refused(tmp_path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "x.py").write_bytes(b"")
-    with pytest.raises(RequestError, match="two files are called"):
+    with pytest.raises(RequestError, match="two files are named"):
         read_files([tmp_path / "a" / "x.py", tmp_path / "b" / "x.py"])
 
 
 def test_settings_are_read_as_json_where_they_are() -> None:
-    assert read_settings(["a.b=1", "a.c=text", "d=[1]"]) == {"a": {"b": 1, "c": "text"}, "d": [1]}
+    assert parse_settings(["a.b=1", "a.c=text", "d=[1]"]) == {"a": {"b": 1, "c": "text"}, "d": [1]}
 
 
 def test_a_setting_below_a_value_is_refused() -> None:
-    with pytest.raises(RequestError, match="has a value already"):
-        read_settings(["a=1", "a.b=2"])
+    with pytest.raises(RequestError, match="already has a value"):
+        parse_settings(["a=1", "a.b=2"])
 
 
 def test_settings_with_commas_are_lists() -> None:
-    assert read_settings(["a.b=x,y", "a.c=443, 80", "a.d=x,", 'a.e=["x,y"]']) == {
+    assert parse_settings(["a.b=x,y", "a.c=443, 80", "a.d=x,", 'a.e=["x,y"]']) == {
         "a": {"b": ["x", "y"], "c": [443, 80], "d": ["x"], "e": ["x,y"]}
     }
 

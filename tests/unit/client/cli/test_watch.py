@@ -69,5 +69,5 @@ def test_what_cannot_be_submitted_is_said_and_watching_goes_on(file: Path, capsy
 
 @pytest.mark.parametrize("paths", [[], [Path("-")]])
 def test_what_cannot_be_watched_is_refused(paths) -> None:
-    with pytest.raises(RequestError, match="--watch needs files or folders"):
+    with pytest.raises(RequestError, match="--watch requires files or folders"):
         watch_files(lambda: 0, paths, clear=False)

@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from assayd_client import PlainClient
-from assayd_client.cli.workflow import _see_through
+from assayd_client.cli.workflow import _wait_and_print
 
 WORKFLOW = {"id": "w", "verdict": "validated", "findings": []}
 OUTPUTS = {"x": "a\x9b31m\u202eb é"}
@@ -27,7 +27,7 @@ def test_outputs_can_do_nothing_to_a_terminal(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
 
     with pytest.raises(typer.Exit):
-        _see_through(cast("PlainClient", client), WORKFLOW, None, None, as_json=False)
+        _wait_and_print(cast("PlainClient", client), WORKFLOW, None, None, as_json=False)
 
     printed = capsys.readouterr().out
     assert json.loads(printed) == OUTPUTS

@@ -8,7 +8,7 @@ import pytest
 
 from assayd.errors import RequestError
 from assayd_client.cli.report import Origin
-from assayd_client.cli.validate import Written, by_path
+from assayd_client.cli.validate import Written, texts_by_path
 
 
 @pytest.mark.parametrize(("repair", "files"), [(None, [Path("x.py")]), ("rules", [Path("-")])])
@@ -21,14 +21,14 @@ def test_place_that_cannot_be_is_refused_before_anything_is_submitted(
 
 def test_changed_texts_of_several_files_go_where_each_was_read() -> None:
     origin = Origin(paths={"adapter.py": "m/adapter.py", "manifest.json": "m/manifest.json"})
-    assert by_path({"adapter.py": "new"}, origin) == {Path("m/adapter.py"): "new"}
+    assert texts_by_path({"adapter.py": "new"}, origin) == {Path("m/adapter.py"): "new"}
 
 
 def test_single_text_goes_to_the_single_file() -> None:
-    assert by_path({"": "new"}, Origin(paths={"x.py": "src/x.py"})) == {Path("src/x.py"): "new"}
+    assert texts_by_path({"": "new"}, Origin(paths={"x.py": "src/x.py"})) == {Path("src/x.py"): "new"}
 
 
 @pytest.mark.parametrize("name", ["", "01_sum.sql"])
 def test_text_of_none_of_the_files_is_refused(name: str) -> None:
     with pytest.raises(RequestError, match="use --out DIR"):
-        by_path({name: "new"}, Origin(paths={"a.py": "a.py", "b.py": "b.py"}))
+        texts_by_path({name: "new"}, Origin(paths={"a.py": "a.py", "b.py": "b.py"}))

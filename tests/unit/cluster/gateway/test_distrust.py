@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from assayd.errors import RequestError
-from assayd.ids import Ulids
+from assayd.ids import UlidGenerator
 from assayd.model.attempt import Attempt
 from assayd.model.records import Query
 from assayd_cluster.gateway.program import configure_gateway
@@ -33,7 +33,7 @@ class Operator:
         self.gateway = gateway
         self._app = app
         self._token = token
-        number = Ulids().new().lower()
+        number = UlidGenerator().new().lower()
         self.stolen, self.honest = f"stolen-{number}", f"honest-{number}"
 
     async def ask(self, method: str, path: str, **content: Any) -> httpx.Response:

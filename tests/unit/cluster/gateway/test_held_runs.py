@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from assayd.model.attempt import Attempt, State
 from assayd.model.submission import Peer
-from assayd_cluster.gateway.held_runs import KEPT, MOST_BYTES, HeldRun, HeldRuns
+from assayd_cluster.gateway.held_runs import KEPT, MOST_BYTES, HeldRun, HeldRunCache
 
 ATTEMPT = Attempt(
     id="a",
@@ -22,7 +22,7 @@ HELD = HeldRun(number=1, node="n", leased_at=0, attempt=ATTEMPT, document=b"{}")
 
 
 def test_run_is_found_by_its_node_and_number_alone() -> None:
-    held = HeldRuns()
+    held = HeldRunCache()
     held.add(HELD)
     assert held.find("n", "a", 1) is HELD
     assert held.find("other", "a", 1) is None
@@ -30,7 +30,7 @@ def test_run_is_found_by_its_node_and_number_alone() -> None:
 
 
 def test_later_run_takes_the_place_of_the_earlier() -> None:
-    held = HeldRuns()
+    held = HeldRunCache()
     held.add(HELD)
     held.add(replace(HELD, number=2, node="other"))
     assert held.find("n", "a", 1) is None
@@ -38,7 +38,7 @@ def test_later_run_takes_the_place_of_the_earlier() -> None:
 
 
 def test_oldest_claim_makes_room() -> None:
-    held = HeldRuns()
+    held = HeldRunCache()
     for number in range(KEPT + 1):
         held.add(replace(HELD, attempt=replace(ATTEMPT, id=str(number))))
     assert held.find("n", "0", 1) is None
@@ -46,7 +46,7 @@ def test_oldest_claim_makes_room() -> None:
 
 
 def test_large_submission_is_not_kept() -> None:
-    held = HeldRuns()
+    held = HeldRunCache()
     held.add(replace(HELD, document=bytes(MOST_BYTES + 1)))
     assert held.find("n", "a", 1) is None
     held.add(replace(HELD, document=bytes(MOST_BYTES)))

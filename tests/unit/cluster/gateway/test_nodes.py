@@ -4,8 +4,8 @@ import pytest
 
 from assayd import __version__
 from assayd_cluster.documents import NodeBeat
-from assayd_cluster.gateway.nodes import Census, LiveNode, objection, versions_agree
-from assayd_cluster.gateway.readiness import _none_takes_work
+from assayd_cluster.gateway.nodes import ClusterCensus, LiveNode, are_versions_compatible, find_objection
+from assayd_cluster.gateway.readiness import _explain_idle_nodes
 
 PROFILES = {"one": "a" * 64, "two": "b" * 64}
 
@@ -16,8 +16,8 @@ def beat(**changes: object) -> NodeBeat:
 
 
 def test_node_that_is_as_the_gateway_takes_work() -> None:
-    assert objection(beat(), PROFILES) == ""
-    assert objection(beat(profiles={**PROFILES, "of its own": "c" * 64}), PROFILES) == ""
+    assert find_objection(beat(), PROFILES) == ""
+    assert find_objection(beat(profiles={**PROFILES, "of its own": "c" * 64}), PROFILES) == ""
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_node_that_is_as_the_gateway_takes_work() -> None:
     ],
 )
 def test_node_that_differs_is_told_why_it_takes_no_work(changes: dict[str, object], why: str) -> None:
-    assert objection(beat(**changes), PROFILES).startswith(why)
+    assert find_objection(beat(**changes), PROFILES).startswith(why)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_node_that_differs_is_told_why_it_takes_no_work(changes: dict[str, objec
     ],
 )
 def test_versions_one_minor_apart_work_together(one: str, other: str, agree: bool) -> None:
-    assert versions_agree(one, other) is versions_agree(other, one) is agree
+    assert are_versions_compatible(one, other) is are_versions_compatible(other, one) is agree
 
 
 @pytest.mark.parametrize("gateways", [1, 2, 3, 5])
@@ -58,14 +58,14 @@ def test_tenant_that_leaves_a_place_at_each_gateway_leaves_one_of_the_nodes(
     capacity: int, gateways: int
 ) -> None:
     node = LiveNode(name="a", capacity=capacity, why="", version="1", engine="", images={})
-    census = Census(nodes=[node], gateways=gateways)
+    census = ClusterCensus(nodes=[node], gateways=gateways)
     assert gateways * census.share >= capacity
     assert gateways * (census.share - 1) < capacity
 
 
 def test_callers_are_not_told_what_nodes_say_of_themselves() -> None:
     node = LiveNode(name="secret-1", capacity=1, why="its disk is full", version="1", engine="", images={})
-    told = _none_takes_work(Census(nodes=[node]))
+    told = _explain_idle_nodes(ClusterCensus(nodes=[node]))
     assert told.startswith("none of 1 nodes takes attempts")
     assert "secret" not in told
     assert "disk" not in told

@@ -13,5 +13,5 @@ def test_notice_that_cannot_be_heard_leaves_the_next_ones_heard() -> None:
     notices.on("event", hear)
     theirs = Notices("postgresql://localhost/x", "theirs")
     for text in ("{", "[]", theirs.write("event", number=0), theirs.write("event", number=1)):
-        notices._heard(text)
+        notices._dispatch_notice(text)
     assert heard == [1]

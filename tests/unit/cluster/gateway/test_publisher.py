@@ -17,8 +17,8 @@ from amqp.exceptions import MessageNacked
 
 from assayd_cluster.broker import EXCHANGE, TASK, make_celery
 from assayd_cluster.gateway import publisher
-from assayd_cluster.gateway.dispatches import Dispatches, Message
-from assayd_cluster.gateway.publisher import AWAY, BrokerChannel, Publisher
+from assayd_cluster.gateway.dispatches import DispatchOutbox, Message
+from assayd_cluster.gateway.publisher import AWAY, BrokerChannel, BrokerPublisher
 from support.cluster.silent_broker import OPEN_CHANNEL, PUBLISH, SELECT_CONFIRMS, broker_silent_from
 from support.cluster.stub_broker import StubBroker
 
@@ -115,11 +115,11 @@ class Noting:
         """Take note."""
 
 
-async def publish(*brokers: StubBroker, messages: Sequence[Message]) -> tuple[Publisher, list[str]]:
+async def publish(*brokers: StubBroker, messages: Sequence[Message]) -> tuple[BrokerPublisher, list[str]]:
     app, coming, counted = make_celery("memory://", queue="assayd.attempts"), iter(brokers), list[str]()
     app.connection_for_write = lambda **_: next(coming)
-    publisher = Publisher(app)
-    async with publisher.running(cast("Dispatches", Noting()), counted.append):
+    publisher = BrokerPublisher(app)
+    async with publisher.running(cast("DispatchOutbox", Noting()), counted.append):
         await asyncio.gather(*(publisher.publish(message) for message in messages))
     return publisher, counted
 

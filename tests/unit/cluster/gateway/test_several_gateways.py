@@ -12,8 +12,8 @@ from sqlalchemy import select
 
 from assayd.errors import RequestError
 from assayd.model.batch import Batch, Tally
-from assayd.ports.driving import Driven
-from assayd.store.outbox import Outbox, message_of_batch
+from assayd.ports.driving import DrivenWork
+from assayd.store.outbox import Outbox, batch_message_row
 from assayd.store.tables import webhook_messages
 from support.cluster.gateways import CODE, PEER, one_gateway, silence, two_gateways
 from support.stores.postgres import PostgresServer, needs_postgres
@@ -62,7 +62,7 @@ async def test_message_that_another_gateway_writes_is_looked_at_at_once(tmp_path
                 concurrency=1,
                 webhook="https://a.test/hook",
             )
-            row = message_of_batch(batch, Tally(), at)
+            row = batch_message_row(batch, Tally(), at)
             await second.access.write(lambda connection, row=row: outbox.add(connection, row))
             # Nobody lists that receiver: the message goes as soon as it is looked at.
             async with asyncio.timeout(30):
@@ -70,16 +70,16 @@ async def test_message_that_another_gateway_writes_is_looked_at_at_once(tmp_path
                     await asyncio.sleep(0.05)
 
 
-@pytest.mark.parametrize("kind", [Driven.REPAIR, Driven.GENERATION])
+@pytest.mark.parametrize("kind", [DrivenWork.REPAIR, DrivenWork.GENERATION])
 async def test_repair_and_generation_of_a_dead_gateway_are_anothers_then(
-    tmp_path: Path, url: str, kind: Driven
+    tmp_path: Path, url: str, kind: DrivenWork
 ) -> None:
     subject = "0" * 26
     async with two_gateways(tmp_path, url) as (first, second):
         assert await first.cluster.driving.take(kind, subject)
         assert not await second.cluster.driving.take(kind, subject)
         await silence(first, "gateways", "id", first.cluster.gateway_id)
-        estate = await second.cluster.membership.take_over()
+        estate = await second.cluster.membership.adopt_orphaned_work()
         assert estate.driven == [(kind, subject)]
         assert await second.cluster.driving.take(kind, subject)
         assert not await first.cluster.driving.take(kind, subject)

@@ -27,7 +27,13 @@ from assayd_cluster.documents import (
     RunVerdict,
 )
 from assayd_cluster.gateway.held_runs import HeldRun
-from assayd_cluster.gateway.verdicts import MOST_REFUSALS, _bundle, _cases, _checked, _refusals
+from assayd_cluster.gateway.verdicts import (
+    MOST_REFUSALS,
+    _build_bundle,
+    _check_verdict,
+    _read_cases,
+    _read_refusals,
+)
 
 ATTEMPT = Attempt(
     id="a",
@@ -57,7 +63,7 @@ CASE = {
 
 
 def test_case_of_a_newer_node_is_read_without_what_is_not_known_here() -> None:
-    [case] = _cases({"runtime_results": {"cases": [{**CASE, "mood": "new"}]}})
+    [case] = _read_cases({"runtime_results": {"cases": [{**CASE, "mood": "new"}]}})
     assert (case.name, case.duration_s) == ("/data/a.csv", 1.5)
 
 
@@ -65,15 +71,15 @@ def test_case_of_a_newer_node_is_read_without_what_is_not_known_here() -> None:
 def test_case_that_lacks_what_every_case_has_is_refused(lacking: str) -> None:
     case = {name: value for name, value in CASE.items() if name != lacking}
     with pytest.raises(RequestError, match="invalid case"):
-        _cases({"runtime_results": {"cases": [case]}})
+        _read_cases({"runtime_results": {"cases": [case]}})
 
 
 def test_texts_of_a_report_are_cut_before_they_are_recorded() -> None:
     long = "x" * (MOST_OUTPUT + 1)
-    [case] = _cases({"runtime_results": {"cases": [{**CASE, "stderr": long, "message": "short\0"}]}})
+    [case] = _read_cases({"runtime_results": {"cases": [{**CASE, "stderr": long, "message": "short\0"}]}})
     assert (len(case.stderr), case.message) == (MOST_OUTPUT, "short\ufffd")
     errors = [{"severity": "error", "message": long}] * (MOST_REFUSALS + 1)
-    assert [len(message) for message in _refusals({"findings": errors})] == [MOST_TEXT] * MOST_REFUSALS
+    assert [len(message) for message in _read_refusals({"findings": errors})] == [MOST_TEXT] * MOST_REFUSALS
 
 
 def test_internal_error_with_a_message_that_no_daemon_writes_is_refused() -> None:
@@ -101,7 +107,7 @@ def test_signature_of_a_node_is_not_kept_as_it_is_of_other_files() -> None:
         for name, content in contents.items()
     ]
     said = JudgedAttempt.model_construct(created_at=created_at, verdict=Verdict.VALIDATED)
-    checked = _checked(ATTEMPT, RunVerdict.model_construct(attempt=said, files=files), {})
+    checked = _check_verdict(ATTEMPT, RunVerdict.model_construct(attempt=said, files=files), {})
     assert checked.files.keys() == contents.keys() - {ATTESTATION}
 
 
@@ -117,7 +123,7 @@ def cut_files_cpu_s(count: int) -> float:
     ]
     brought = RunVerdict.model_construct(files=files)
     before = time.thread_time()
-    bundle = _bundle(ATTEMPT, HELD, brought, dict.fromkeys(names, b""))
+    bundle = _build_bundle(ATTEMPT, HELD, brought, dict.fromkeys(names, b""))
     took = time.thread_time() - before
     assert bundle.truncated == set(names)
     return took

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd_cluster.gateway.watching import Dispatched, is_alive, is_stray
+from assayd_cluster.gateway.watching import DispatchedAttempt, is_alive, is_stray
 
 S = 1_000_000
 NOW = 1000 * S
@@ -11,8 +11,8 @@ LISTED = {"a": frozenset({"x"}), "b": frozenset[str]()}
 
 def dispatched(
     published_s: int | None, node: str | None = None, leased_s: int | None = None, *, over: bool = False
-) -> Dispatched:
-    return Dispatched(
+) -> DispatchedAttempt:
+    return DispatchedAttempt(
         attempt_id="x",
         published_at=None if published_s is None else NOW - published_s * S,
         node=node,
@@ -49,6 +49,6 @@ def dispatched(
     ],
 )
 def test_attempt_that_nobody_has_in_hand_is_published_again(
-    one: Dispatched, alive: bool, stray: bool
+    one: DispatchedAttempt, alive: bool, stray: bool
 ) -> None:
     assert (is_alive(one, LISTED, NOW), is_stray(one, LISTED, NOW)) == (alive, stray)

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from assayd.model.trace_context import from_text
-from assayd_cluster.node.beating import Heart
-from assayd_cluster.node.daemon_link import DaemonLink
+from assayd_cluster.node.beating import HeartbeatSender
+from assayd_cluster.node.daemon_link import DaemonClient
 from assayd_cluster.node.running import PutBack, Untrue
 from support.cluster.stub_gateway import TICKET
 from support.cluster.unix_http import refusal
@@ -55,16 +55,16 @@ def test_daemon_is_asked_to_run_an_attempt_once(parts: NodeParts) -> None:
 
 
 def test_daemon_that_would_run_an_attempt_twice_is_not_ready(parts: NodeParts, tmp_path: Path) -> None:
-    daemon = DaemonLink(tmp_path / "daemon.sock")
+    daemon = DaemonClient(tmp_path / "daemon.sock")
     assert daemon.readiness() == ""
     parts.daemon.readiness = {"status": "ready"}
     assert "older than assayd-node" in daemon.readiness()
 
 
 def test_last_beat_of_a_node_says_that_it_leaves(parts: NodeParts, tmp_path: Path) -> None:
-    heart = Heart(
+    heart = HeartbeatSender(
         gateway=parts.link,
-        daemon=DaemonLink(tmp_path / "daemon.sock"),
+        daemon=DaemonClient(tmp_path / "daemon.sock"),
         runner=parts.runner,
         stopping=parts.stopping,
         capacity=1,

@@ -55,7 +55,7 @@ def made(root: Path, version: int) -> ControlGroup:
 
 
 def write(group: ControlGroup) -> None:
-    for path, value in group._settings(LIMITS):
+    for path, value in group._limit_files(LIMITS):
         Path(path).write_text(value)
 
 
@@ -85,7 +85,7 @@ def test_limit_that_cannot_be_read_is_a_difference(tmp_path: Path, version: int)
 
 @pytest.mark.parametrize(("version", "name", "held"), [(1, "cpu.shares", "256"), (2, "cpu.weight", "25")])
 def test_container_weighs_a_quarter_of_the_daemon(tmp_path: Path, version: int, name: str, held: str) -> None:
-    settings = {Path(path).name: value for path, value in made(tmp_path, version)._settings(LIMITS)}
+    settings = {Path(path).name: value for path, value in made(tmp_path, version)._limit_files(LIMITS)}
     assert settings[name] == held
 
 
@@ -93,16 +93,16 @@ def test_container_weighs_a_quarter_of_the_daemon(tmp_path: Path, version: int, 
 def test_weight_is_changed_while_there_is_a_group(tmp_path: Path, version: int, name: str, held: str) -> None:
     group = made(tmp_path, version)
     file = Path(group.folders["cpu" if version == 1 else ""]) / name
-    group.weigh(3)
+    group.set_cpu_weight(3)
     assert file.read_text() == held
     file.unlink()
-    group.weigh(3)
+    group.set_cpu_weight(3)
     assert not file.exists()
 
 
 def test_group_of_version_2_lets_the_kernel_choose_one_process(tmp_path: Path) -> None:
     assert ("memory.oom.group", "0") in [
-        (Path(path).name, value) for path, value in made(tmp_path, 2)._settings(LIMITS)
+        (Path(path).name, value) for path, value in made(tmp_path, 2)._limit_files(LIMITS)
     ]
 
 
@@ -209,7 +209,7 @@ def test_processes_that_end_or_start_while_they_are_moved_keep_nobody_from_handi
         members.write_text("30\n" if pid == "20" else "")
         moved.append(pid)
 
-    monkeypatch.setattr(cgroup, "_write", move)
+    monkeypatch.setattr(cgroup, "_write_control", move)
     find_hierarchy("0::/unit\n", tmp_path)
     assert (moved, members.read_text()) == (["20", "30"], "")
 

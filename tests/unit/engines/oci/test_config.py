@@ -14,7 +14,7 @@ from assayd.engines.oci.config import (
     id_mappings,
     mounts,
     resources,
-    while_starting,
+    startup_limits,
 )
 from assayd.errors import EngineError
 from assayd.ports.engine import ContainerSpec
@@ -134,7 +134,7 @@ def test_limits_are_those_of_the_spec_and_wider_in_processes_alone_while_startin
         "cpu_period_us": 100_000,
         "cpu_weight": 25,
     }
-    starting = while_starting(exact)
+    starting = startup_limits(exact)
     assert starting["pids"] > exact["pids"]
     assert {**starting, "pids": exact["pids"]} == exact
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from assayd.engines.oci.config import HostShare
-from assayd.engines.oci.inspection import Seen, differences, read_mounts, shared_with
+from assayd.engines.oci.inspection import Seen, differences, find_shared_namespaces, read_mounts
 from assayd.ports.engine import ContainerSpec
 
 NO_CAPABILITIES = "".join(f"Cap{name}:\t{'0' * 16}\n" for name in ("Inh", "Prm", "Eff", "Bnd", "Amb"))
@@ -92,11 +92,11 @@ def test_clone_without_a_wall_of_its_own_is_a_difference(
 
 def test_namespace_of_the_template_or_of_another_child_is_a_difference() -> None:
     others = {"the template": {"net": "net:[1]", "user": "user:[3]"}, "A": {"net": "net:[2]"}}
-    assert shared_with(GOOD, others) == [
+    assert find_shared_namespaces(GOOD, others) == [
         "namespace user is also that of the template",
         "namespace net is also that of A",
     ]
-    assert shared_with(GOOD, {"the template": {"net": "net:[1]", "user": "user:[1]"}}) == []
+    assert find_shared_namespaces(GOOD, {"the template": {"net": "net:[1]", "user": "user:[1]"}}) == []
 
 
 TEMPLATES_STATUS = STATUS.replace("1879048193", "1879048192").replace("0000000000000000", "00000000002011c0")

@@ -7,33 +7,33 @@ import sys
 
 import pytest
 
-from assayd.engines.oci.owner import has_gone, own_mark
+from assayd.engines.oci.owner import has_process_ended, own_process_mark
 
-TELL = "from assayd.engines.oci.owner import own_mark; print(own_mark())"
+TELL = "from assayd.engines.oci.owner import own_process_mark; print(own_process_mark())"
 
 
 def changed(place: int, value: str) -> str:
-    parts = own_mark().split(":")
+    parts = own_process_mark().split(":")
     parts[place] = value
     return ":".join(parts)
 
 
 def test_process_that_lives_has_not_gone() -> None:
-    assert not has_gone(own_mark())
+    assert not has_process_ended(own_process_mark())
 
 
 def test_process_that_has_ended_has_gone() -> None:
     mark = subprocess.run([sys.executable, "-c", TELL], capture_output=True, text=True, check=True).stdout
-    assert mark.strip().count(":") == own_mark().count(":")
-    assert has_gone(mark.strip())
+    assert mark.strip().count(":") == own_process_mark().count(":")
+    assert has_process_ended(mark.strip())
 
 
 def test_number_that_another_process_has_by_now_is_of_one_that_has_gone() -> None:
-    assert has_gone(changed(3, "1"))
+    assert has_process_ended(changed(3, "1"))
 
 
 def test_process_of_an_earlier_boot_has_gone() -> None:
-    assert has_gone(changed(0, "00000000-0000-0000-0000-000000000000"))
+    assert has_process_ended(changed(0, "00000000-0000-0000-0000-000000000000"))
 
 
 @pytest.mark.parametrize(
@@ -42,4 +42,4 @@ def test_process_of_an_earlier_boot_has_gone() -> None:
     ids=["none", "one part", "no numbers", "empty parts", "another namespace"],
 )
 def test_of_another_namespace_or_by_no_mark_nobody_can_tell(mark: str) -> None:
-    assert not has_gone(mark)
+    assert not has_process_ended(mark)

@@ -13,8 +13,8 @@ import uvloop
 
 from assayd.engines.oci.control import StartFailed
 from assayd.engines.oci.process import (
-    Launch,
     LauncherProcess,
+    LaunchRequest,
     PipeEnd,
     PipeStream,
     make_pipes,
@@ -128,9 +128,9 @@ async def launcher(tmp_path: Path) -> AsyncIterator[LauncherProcess]:
     made.close()
 
 
-def runtime(folder: Path, script: str) -> Launch:
+def runtime(folder: Path, script: str) -> LaunchRequest:
     """Return a launch of a shell script in the place of a runtime, whose child is the container."""
-    return Launch(
+    return LaunchRequest(
         name="C", arguments=["/bin/sh", "-c", script, str(folder / "pid")], join=(), pid_file=folder / "pid"
     )
 
@@ -181,7 +181,7 @@ async def test_runtime_that_fails_is_told(launcher: LauncherProcess, tmp_path: P
 async def test_container_does_not_start_where_its_control_group_is_gone(
     launcher: LauncherProcess, tmp_path: Path
 ) -> None:
-    launch = Launch(
+    launch = LaunchRequest(
         name="C",
         arguments=["/bin/sh", "-c", f"echo started >{tmp_path}/started"],
         join=[f"{tmp_path}/gone/cgroup.procs"],
@@ -245,7 +245,7 @@ def test_a_descriptor_that_the_loop_closes_itself_is_left_to_it() -> None:
     reading, writing = os.pipe()
     end = PipeEnd(reading)
     loop = uvloop.new_event_loop()
-    end.hand_over(loop)
+    end.release_to(loop)
     end.close()
     assert os.fstat(reading)
     loop.close()

@@ -15,7 +15,7 @@ from assayd.engines.oci.config import HostShare, configuration
 from assayd.engines.oci.template_config import (
     CAPABILITIES,
     CHILDREN,
-    clone_order,
+    clone_request,
     plan,
     read_program,
     template_configuration,
@@ -108,7 +108,7 @@ def test_image_that_starts_another_program_has_no_template(arguments: tuple[str,
 
 
 def test_child_is_told_its_limits_and_nothing_of_the_host(spec: ContainerSpec, place: HostShare) -> None:
-    told = clone_order(spec, replace(place, clone_uid=7))
+    told = clone_request(spec, replace(place, clone_uid=7))
     assert told == {
         "uid": 7,
         "groups": ["memory", "pids", "cpu"],

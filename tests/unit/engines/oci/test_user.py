@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assayd.engines.oci.ranges import IdRange
-from assayd.engines.oci.user import User, common_ids, place_for_images, user_ids
+from assayd.engines.oci.user import User, common_ids, find_mount_folder, user_ids
 from assayd.errors import EngineError
 
 ALICE = User(uid=1000, name="alice")
@@ -89,5 +89,5 @@ def test_ids_are_those_that_are_users_and_groups(
 
 
 def test_images_are_shown_where_nothing_is_hidden_by_it() -> None:
-    assert place_for_images([Path("/home/alice")]) == "/mnt"
-    assert place_for_images([Path("/mnt/disk/alice")]) != "/mnt"
+    assert find_mount_folder([Path("/home/alice")]) == "/mnt"
+    assert find_mount_folder([Path("/mnt/disk/alice")]) != "/mnt"

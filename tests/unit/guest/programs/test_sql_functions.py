@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.guest.programs._sql_functions import ShellFunctions, without_series
+from assayd.guest.programs._sql_functions import ShellFunctions, expand_series
 
 Opened = tuple[sqlite3.Connection, ShellFunctions]
 
@@ -28,7 +28,7 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
 
 
 def values(connection: sqlite3.Connection, statement: str) -> list[object]:
-    return [row[0] for row in connection.execute(without_series(statement))]
+    return [row[0] for row in connection.execute(expand_series(statement))]
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ def test_series_has_the_rows_of_the_shell(opened: Opened, statement: str, expect
     "statement", ["SELECT 1 FROM generate_series(1, 2", "SELECT generate_series(1, 2, 3, 4)", "SELECT 1"]
 )
 def test_text_that_is_no_call_of_a_series_stays_as_it_is(statement: str) -> None:
-    assert without_series(statement) == statement
+    assert expand_series(statement) == statement
 
 
 def test_long_statement_is_read_in_time_that_grows_with_its_length() -> None:
-    assert without_series("SELECT " + "('" * 50_000).startswith("SELECT")
-    assert without_series("generate_series(" * 20_000).startswith("generate_series")
+    assert expand_series("SELECT " + "('" * 50_000).startswith("SELECT")
+    assert expand_series("generate_series(" * 20_000).startswith("generate_series")
 
 
 def test_regexp_finds_a_pattern_and_knows_null(opened: Opened) -> None:

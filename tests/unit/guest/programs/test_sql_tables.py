@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from assayd.guest.programs._sql_guard import Guard
+from assayd.guest.programs._sql_guard import SqlGuard
 from assayd.guest.programs._sql_tables import tables_of
 
 
@@ -47,6 +47,6 @@ def test_temporary_view_does_not_stand_in_for_a_table() -> None:
 
 
 def test_rows_are_counted_under_the_guard() -> None:
-    guard = Guard(schema=False, pragmas=frozenset())
+    guard = SqlGuard(schema=False, pragmas=frozenset())
     assert tables_of(database("CREATE TABLE sales (a)"), guard) == [["sales", 0, ["a", ""]]]
     assert ("READ", "sales") in guard.acts

@@ -13,7 +13,17 @@ from assayd.kinds.code.from_files import from_files
 from assayd.kinds.code.validator import CodePayload, validator
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import CaseStatus, Judgement
-from assayd.model.run import Captured, Cause, Limits, Outcome, Program, RunEnd, RunResult, UnitResult, Usage
+from assayd.model.run import (
+    CapturedOutput,
+    Cause,
+    Limits,
+    Outcome,
+    Program,
+    ResourceUsage,
+    RunEnd,
+    RunResult,
+    UnitResult,
+)
 from assayd.policies import PolicySet
 from assayd.ports.command_line import FileOptions
 
@@ -41,8 +51,8 @@ def judged(*records: object, cause: Cause = Cause.COMPLETED, status: int = 0, co
         name="node",
         wait_status=status,
         results=tuple(json.dumps(each).encode() for each in records),
-        stdout=Captured(head=b"said", total_bytes=4),
-        usage=Usage(wall_s=3.0),
+        stdout=CapturedOutput(head=b"said", total_bytes=4),
+        usage=ResourceUsage(wall_s=3.0),
         outcome=outcome,
     )
     result = RunResult(units=(unit,), end=RunEnd.FINISHED, outcome=outcome)

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from assayd.kinds.code.worth import judge_second, runs_twice, unread_inputs
+from assayd.kinds.code.worth import compare_second_run, find_unread_inputs, needs_second_run
 from assayd.model.policy import ExecutionPolicy, NetworkMode, NetworkPolicy, QualityPolicy, RuleLevel
 
 DECLARED = "rows: list\nlimit: int\n"
@@ -13,7 +13,7 @@ POLICY = ExecutionPolicy(name="p")
 
 def unread(code: str) -> list[str]:
     text = DECLARED + code
-    return [finding.message for finding in unread_inputs(text, ast.parse(text), ["rows", "limit"])]
+    return [finding.message for finding in find_unread_inputs(text, ast.parse(text), ["rows", "limit"])]
 
 
 @pytest.mark.parametrize(
@@ -81,19 +81,19 @@ def test_an_input_that_is_read_is_left_alone(code: str) -> None:
 
 
 def test_a_second_run_is_for_code_that_may_differ_and_leaves_no_traces() -> None:
-    assert runs_twice("import random\nresult: float = random.random()\n", POLICY)
-    assert not runs_twice("result: int = 1\n", POLICY)
-    assert not runs_twice("import random\nopen('x', 'a').write(str(random.random()))\n", POLICY)
+    assert needs_second_run("import random\nresult: float = random.random()\n", POLICY)
+    assert not needs_second_run("result: int = 1\n", POLICY)
+    assert not needs_second_run("import random\nopen('x', 'a').write(str(random.random()))\n", POLICY)
 
 
 def test_a_second_run_is_not_for_code_that_reaches_hosts_or_where_rules_are_off() -> None:
     listed = ExecutionPolicy(name="p", network=NetworkPolicy(mode=NetworkMode.ALLOWLIST))
     off = ExecutionPolicy(name="p", quality=QualityPolicy(severity=RuleLevel.OFF))
-    assert not runs_twice("import random\n", listed)
-    assert not runs_twice("import random\n", off)
+    assert not needs_second_run("import random\n", listed)
+    assert not needs_second_run("import random\n", off)
 
 
 def test_two_runs_that_differ_are_told_and_a_failed_second_run_is_not() -> None:
-    [finding] = judge_second(1.5, (2.5,), "result: float = random()\n", 1)
+    [finding] = compare_second_run(1.5, (2.5,), "result: float = random()\n", 1)
     assert (finding.rule, finding.line) == ("quality.varying", 1)
-    assert judge_second(1.5, (1.5,), "", 1) == judge_second(1.5, (None,), "", 1) == []
+    assert compare_second_run(1.5, (1.5,), "", 1) == compare_second_run(1.5, (None,), "", 1) == []

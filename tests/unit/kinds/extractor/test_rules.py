@@ -8,8 +8,8 @@ from assayd.kinds.extractor.rules import (
     Type,
     apply,
     check_rules,
+    extract_rules_text,
     read,
-    rules_text,
     to_python,
     write,
 )
@@ -105,7 +105,7 @@ def test_python_of_rules_gives_what_the_rules_give(path: str) -> None:
     [TEXT, "\ufeff# reports\r\n" + TEXT, f"---\n{TEXT}", f"These rules:\n\n```yaml\n{TEXT}```\nDone."],
 )
 def test_rules_are_found_in_an_answer(answer: str) -> None:
-    found = rules_text(answer)
+    found = extract_rules_text(answer)
 
     assert found is not None
     assert read(found) == RULES
@@ -123,7 +123,7 @@ def test_rules_are_found_in_an_answer(answer: str) -> None:
     ],
 )
 def test_other_text_is_not_rules(answer: str) -> None:
-    assert rules_text(answer) is None
+    assert extract_rules_text(answer) is None
 
 
 @pytest.mark.parametrize(

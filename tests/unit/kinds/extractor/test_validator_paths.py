@@ -11,7 +11,7 @@ from assayd.findings.source_text import SplitText
 from assayd.kinds.extractor.validator import ExtractorPayload, validator
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import CaseStatus, Judgement
-from assayd.model.run import Cause, Limits, Outcome, RunEnd, RunResult, UnitResult, Usage
+from assayd.model.run import Cause, Limits, Outcome, ResourceUsage, RunEnd, RunResult, UnitResult
 
 PATHS = tuple(f"/d/{number}.csv" for number in range(150))
 CODE = "def extract(path: str) -> dict:\n    return {'n': int(path[3:-4])}\n"
@@ -31,7 +31,7 @@ def unit(name: str, *results: object, cause: Cause = Cause.COMPLETED) -> UnitRes
         name=name,
         wait_status=0,
         results=(record,) if cause is Cause.COMPLETED else (),
-        usage=Usage(wall_s=0.1),
+        usage=ResourceUsage(wall_s=0.1),
         outcome=Outcome(cause=cause),
     )
 

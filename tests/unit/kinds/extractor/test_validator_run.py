@@ -14,17 +14,17 @@ from assayd.model.finding import Layer, Severity, has_errors
 from assayd.model.policy import ExecutionPolicy, ImportPolicy
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import (
-    Captured,
+    CapturedOutput,
     Cause,
     Limits,
     Outcome,
     PolicyEvent,
     Program,
+    ResourceUsage,
     RunEnd,
     RunResult,
     UnitEnd,
     UnitResult,
-    Usage,
 )
 
 PATHS = ("/data/Q1/a.csv", "/data/Q2/b.csv", "/data/Q3/c.csv")
@@ -53,8 +53,8 @@ def unit(name: str, record: bytes | None, cause: Cause = Cause.COMPLETED) -> Uni
         name=name,
         wait_status=0 if cause is Cause.COMPLETED else 256,
         results=() if record is None else (record,),
-        stdout=Captured(head=b"out", total_bytes=3),
-        usage=Usage(wall_s=0.002),
+        stdout=CapturedOutput(head=b"out", total_bytes=3),
+        usage=ResourceUsage(wall_s=0.002),
         outcome=Outcome(cause=cause),
     )
 

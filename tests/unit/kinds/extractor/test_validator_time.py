@@ -10,7 +10,7 @@ from assayd.kinds.extractor.validator import ExtractorPayload, validator
 from assayd.model.finding import has_errors
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import CaseStatus
-from assayd.model.run import Limits, RunEnd, RunResult, UnitResult, Usage
+from assayd.model.run import Limits, ResourceUsage, RunEnd, RunResult, UnitResult
 from assayd.sandbox.outcome import classify, unit_outcome
 
 CODE = "def extract(path: str) -> dict:\n    return {'a': 1}\n"
@@ -22,7 +22,7 @@ SLOW = ExtractorPayload(code=CODE, sample_paths=tuple(f"data/{number}.csv" for n
 def slow(count: int) -> RunResult:
     """Return a run in which so many paths took four seconds each, and gave a dict."""
     planned = validator.plan(SLOW, ExecutionPolicy(name="x"), LIMITS).units
-    took, record = Usage(wall_s=4.0, cpu_s=4.0), json.dumps(RECORD).encode()
+    took, record = ResourceUsage(wall_s=4.0, cpu_s=4.0), json.dumps(RECORD).encode()
     ended = [UnitResult(name=p, wait_status=0, results=(record,), usage=took) for p in SLOW.sample_paths]
     pairs = list(zip(ended, planned, strict=True))[:count]
     units = tuple(replace(unit, outcome=unit_outcome(unit, plan)) for unit, plan in pairs)

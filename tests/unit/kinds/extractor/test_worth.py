@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from assayd.kinds.extractor.worth import Again, again_for, judge_worth, results_of
+from assayd.kinds.extractor.worth import ExtraCalls, judge_results, plan_extra_calls, results_of
 from assayd.model.finding import Severity
 from assayd.model.policy import ExecutionPolicy, NetworkMode, NetworkPolicy, QualityPolicy, RuleLevel
 from assayd.model.submission import JsonValue
@@ -22,11 +22,11 @@ def rules(extract: Extract, *paths: str, policy: ExecutionPolicy = POLICY) -> li
 
 
 def findings(extract: Extract, paths: Sequence[str] = (A, B), policy: ExecutionPolicy = POLICY):
-    again = again_for(paths, paths[-1], VARYING, policy)
+    again = plan_extra_calls(paths, paths[-1], VARYING, policy)
     samples = {path: result for path in paths if isinstance(result := extract(path), dict)}
     returned = [_or_none(extract, *args) for args in again.calls] if again else []
     results = results_of(samples, samples[paths[-1]], again, returned)
-    return list(judge_worth(results, CODE))
+    return list(judge_results(results, CODE))
 
 
 def _or_none(extract: Extract, path: str) -> JsonValue:
@@ -97,7 +97,7 @@ def test_an_extractor_that_refuses_other_paths_is_left_alone() -> None:
 
 def test_without_similar_paths_the_samples_decide() -> None:
     plain = ExecutionPolicy(name="p", quality=QualityPolicy(generalization=False))
-    assert again_for([A], A, CODE, plain) is None
+    assert plan_extra_calls([A], A, CODE, plain) is None
     assert rules(FOUND["hard_coded"], policy=plain) == ["quality.hard_coded"]
     assert rules(FOUND["varying"], policy=plain) == ["quality.varying"]
     assert rules(IGNORED["hard_coded"], policy=plain) == []
@@ -106,15 +106,15 @@ def test_without_similar_paths_the_samples_decide() -> None:
 def test_nothing_is_called_again_where_rules_are_off_or_code_reaches_hosts() -> None:
     off = ExecutionPolicy(name="p", quality=QualityPolicy(severity=RuleLevel.OFF))
     listed = ExecutionPolicy(name="p", network=NetworkPolicy(mode=NetworkMode.ALLOWLIST))
-    assert again_for([A], A, CODE, off) is again_for([A], A, CODE, listed) is None
-    assert isinstance(again_for([A], A, CODE, POLICY), Again)
+    assert plan_extra_calls([A], A, CODE, off) is plan_extra_calls([A], A, CODE, listed) is None
+    assert isinstance(plan_extra_calls([A], A, CODE, POLICY), ExtraCalls)
 
 
 def test_what_a_guest_returns_for_similar_paths_may_be_anything() -> None:
-    again = again_for([A], A, CODE, POLICY)
+    again = plan_extra_calls([A], A, CODE, POLICY)
     odd: list[JsonValue] = ["text", 7, None, {"client": {"deep": [{}, [None]]}}, [], True]
     results = results_of({A: {"client": "ABC"}}, {"client": "ABC"}, again, odd)
-    assert all(finding.severity is Severity.WARNING for finding in judge_worth(results, ""))
+    assert all(finding.severity is Severity.WARNING for finding in judge_results(results, ""))
 
 
 FURTHER: Mapping[str, tuple[str, Extract]] = {
@@ -179,7 +179,7 @@ def test_a_part_that_the_code_names_is_tried_although_it_is_far_from_the_end() -
 
 
 def test_code_that_mentions_chance_is_called_more_often() -> None:
-    plain, chance = (again_for([A], A, code, POLICY) for code in ("", "import random"))
+    plain, chance = (plan_extra_calls([A], A, code, POLICY) for code in ("", "import random"))
     assert plain is not None
     assert chance is not None
     assert (plain.calls.count([A]), chance.calls.count([A])) == (2, 6)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.kinds.module.blame import faulty_file
+from assayd.kinds.module.blame import find_faulty_file
 
 FILES = (
     "adapter.py",
@@ -40,9 +40,9 @@ def test_a_file_of_tests_is_never_at_fault_where_a_test_has_failed(
     errors: list[tuple[str, str]], file: str
 ) -> None:
     told = [{"rule": rule, "file": name} for rule, name in errors]
-    assert faulty_file(told, FILES, "adapter.py") == file
+    assert find_faulty_file(told, FILES, "adapter.py") == file
 
 
 def test_two_files_of_one_name_leave_the_adapter_at_fault() -> None:
     told = [{"rule": "tests.failed", "file": "test_rates.py"}]
-    assert faulty_file(told, ("weather.py", "rates.py", "pkg/rates.py"), "weather.py") == "weather.py"
+    assert find_faulty_file(told, ("weather.py", "rates.py", "pkg/rates.py"), "weather.py") == "weather.py"

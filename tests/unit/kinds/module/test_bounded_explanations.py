@@ -18,12 +18,12 @@ import assayd.findings
 import assayd.kinds.code
 import assayd.kinds.module
 from assayd.guest_results.record import Raised
-from assayd.kinds.module.explained import explained, with_files
+from assayd.kinds.module.explained import add_file_hints, explained
 from assayd.kinds.module.places import MOST_EXPLAINED, MOST_PARSED_CHARS, ModuleFiles
 from assayd.kinds.module.samples import MANIFEST
 from assayd.kinds.module.validator import PreparedModule, validator
 from assayd.model.finding import Finding
-from assayd.model.run import Cause, Outcome, RunEnd, RunResult, UnitResult, Usage
+from assayd.model.run import Cause, Outcome, ResourceUsage, RunEnd, RunResult, UnitResult
 from assayd.policies import PolicySet
 
 HOSTILE = (
@@ -134,7 +134,7 @@ def test_thousands_of_failures_are_judged_with_bounded_work(
             name=name,
             wait_status=256,
             results=(failing(name),) if name != "contract" else (),
-            usage=Usage(wall_s=1.0),
+            usage=ResourceUsage(wall_s=1.0),
             outcome=Outcome(cause=Cause.EXITED_NONZERO),
         )
         for name in ("contract", *sorted(name for name in FILES if name != "adapter.py"))
@@ -181,5 +181,5 @@ def test_long_lines_and_long_files_are_not_read() -> None:
 def test_only_the_first_findings_are_compared_with_the_files() -> None:
     message = "No such file or directory: 'dta.json'"
     found = [Finding(rule="tests.failed", category="test_failure", message=message)] * (MOST_EXPLAINED + 5)
-    changed = [one.suggestion is not None for one in with_files(found, {"data.json": "{}"})]
+    changed = [one.suggestion is not None for one in add_file_hints(found, {"data.json": "{}"})]
     assert changed == [True] * MOST_EXPLAINED + [False] * 5

@@ -10,7 +10,7 @@ from assayd.kinds.module.contract import check_contract
 from assayd.kinds.module.samples import ADAPTER
 from assayd.model.finding import Edit, Finding
 from assayd.model.policy import AdapterContract
-from assayd.static.python.scopes import scoped
+from assayd.static.python.scopes import build_scoped_tree
 from assayd.static.python.source import parse
 
 METHODS = """\
@@ -24,7 +24,7 @@ def check(text: str, contract: AdapterContract | None = None) -> list[Finding]:
     text = textwrap.dedent(text)
     tree = parse(text).tree
     assert tree is not None, text
-    return list(check_contract("adapter.py", text, scoped(tree), contract or AdapterContract()))
+    return list(check_contract("adapter.py", text, build_scoped_tree(tree), contract or AdapterContract()))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import ast
 
-from assayd.kinds.module.coverage import judge_coverage, methods_of
+from assayd.kinds.module.coverage import find_methods, judge_coverage
 from assayd.kinds.module.pytest_record import Coverage
 
 TEXT = """class A:
@@ -14,7 +14,7 @@ TEXT = """class A:
             return 2
         return 3
 """
-METHODS = methods_of(ast.parse(TEXT))
+METHODS = find_methods(ast.parse(TEXT))
 OWNERS, LINES = (2, 5, 0), ((3,), (6, 8), (7,))
 
 
@@ -41,7 +41,7 @@ def test_methods_that_all_run_make_a_figure_alone() -> None:
 def test_a_small_method_beside_much_that_runs_is_in_the_figure_alone() -> None:
     text = TEXT.replace("        return 3", "        raw = 4\n        return 3")
     large = Coverage(owners=(2, 5), lines=((3,), (6, 7, 8, 9)), seen=frozenset({1}))
-    judged = judge_coverage("a.py", text, methods_of(ast.parse(text)), ("fetch", "transform"), [large])
+    judged = judge_coverage("a.py", text, find_methods(ast.parse(text)), ("fetch", "transform"), [large])
     assert [finding.rule for finding in judged] == ["quality.coverage"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assayd.guest_results.record import Raised
-from assayd.kinds.module.explained import expected_other, explained, with_near_file
+from assayd.kinds.module.explained import explain_unexpected_exception, explained, suggest_similar_file
 from assayd.model.finding import Finding
 
 TEXTS = {
@@ -174,7 +174,7 @@ def test_exception_that_the_test_does_not_expect_is_shown_at_its_expectation() -
     raised = Raised(
         error_type="ValueError", message="no", file="adapter.py", line=9, traceback="", where="", phase="call"
     )
-    found = expected_other(plain, raised, TEXTS, "test_adapter.py::test_fetch")
+    found = explain_unexpected_exception(plain, raised, TEXTS, "test_adapter.py::test_fetch")
     assert (found.file, found.line) == ("test_adapter.py", 14)
     assert found.edit is not None
     assert found.edit.replacement == "    with pytest.raises(ValueError):"
@@ -187,7 +187,7 @@ def test_missing_file_has_the_near_one(path: str, meant: str) -> None:
     message = f"FileNotFoundError: [Errno 2] No such file or directory: '{path}'"
     texts = {"test_a.py": f'x = open("{path}")\n', "answer.json": "{}"}
     plain = Finding(rule="tests.failed", category="test_failure", message=message, file="test_a.py", line=1)
-    found = with_near_file(plain, texts)
+    found = suggest_similar_file(plain, texts)
     assert f"'{meant}'" in (found.suggestion or "")
     assert found.edit is not None
     assert found.edit.replacement == f'x = open("{meant}")'

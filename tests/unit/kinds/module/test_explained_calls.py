@@ -7,8 +7,8 @@ import ast
 import pytest
 
 from assayd.guest_results.record import Raised
-from assayd.kinds.module.explained import expected_other, explained
-from assayd.kinds.module.explained_calls import with_data_keys
+from assayd.kinds.module.explained import explain_unexpected_exception, explained
+from assayd.kinds.module.explained_calls import add_data_keys
 from assayd.kinds.module.mistakes import (
     check_dropped_results,
     check_generators,
@@ -248,7 +248,7 @@ def test_programming_error_is_never_what_a_test_should_expect(error_type: str) -
     raised = Raised(
         error_type=error_type, message="x", file="adapter.py", line=19, traceback="", where="", phase="call"
     )
-    assert expected_other(plain, raised, TEXTS, FETCH) is plain
+    assert explain_unexpected_exception(plain, raised, TEXTS, FETCH) is plain
 
 
 def test_missing_key_is_explained_by_the_keys_of_the_data() -> None:
@@ -261,7 +261,7 @@ def test_missing_key_is_explained_by_the_keys_of_the_data() -> None:
         file="adapter.py",
         line=1,
     )
-    finding = with_data_keys(plain, {"adapter.py": line, "answer.json": '{"city": 1, "rain": 2}'})
+    finding = add_data_keys(plain, {"adapter.py": line, "answer.json": '{"city": 1, "rain": 2}'})
     assert finding.suggestion == 'Remove `["results"]`, or use a key that the data has: city, rain.'
     assert finding.edit is not None
     assert finding.edit.replacement == "return response.json()"

@@ -68,4 +68,4 @@ def test_right_target_and_a_test_that_replaces_nothing_are_left_alone() -> None:
 
 def test_calls_of_a_module_are_read_once() -> None:
     texts = ModuleFiles({"adapter.py": CALLS_MODULE})
-    assert explained_patches._targets(texts) is explained_patches._targets(texts)
+    assert explained_patches._get_patch_targets(texts) is explained_patches._get_patch_targets(texts)

@@ -7,11 +7,11 @@ import pytest
 from assayd.kinds.module.files import (
     MAX_FILE_BYTES,
     MAX_FILES,
-    adapter_file,
     check_files,
-    files_of_tests,
+    find_adapter_file,
     is_test,
-    own_modules,
+    list_own_modules,
+    list_test_files,
 )
 
 GOOD = {"adapter.py": "x", "test_adapter.py": "x"}
@@ -103,9 +103,9 @@ def test_size_counts_bytes() -> None:
 
 def test_files_are_told_apart_by_their_names() -> None:
     names = ["adapter.py", "test_a.py", "tests/b_test.py", "testing.py", "test_data.json"]
-    assert files_of_tests(names) == ("test_a.py", "tests/b_test.py")
+    assert list_test_files(names) == ("test_a.py", "tests/b_test.py")
     assert [is_test(name) for name in names] == [False, True, True, False, False]
-    assert own_modules(["adapter.py", "pkg/__init__.py", "a/b/c.py", "x.json"]) == {
+    assert list_own_modules(["adapter.py", "pkg/__init__.py", "a/b/c.py", "x.json"]) == {
         "adapter",
         "pkg",
         "a",
@@ -125,4 +125,4 @@ def test_files_are_told_apart_by_their_names() -> None:
     ],
 )
 def test_adapter_is_found_by_its_name(files: list[str], entrypoint: str, adapter: str | None) -> None:
-    assert adapter_file(files, entrypoint) == adapter
+    assert find_adapter_file(files, entrypoint) == adapter

@@ -7,7 +7,7 @@ import pytest
 from assayd.kinds.module.forbidden import check_forbidden
 from assayd.package_data import share
 from assayd.policies import PolicySet, load_policies
-from assayd.static.python.scopes import scoped
+from assayd.static.python.scopes import build_scoped_tree
 from assayd.static.python.source import parse
 
 
@@ -24,7 +24,7 @@ def rules(policies: PolicySet):
     def rules(text: str) -> list[tuple[str, int]]:
         tree = parse(text).tree
         assert tree is not None, text
-        found = check_forbidden("adapter.py", text, scoped(tree), forbidden, {"client", "adapter"})
+        found = check_forbidden("adapter.py", text, build_scoped_tree(tree), forbidden, {"client", "adapter"})
         return [(finding.rule, finding.line or 0) for finding in found]
 
     return rules
@@ -127,7 +127,7 @@ def test_each_use_says_what_to_do_instead(policies: PolicySet) -> None:
     tree = parse(text).tree
     assert tree is not None
     forbidden = policies.get("module_validation").adapter.forbidden
-    [finding] = check_forbidden("test_adapter.py", text, scoped(tree), forbidden, ())
+    [finding] = check_forbidden("test_adapter.py", text, build_scoped_tree(tree), forbidden, ())
     assert "patch.dict" in (finding.suggestion or "")
     assert (finding.file, finding.category, finding.snippet) == (
         "test_adapter.py",

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from assayd.kinds.module import mutants
-from assayd.kinds.module.mutants import Mutant, mutants_of
+from assayd.kinds.module.mutants import Mutant, generate_mutants
 
 ADAPTER = '''
 import logging
@@ -38,14 +38,15 @@ class A:
 
 
 def changes(source: str, most: int = 50) -> list[tuple[str, str]]:
-    return [(one.was, one.now) for one in mutants_of(source, most)]
+    return [(one.was, one.now) for one in generate_mutants(source, most)]
 
 
 def changed(body: str) -> list[str]:
     """Return the lines that the changes of a function's body make of it."""
     source = f"def f(a, b):\n{body}"
     return [
-        one.text(source).decode().removeprefix("def f(a, b):\n").strip() for one in mutants_of(source, 50)
+        one.text(source).decode().removeprefix("def f(a, b):\n").strip()
+        for one in generate_mutants(source, 50)
     ]
 
 
@@ -104,18 +105,18 @@ def test_the_message_of_an_exception_stays() -> None:
 
 
 def test_changes_are_of_each_function_in_turn_and_of_different_lines() -> None:
-    found = mutants_of(ADAPTER, 6)
+    found = generate_mutants(ADAPTER, 6)
     assert [one.line for one in found] == [12, 13, 15, 20, 22, 24]
     assert not any("__repr__" in ADAPTER.split("\n")[one.line - 1] for one in found)
 
 
 def test_the_same_text_gives_the_same_changes() -> None:
-    assert mutants_of(ADAPTER, 10) == mutants_of(ADAPTER, 10)
-    assert mutants_of(ADAPTER, 0) == []
+    assert generate_mutants(ADAPTER, 10) == generate_mutants(ADAPTER, 10)
+    assert generate_mutants(ADAPTER, 0) == []
 
 
 def test_every_change_compiles_and_touches_one_place() -> None:
-    for one in mutants_of(ADAPTER, 50):
+    for one in generate_mutants(ADAPTER, 50):
         text = one.text(ADAPTER).decode()
         ast.parse(text)
         before, after = ADAPTER.encode()[: one.start], ADAPTER.encode()[one.end :]
@@ -125,7 +126,7 @@ def test_every_change_compiles_and_touches_one_place() -> None:
 
 def test_a_change_knows_its_statement() -> None:
     source = "def f(a):\n    return g(\n        a,\n        7,\n    )\n"
-    number = next(one for one in mutants_of(source, 50) if one.was == "7")
+    number = next(one for one in generate_mutants(source, 50) if one.was == "7")
     assert (number.line, number.statement) == (4, 2)
 
 
@@ -143,7 +144,8 @@ def test_a_large_adapter_gets_as_many_changes_as_compile_in_about_a_second() -> 
     )
     sizes = (20, 1000)
     found = [
-        len(mutants_of("class A:\n" + "".join(method.format(n) for n in range(size)), 50)) for size in sizes
+        len(generate_mutants("class A:\n" + "".join(method.format(n) for n in range(size)), 50))
+        for size in sizes
     ]
     assert found[0] == 50
     assert 5 < found[1] < 25
@@ -151,15 +153,15 @@ def test_a_large_adapter_gets_as_many_changes_as_compile_in_about_a_second() -> 
 
 def test_many_small_functions_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     texts: list[str] = []
-    finder = mutants._Finder
+    finder = mutants._MutantFinder
 
-    def counted(source: str) -> mutants._Finder:
+    def counted(source: str) -> mutants._MutantFinder:
         texts.append(source)
         return finder(source)
 
-    monkeypatch.setattr(mutants, "_Finder", counted)
+    monkeypatch.setattr(mutants, "_MutantFinder", counted)
     source = "".join(f"def f{n}(a):\n    a.b()\n" for n in range(100))
-    assert len(mutants_of(source, 50)) == 50
+    assert len(generate_mutants(source, 50)) == 50
     assert texts == [source]
 
 
@@ -170,5 +172,5 @@ def test_a_number_too_long_to_write_stays() -> None:
 
 
 def test_a_change_is_a_plain_value() -> None:
-    (one,) = mutants_of("def f(a):\n    return a\n", 1)
+    (one,) = generate_mutants("def f(a):\n    return a\n", 1)
     assert Mutant.model_validate(one.model_dump()) == one

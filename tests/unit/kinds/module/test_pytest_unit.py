@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assayd.kinds.module.expected_tests import ExpectedTests
-from assayd.kinds.module.pytest_unit import TestedFile, judge_tests, nothing_ran
+from assayd.kinds.module.pytest_unit import TestedFile, judge_tests, no_tests_ran_finding
 from assayd.model.finding import has_errors
 from assayd.model.report import CaseStatus
-from assayd.model.run import Cause, Outcome, PolicyEvent, UnitEnd, UnitResult, Usage
+from assayd.model.run import Cause, Outcome, PolicyEvent, ResourceUsage, UnitEnd, UnitResult
 
 FILE = "test_it.py"
 TEXTS = {FILE: "def test_a():\n    assert 1 == 2\n\ndef test_b(): ...\n", "adapter.py": "import os\n"}
@@ -72,7 +72,7 @@ def unit(record: bytes | None, cause: Cause = Cause.COMPLETED, **changes: object
         name=FILE,
         wait_status=0 if cause is Cause.COMPLETED else 256,
         results=() if record is None else (record,),
-        usage=Usage(wall_s=3.0),
+        usage=ResourceUsage(wall_s=3.0),
         outcome=Outcome(cause=cause),
     )
     return replace(made, **changes)  # type: ignore[arg-type]
@@ -309,10 +309,10 @@ def test_unit_that_never_started_has_skipped_cases() -> None:
 
 
 def test_nothing_that_ran_is_told_apart_from_all_that_was_skipped() -> None:
-    assert nothing_ran([], [FILE]).rule == "tests.none_ran"
+    assert no_tests_ran_finding([], [FILE]).rule == "tests.none_ran"
     lines = (collected(A), started(A), ended(A, "skipped", reason="no network"))
     tested = judge(unit(body(*lines)), ExpectedTests(certain=("test_a",)))
-    found = nothing_ran(tested.cases, [FILE])
+    found = no_tests_ran_finding(tested.cases, [FILE])
     assert (found.rule, "no network" in found.message) == ("tests.all_skipped", True)
 
 

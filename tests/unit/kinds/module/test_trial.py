@@ -14,7 +14,17 @@ from assayd.kinds.module.mutants import Mutant
 from assayd.kinds.module.validator import ModulePayload, PreparedModule, validator
 from assayd.model.finding import Finding, Severity
 from assayd.model.policy import ExecutionPolicy, NetworkMode, QualityPolicy, RuleLevel
-from assayd.model.run import Cause, Limits, Outcome, RunEnd, RunResult, RunSpec, UnitEnd, UnitResult, Usage
+from assayd.model.run import (
+    Cause,
+    Limits,
+    Outcome,
+    ResourceUsage,
+    RunEnd,
+    RunResult,
+    RunSpec,
+    UnitEnd,
+    UnitResult,
+)
 from assayd.policies import PolicySet
 
 LIMITS = Limits(timeout_s=60, unit_timeout_s=30, memory_bytes=2**28, max_processes=4)
@@ -74,7 +84,7 @@ def first_run(seen: str = "0 1 2 3") -> RunResult:
         },
     ]  # fmt: skip
     record = "\n".join(map(json.dumps, lines)).encode()
-    usage = Usage(cpu_s=0.2)
+    usage = ResourceUsage(cpu_s=0.2)
     units = (
         UnitResult(name="contract", wait_status=0, outcome=OK),
         UnitResult(name="test_adapter.py", wait_status=0, outcome=OK, results=(record,), usage=usage),
@@ -206,7 +216,7 @@ def test_a_failed_preparation_leaves_the_static_answer_complete(
     def fail(source: str, most: int) -> list[Mutant]:
         raise MemoryError
 
-    monkeypatch.setattr("assayd.kinds.module.validator.mutants_of", fail)
+    monkeypatch.setattr("assayd.kinds.module.validator.generate_mutants", fail)
     without = prepared(policy)
     assert (without.mutants, without.expected) == ([], expected)
 
@@ -216,7 +226,7 @@ def test_a_worker_gets_more_time_before_it_prepares_a_trial(
 ) -> None:
     told: list[str] = []
     monkeypatch.setattr(
-        "assayd.kinds.module.validator.mutants_of", lambda source, most: told.append("changes") or []
+        "assayd.kinds.module.validator.generate_mutants", lambda source, most: told.append("changes") or []
     )
     given = ModulePayload(manifest=MANIFEST, files={"adapter.py": ADAPTER, "test_adapter.py": TESTS})
     examine(validator, given, policy, before_trial=lambda: told.append("more time"))

@@ -13,7 +13,7 @@ from assayd.kinds.script.validator import ScriptPayload, validator
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import (
-    Captured,
+    CapturedOutput,
     Cause,
     Limits,
     Outcome,
@@ -180,7 +180,7 @@ def test_end_of_standard_error_stands_in_the_finding_and_in_the_retry_context() 
         payload(code="import sys\nsys.exit(3)"),
         cause=Cause.EXITED_NONZERO,
         status=EXIT_1,
-        stderr=Captured(head=said.encode(), total_bytes=len(said)),
+        stderr=CapturedOutput(head=said.encode(), total_bytes=len(said)),
     )
     [finding] = judgement.stage_findings["sandbox"]
     assert finding.context == "standard error ended with:\nnote 3\nnote 4\nnote 5\nnote 6\nnote 7"
@@ -218,7 +218,7 @@ def judged_cases(submitted: ScriptPayload, *printed: tuple[str, bytes]) -> Judge
     outcome = Outcome(cause=Cause.COMPLETED)
     units = tuple(
         UnitResult(
-            name=name, wait_status=0, stdout=Captured(head=text, total_bytes=len(text)), outcome=outcome
+            name=name, wait_status=0, stdout=CapturedOutput(head=text, total_bytes=len(text)), outcome=outcome
         )
         for name, text in printed
     )

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from assayd.kinds.solution.collecting import collect, modules_used, names_used
+from assayd.kinds.solution.collecting import collect, find_solution_modules, find_used_names
 from assayd.kinds.solution.payload import SolutionPayload
 
 FORMS = {
@@ -38,11 +38,11 @@ def test_names_that_judge_are_never_taken_from_the_solution() -> None:
     tree = ast.parse(
         "assert abs(total(1)) == helper(isclose(sqrt(2), math.pi), x=len([]))\ndef own(): ...\nown()\n"
     )
-    assert set(names_used([tree])) == {"total", "helper"}
+    assert set(find_used_names([tree])) == {"total", "helper"}
 
 
 def test_unknown_modules_stand_for_the_solution() -> None:
     tree = ast.parse(
         "import math, answer.inner\nfrom solution import f\nfrom unittest import TestCase\nimport pytest\n"
     )
-    assert modules_used([tree]) == ("answer.inner", "solution")
+    assert find_solution_modules([tree]) == ("answer.inner", "solution")

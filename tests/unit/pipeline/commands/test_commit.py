@@ -14,7 +14,7 @@ import pytest
 
 from assayd.errors import RequestError, StoreError
 from assayd_pipeline.commands.commit import Result, apply, foretell
-from assayd_pipeline.commands.journal import Replaced, open_journal, read_journal
+from assayd_pipeline.commands.journal import ReplacedObject, open_journal, read_journal
 from assayd_pipeline.commands.replacing import content_digest, digest
 from support.texts.commits import ID, Killed, everything, make, rows
 
@@ -78,7 +78,7 @@ def make_folder_with_b(real: Path) -> None:
         (lambda real: (real / "shop.db").write_bytes(b"junk" * 1000), "can't be locked"),
         (lambda real: (real / "data/a.csv").write_bytes(b"other\n"), "a.csv has changed since"),
         (lambda real: (real / "data/a.csv").unlink(), "a.csv has been deleted since"),
-        (make_folder_with_b, "b.csv exists, but the attempt began without it"),
+        (make_folder_with_b, "b.csv exists, but didn't exist when the attempt began"),
         (lambda real: (real / "data/deep").symlink_to("/tmp"), "is outside"),
     ],
     ids=["database", "no database", "no such thing", "file", "no file", "file in the way", "link"],
@@ -167,12 +167,14 @@ def test_commit_is_recorded_with_who_when_digests_and_backups(real: Path, result
     assert (begun.attempt_id, begun.name, begun.files) == (ID, "nightly", done.files)
     after = content_digest((real / "shop.db").read_bytes())
     kept = f"shop.db.{ID}.backup"
-    assert begun.database == Replaced(name="shop.db", before=content_digest(base), after=after, backup=kept)
+    assert begun.database == ReplacedObject(
+        name="shop.db", before=content_digest(base), after=after, backup=kept
+    )
     assert begun.files == (
-        Replaced(
+        ReplacedObject(
             name="data/a.csv", before=digest(b"old\n"), after=digest(b"new\n"), backup=f"a.csv.{ID}.backup"
         ),
-        Replaced(name="data/deep/b.csv", before=None, after=digest(b"made\n"), backup=None),
+        ReplacedObject(name="data/deep/b.csv", before=None, after=digest(b"made\n"), backup=None),
     )
 
 

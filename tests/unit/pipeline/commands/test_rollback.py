@@ -157,7 +157,7 @@ def test_dry_run_tells_and_does_nothing(shop: Path, real: Path) -> None:
 
 
 def test_what_was_never_committed_is_refused(real: Path) -> None:
-    with pytest.raises(RequestError, match="has no commit of nightly"):
+    with pytest.raises(RequestError, match="contains no commit of nightly"):
         roll_back("nightly", real / "shop.db", real)
 
 

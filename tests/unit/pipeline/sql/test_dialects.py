@@ -7,15 +7,15 @@ import time
 import pytest
 
 from assayd_pipeline.sql.dialects import explain, slips
-from assayd_pipeline.sql.meanings import misread, refused
+from assayd_pipeline.sql.meanings import explain_misreadings, refused
 from assayd_pipeline.sql.preparer import Tables
-from assayd_pipeline.sqlite_preparer import SqliteTables
+from assayd_pipeline.sqlite_preparer import SqlitePreparer
 
 SCHEMA = "CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT, sold TEXT, price REAL);"
 
 
-def tables() -> SqliteTables:
-    return SqliteTables(Tables(schema=SCHEMA))
+def tables() -> SqlitePreparer:
+    return SqlitePreparer(Tables(schema=SCHEMA))
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_misspelt_column_gets_the_nearest() -> None:
     ],
 )
 def test_what_sqlite_reads_otherwise_is_told(statement: str, new: str) -> None:
-    [found] = misread(statement, tables)
+    [found] = explain_misreadings(statement, tables)
     assert found.new == new
 
 
@@ -88,7 +88,7 @@ def test_what_sqlite_reads_otherwise_is_told(statement: str, new: str) -> None:
     ],
 )
 def test_what_is_meant_so_passes(statement: str) -> None:
-    assert list(misread(statement, tables)) == []
+    assert list(explain_misreadings(statement, tables)) == []
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_what_is_meant_so_passes(statement: str) -> None:
 def test_hostile_statement_takes_little_time(statement: str) -> None:
     began = time.process_time()
     explain(statement, tables())
-    list(misread(statement, tables))
+    list(explain_misreadings(statement, tables))
     assert time.process_time() - began < 5
 
 

@@ -6,15 +6,15 @@ import pytest
 
 from assayd_pipeline.sql.one_token import changed
 from assayd_pipeline.sql.preparer import Tables
-from assayd_pipeline.sqlite_preparer import SqliteTables
+from assayd_pipeline.sqlite_preparer import SqlitePreparer
 
 SCHEMA = """CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT, city TEXT);
 CREATE TABLE orders (id INTEGER PRIMARY KEY, customer_id INTEGER, total REAL);"""
 
 
 @pytest.fixture(scope="module")
-def tables() -> SqliteTables:
-    return SqliteTables(Tables(schema=SCHEMA))
+def tables() -> SqlitePreparer:
+    return SqlitePreparer(Tables(schema=SCHEMA))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def tables() -> SqliteTables:
     ],
 )
 def test_change_makes_the_statement_readable(
-    tables: SqliteTables, statement: str, new: str, hint: str
+    tables: SqlitePreparer, statement: str, new: str, hint: str
 ) -> None:
     change = changed(statement, tables)
     assert change is not None
@@ -72,12 +72,12 @@ def test_change_makes_the_statement_readable(
         "SELECT " + "id, " * 500 + "FROM orders",  # too long
     ],
 )
-def test_statement_that_one_change_does_not_mend_has_none(tables: SqliteTables, statement: str) -> None:
+def test_statement_that_one_change_does_not_mend_has_none(tables: SqlitePreparer, statement: str) -> None:
     change = changed(statement, tables)
     assert change is None or "`WHERE`" in change.hint
 
 
-def test_few_statements_are_prepared(tables: SqliteTables, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_statements_are_prepared(tables: SqlitePreparer, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared: list[str] = []
     complaint = tables.complaint
 

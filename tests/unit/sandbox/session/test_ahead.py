@@ -9,7 +9,7 @@ import pytest
 from assayd.guest.frames import Decoder
 from assayd.model.policy import NetworkMode, NetworkPolicy
 from assayd.model.run import Limits, Program, RunSpec, Unit
-from assayd.sandbox.session.ahead import AHEAD_BYTES, Ahead
+from assayd.sandbox.session.ahead import AHEAD_BYTES, SendAheadWindow
 
 UNIT = Unit(name="one", program=Program.CALL, arguments={"source": "x" * 1000}, deadline_s=1.0)
 LIMITS = Limits(timeout_s=10.0, unit_timeout_s=1.0, memory_bytes=2**26, max_processes=1)
@@ -22,7 +22,7 @@ def kinds(portion: bytes) -> list[object]:
 
 
 def test_units_that_fit_a_pipe_are_sent_at_once_with_the_end() -> None:
-    ahead = Ahead(SPEC)
+    ahead = SendAheadWindow(SPEC)
 
     assert kinds(ahead.due()) == ["unit", "unit", "unit", "finish"]
     for _ in SPEC.units:
@@ -32,7 +32,7 @@ def test_units_that_fit_a_pipe_are_sent_at_once_with_the_end() -> None:
 
 def test_no_more_is_sent_ahead_than_half_a_pipe_holds() -> None:
     large = replace(UNIT, arguments={"source": "x" * (AHEAD_BYTES // 2 - 1000)})
-    ahead = Ahead(replace(SPEC, units=(large,) * 4))
+    ahead = SendAheadWindow(replace(SPEC, units=(large,) * 4))
 
     assert [kinds(ahead.due())] == [["unit", "unit"]]
     ahead.ended()
@@ -41,7 +41,7 @@ def test_no_more_is_sent_ahead_than_half_a_pipe_holds() -> None:
 
 def test_a_unit_larger_than_a_pipe_waits_for_its_turn() -> None:
     large = replace(UNIT, arguments={"source": "x" * 2 * AHEAD_BYTES})
-    ahead = Ahead(replace(SPEC, units=(UNIT, large, UNIT)))
+    ahead = SendAheadWindow(replace(SPEC, units=(UNIT, large, UNIT)))
 
     assert kinds(ahead.due()) == ["unit"]
     assert ahead.due() == b""
@@ -59,7 +59,7 @@ def test_a_unit_larger_than_a_pipe_waits_for_its_turn() -> None:
     ids=["stops at a failure", "allowlist", "a log for the next"],
 )
 def test_where_the_next_depends_on_the_one_before_units_go_one_by_one(spec: RunSpec) -> None:
-    ahead = Ahead(spec)
+    ahead = SendAheadWindow(spec)
 
     assert kinds(ahead.due()) == ["unit"]
     assert ahead.due() == b""

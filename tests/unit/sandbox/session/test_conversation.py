@@ -10,7 +10,7 @@ import pytest
 
 from assayd.aio import Deadline
 from assayd.guest.frames import Header, encode
-from assayd.model.run import Limits, Program, RunEnd, RunSpec, Unit, UnitEnd, Usage
+from assayd.model.run import Limits, Program, ResourceUsage, RunEnd, RunSpec, Unit, UnitEnd
 from assayd.sandbox.session.channel import Channel
 from assayd.sandbox.session.conversation import LEAST_KEPT_BYTES, Conversation
 from support.guests.scripted_runner import BYE, Reply, ScriptedDuplex, good_runner, good_unit, unit_end
@@ -83,7 +83,7 @@ async def test_time_that_units_waited_for_a_processor_is_not_counted():
     conversation, _, end, _ = await hold(reply, timeout_s=0.05)
     assert end is RunEnd.DEADLINE
     assert loop.time() - began > 0.14
-    assert conversation.units[0].usage == Usage(wall_s=3.5, cpu_s=0.4, starved_s=3.0)
+    assert conversation.units[0].usage == ResourceUsage(wall_s=3.5, cpu_s=0.4, starved_s=3.0)
 
 
 async def test_partial_output_of_an_interrupted_unit_is_kept():

@@ -11,7 +11,7 @@ import pytest
 from assayd.aio import Deadline
 from assayd.guest.frames import LEAST_COST, WINDOW, Header, encode
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
-from assayd.model.run import Limits, NetworkEvent, Program, RunEnd, RunSpec, Unit, Via
+from assayd.model.run import AccessProtocol, Limits, NetworkEvent, Program, RunEnd, RunSpec, Unit
 from assayd.ports.egress import EgressLimits, GuestStream
 from assayd.sandbox.session.channel import Channel
 from assayd.sandbox.session.conversation import Conversation
@@ -25,7 +25,12 @@ SPEC = RunSpec(
     network=NetworkPolicy(mode=NetworkMode.ALLOWLIST),
 )
 REFUSED = NetworkEvent(
-    host="evil.test", port=443, via=Via.TLS, allowed=False, rule="network.not_listed", reason="not listed"
+    host="evil.test",
+    port=443,
+    via=AccessProtocol.TLS,
+    allowed=False,
+    rule="network.not_listed",
+    reason="not listed",
 )
 
 

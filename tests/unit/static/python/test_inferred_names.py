@@ -11,7 +11,7 @@ from assayd.model.policy import ExecutionPolicy, ImportMode, ImportPolicy
 from assayd.package_data import share
 from assayd.policies import load_policies
 from assayd.static.python.import_edits import with_import_edits
-from assayd.static.python.inferred_names import RULES, check_meant
+from assayd.static.python.inferred_names import RULES, check_undefined_names
 from assayd.static.python.security import scan
 from assayd.static.python.source import parse
 from assayd_chains.providers.rules import apart, apply
@@ -27,7 +27,7 @@ def extractor() -> ExecutionPolicy:
 
 def found(text: str, policy: ImportPolicy = OBSERVED, **more: object) -> Sequence[Finding]:
     offered = OFFERED if policy is OBSERVED else None
-    return tuple(check_meant(parse(text), policy, **{"offered": offered, **more}))  # type: ignore[arg-type]
+    return tuple(check_undefined_names(parse(text), policy, **{"offered": offered, **more}))  # type: ignore[arg-type]
 
 
 def mended(text: str, findings: Sequence[Finding]) -> str:

@@ -4,14 +4,14 @@ import ast
 
 import pytest
 
-from assayd.static.python.scopes import ImportOrigin, resolve, scoped
+from assayd.static.python.scopes import ImportOrigin, build_scoped_tree, resolve
 
 
 def last_use(code: str, name: str) -> tuple[set[str], bool]:
     """What the last load of a name may stand for: modules or names of them, and whether a builtin."""
     uses = [
         site
-        for site in scoped(ast.parse(code)).sites
+        for site in build_scoped_tree(ast.parse(code)).sites
         if isinstance(site.node, ast.Name) and site.node.id == name and isinstance(site.node.ctx, ast.Load)
     ]
     found = resolve(name, max(uses, key=lambda s: (s.node.lineno, s.node.col_offset)).scope)  # type: ignore[attr-defined]
@@ -77,7 +77,7 @@ def test_private_names_of_a_class_are_mangled() -> None:
 
 def test_nodes_come_with_their_parents() -> None:
     tree = ast.parse("x.y")
-    walked = scoped(tree)
+    walked = build_scoped_tree(tree)
     attribute = tree.body[0].value  # type: ignore[attr-defined]
     assert walked.parent(attribute.value) is attribute
     assert walked.parent(tree) is None

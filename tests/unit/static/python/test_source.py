@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.static.python.source import compiles, mentioned, parse
+from assayd.static.python.source import compiles, mentioned_modules, parse
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_compiling_inherits_no_future_of_ours() -> None:
 
 def test_modules_are_found_however_they_are_imported() -> None:
     text = "import re, json as j\nfrom os import path\nfrom collections.abc import Mapping\n"
-    assert mentioned(("re", "json", "os.path", "collections.abc", "csv"), text) == (
+    assert mentioned_modules(("re", "json", "os.path", "collections.abc", "csv"), text) == (
         "re",
         "json",
         "os.path",
@@ -58,4 +58,4 @@ def test_modules_are_found_however_they_are_imported() -> None:
 
 
 def test_a_part_of_a_word_is_no_module() -> None:
-    assert mentioned(("re", "io"), "more = ratio") == ()
+    assert mentioned_modules(("re", "io"), "more = ratio") == ()

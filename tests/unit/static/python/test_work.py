@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from assayd.static.python.safe_fixes import tree_of
+from assayd.static.python.safe_fixes import parse_or_none
 from assayd.static.python.source import parse
 from assayd.static.python.work import is_slow_to_compile, is_slow_to_parse
 
@@ -22,7 +22,7 @@ LOCALS = "def f():\n" + "".join(f"    v{n} = lambda: 1\n" for n in range(6000))
 @pytest.mark.parametrize("text", [GLOBALS, LOCALS])
 def test_many_scopes_that_see_many_names_are_too_complex(text: str) -> None:
     assert refused(text) == ["source.too_complex"]
-    assert tree_of(text) is None
+    assert parse_or_none(text) is None
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 from lsprotocol import types
 
 from assayd.findings.source_text import snippet
-from assayd_client.cli.lsp.diagnostics import Found, found_in, still_found, trouble, utf16
+from assayd_client.cli.lsp.diagnostics import Found, found_in, still_found, trouble, utf16_length
 from assayd_client.cli.report import Origin
 from support.daemons.fake_service import GOLDEN
 
@@ -41,7 +41,7 @@ def test_column_counts_as_editors_do() -> None:
     (found,) = diagnosed(attempt(line=1, column=9, snippet=text), origin(text))
 
     assert found.diagnostic.range.start == types.Position(0, 9)
-    assert utf16(text) == len(text) + 1
+    assert utf16_length(text) == len(text) + 1
 
 
 def test_finding_with_a_column_spans_the_name_there() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from lsprotocol import types
 
-from assayd_client.cli.lsp.diagnostics import Moved, title, whole_lines
+from assayd_client.cli.lsp.diagnostics import LineMapping, title, whole_lines
 
 TEXT = "def f(a)\n    return aa\n\nprint(f(1))\n"
 
@@ -37,13 +37,13 @@ def place(found: types.TextEdit | None) -> tuple[int, int] | None:
 def test_edit_is_offered_for_lines_that_are_the_same(
     now: str, replaces: tuple[int, int] | None, inserts: tuple[int, int] | None
 ) -> None:
-    moved = Moved(TEXT, now)
+    moved = LineMapping(TEXT, now)
     assert (place(moved.edit(REPLACES)), place(moved.edit(INSERTS))) == (replaces, inserts)
 
 
 def test_insertion_between_lines_that_are_still_neighbours_moves_with_them() -> None:
-    assert place(Moved(TEXT, f"# one\n{TEXT}").edit(edit(2, 2, "x = 1\n"))) == (3, 3)
-    assert Moved(TEXT, TEXT.replace("aa\n", "aa\ny = 2\n")).edit(edit(2, 2, "x = 1\n")) is None
+    assert place(LineMapping(TEXT, f"# one\n{TEXT}").edit(edit(2, 2, "x = 1\n"))) == (3, 3)
+    assert LineMapping(TEXT, TEXT.replace("aa\n", "aa\ny = 2\n")).edit(edit(2, 2, "x = 1\n")) is None
 
 
 @pytest.mark.parametrize(

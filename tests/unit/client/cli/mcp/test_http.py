@@ -1,7 +1,7 @@
 import pytest
 
 from assayd.errors import RequestError
-from assayd_client.cli.mcp.http import TokenGuard, read_address, read_token
+from assayd_client.cli.mcp.http import TokenGuard, parse_loopback_address, read_token
 
 TOKEN = "t" * 43
 
@@ -15,7 +15,7 @@ TOKEN = "t" * 43
     ],
 )
 def test_loopback_address_is_taken(text, place) -> None:
-    assert read_address(text) == place
+    assert parse_loopback_address(text) == place
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_loopback_address_is_taken(text, place) -> None:
 )
 def test_address_that_others_could_reach_or_without_a_port_is_refused(text) -> None:
     with pytest.raises(RequestError, match="--http is"):
-        read_address(text)
+        parse_loopback_address(text)
 
 
 def test_token_is_made_once_for_its_owner_alone(tmp_path) -> None:

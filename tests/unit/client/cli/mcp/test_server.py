@@ -88,7 +88,7 @@ async def test_verdict_that_takes_too_long_is_asked_for_later(agent, service) ->
 
     assert (answer["verdict"], answer["more"]) == (
         None,
-        [f"the attempt isn't finished; ask again: show attempt_id={answer['attempt_id']}"],
+        [f"the attempt isn't finished; check again: show attempt_id={answer['attempt_id']}"],
     )
 
 
@@ -131,7 +131,7 @@ async def test_kinds_give_the_contract_and_the_help_of_a_rule(agent) -> None:
     assert (await agent.call_tool("kinds", asked)).structured_content["help"] == "Import that is not allowed"
 
 
-@pytest.mark.parametrize("kind", registry.own_kinds())
+@pytest.mark.parametrize("kind", registry.list_own_kinds())
 async def test_contract_of_every_kind_fits_a_context_window(agent, tmp_path, kind) -> None:
     service = FakeService()
     service.kinds = registry.all_validators()

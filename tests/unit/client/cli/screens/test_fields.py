@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import RequestError
-from assayd_client.cli.screens.fields import MOST_PATHS, databases, expanded, field_of
+from assayd_client.cli.screens.fields import MOST_PATHS, databases, expanded, field_of_error
 
 
 def test_a_pattern_becomes_the_files_that_it_matches(tmp_path: Path) -> None:
@@ -56,4 +56,4 @@ def test_databases_of_a_folder_are_listed_with_their_tables(tmp_path: Path) -> N
     ],
 )
 def test_an_error_is_about_the_field_that_it_names(named: str | None, field: str | None) -> None:
-    assert field_of(named) == field
+    assert field_of_error(named) == field

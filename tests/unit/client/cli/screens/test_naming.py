@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd_client.cli.screens.naming import name_problem, proposed_name
+from assayd_client.cli.screens.naming import name_problem, propose_name
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from assayd_client.cli.screens.naming import name_problem, proposed_name
     ],
 )
 def test_a_name_is_made_of_the_words_that_say_something(intent: str, name: str) -> None:
-    assert proposed_name(intent, "extractor") == name
+    assert propose_name(intent, "extractor") == name
 
 
 @pytest.mark.parametrize("name", ["", "Months", "-a", "a b", "x" * 65, "../a"])

@@ -25,7 +25,7 @@ def test_every_text_is_opened_and_read_again(editor: Path) -> None:
 
 def test_an_editor_that_fails_changes_nothing(editor: Path) -> None:
     editor.write_text("#!/bin/sh\nexit 3\n")
-    with pytest.raises(RequestError, match="editor ended with 3"):
+    with pytest.raises(RequestError, match="editor exited with status 3"):
         edited({"": "x\n"})
 
 

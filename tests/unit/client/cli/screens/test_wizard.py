@@ -86,7 +86,7 @@ async def test_an_answer_is_seen_while_it_comes() -> None:
         await pilot.press("ctrl+g")
         await until(pilot, lambda: "return {}" in picture(pilot))
         lines = picture(pilot).splitlines()
-        assert lines[1:3] == [" ▸ an answer comes", '   {"code": "def extract(path: str) -> dict:']
+        assert lines[1:3] == [" ▸ receiving an answer", '   {"code": "def extract(path: str) -> dict:']
         assert lines[3].startswith("       return {}\\x1b[31mxxx")
         assert lines[3].endswith("x…")
         await pilot.press("escape")
@@ -170,7 +170,7 @@ async def test_rules_that_are_offered_are_accepted_under_a_name() -> None:
         await pilot.press("y")
         await shown(pilot, "Line")
         await pilot.press("enter")
-        await until(pilot, lambda: "months.yaml exists already" in picture(pilot))
+        await until(pilot, lambda: "months.yaml already exists" in picture(pilot))
         assert session.done[-1][0] == "begin"
         await pilot.press("end", "2", "enter")
         await until(pilot, lambda: app.return_value is not None)

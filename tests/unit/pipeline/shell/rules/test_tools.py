@@ -13,7 +13,7 @@ from assayd.model.policy import ExecutionPolicy, HttpRule, NetworkMode, NetworkP
 from assayd_pipeline.shell import ShellCheck, check_script
 from assayd_pipeline.shell.parse.options import ArgumentValue, Syntax, parse
 from assayd_pipeline.shell.parse.source import parse as parse_source
-from assayd_pipeline.shell.parse.words import ANY, HOME, NUMBER, Known, arguments_of, find_settings
+from assayd_pipeline.shell.parse.words import ANY, HOME, NUMBER, Known, evaluate_arguments, find_settings
 from assayd_pipeline.shell.rules.paths import Where, where
 
 Check = Callable[[str], ShellCheck]
@@ -31,7 +31,7 @@ def values(script: str) -> list[tuple[str, ...]]:
     call = root.nodes("Stmts")[-1].node("Cmd")
     assert call is not None
     known = Known(find_settings(source.nodes))
-    return [one.values for word in call.nodes("Args")[1:] for one in arguments_of(word, known)]
+    return [one.values for word in call.nodes("Args")[1:] for one in evaluate_arguments(word, known)]
 
 
 @pytest.mark.parametrize(
