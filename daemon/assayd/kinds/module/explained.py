@@ -165,8 +165,9 @@ def _explain_unknown_fixture(
     fixtures = [each for each in known if each in decorated]
     node = known.get(name.partition("[")[0].rpartition("::")[2])
     number = node.lineno if node is not None else 0
-    if number and (hint := _replace_plugin(wanted, texts)) is not None:
-        return moved(finding, file, number, text, hint, None)
+    patch = _replace_plugin(wanted, texts)
+    if number and patch is not None:
+        return moved(finding, file, number, text, patch, None)
     near = find_similar_names(wanted, [*_FIXTURES, *fixtures])
     if not near or not number:
         return moved(finding, file, number, text, finding.suggestion or "", None) if number else None
