@@ -1,4 +1,4 @@
-"""`assayd`: run the daemon, or show what it would run with."""
+"""`assayd`: run the daemon, or show its effective configuration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from assayd.program import exit_code, importing
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the daemon until a signal stops it; return the exit code."""
+    """Run the daemon until a signal stops it, and return the exit code."""
     chosen = _build_parser().parse_args(arguments)
     return exit_code("assayd", lambda: _run(chosen))
 

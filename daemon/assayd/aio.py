@@ -1,4 +1,4 @@
-"""What our asyncio code shares: one deadline per attempt, pauses, cleanup that cannot be cancelled away."""
+"""Shared asyncio helpers: one deadline per attempt, pauses, and cleanup that cancellation doesn't stop."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _PUNCTUAL_S = 0.01
 class Deadline:
     """A deadline that can be restarted, extended or cancelled; cancelling makes it expire at once.
 
-    One object is passed down through everything that an attempt does. `cancel()` ends every scope that
-    is open, and every one that is opened later. Time in which the event loop stood still is not counted, nor
-    what `exclude_time` names; at three times its time the deadline comes in any case.
+    One object is passed down through everything that an attempt does. `cancel()` ends all open scopes and
+    every scope that is opened later. Time in which the event loop was blocked is not counted, nor is time
+    passed to `exclude_time`; after three times its timeout, the deadline expires in any case.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -39,7 +39,7 @@ class Deadline:
         self.restart(timeout_s)
 
     def restart(self, timeout_s: float) -> None:
-        """Restart the countdown of `timeout_s` seconds. No scope may be open."""
+        """Restart the countdown with `timeout_s` seconds. No scope may be open."""
         self._began, self._timeout_s = self._loop.time(), timeout_s
         self._late_s = self._left_out_s = 0.0
 
@@ -48,13 +48,13 @@ class Deadline:
         self._left_out_s = max(total_s, self._left_out_s)
 
     def cancel(self) -> None:
-        """Declare that the time is up now."""
+        """Make the deadline expire now."""
         self.cancelled = True
         self._end_scopes()
 
     @asynccontextmanager
     async def scope(self) -> AsyncIterator[None]:
-        """Bound the body. Raises: TimeoutError when the time is up or was declared to be."""
+        """Apply the deadline to the body. Raises: TimeoutError when it expires or is cancelled."""
         when = self._loop.time() if self.cancelled else None
         async with asyncio.timeout_at(when) as scope:
             self._scopes.add(scope)
@@ -95,20 +95,20 @@ class Deadline:
 
 
 class Signal:
-    """A repeatable broadcast event. Take `next` first, then check the state, then wait for it."""
+    """A repeatable broadcast event. Call `next` first, then check the state, then wait for the event."""
 
     def __init__(self) -> None:
         self._next: asyncio.Event | None = None
 
     @property
     def next(self) -> asyncio.Event:
-        """Return the event of the next change. Created on demand, since usually no task waits."""
+        """Return the event of the next change. It is created on demand, since usually no task waits."""
         if self._next is None:
             self._next = asyncio.Event()
         return self._next
 
     def give(self) -> None:
-        """Wake all tasks that have taken `next`."""
+        """Wake all tasks that wait for an event returned by `next`."""
         if self._next is not None:
             self._next.set()
             self._next = None
@@ -125,21 +125,21 @@ async def pause(time_s: float, *, unless: asyncio.Event) -> None:
 
 
 def back_off_s(failures: int) -> float:
-    """Return how many seconds to wait after `failures` failures in a row: exponential, with jitter."""
+    """Return the seconds to wait after `failures` consecutive failures: exponential, with jitter."""
     jitter_s = random.uniform(0, BACK_OFF_S)  # noqa: S311 - spreads retries, keeps no secret
     return min(BACK_OFF_S * 2.0 ** min(failures - 1, 10) + jitter_s, MOST_BACK_OFF_S)
 
 
 def tenacity_back_off(state: RetryCallState) -> float:
-    """Return the seconds before the next try, as a `wait` callback of tenacity."""
+    """Return the number of seconds before the next try; a `wait` callback of tenacity."""
     return back_off_s(state.attempt_number)
 
 
 @asynccontextmanager
 async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
-    """Yield a TaskGroup that raises an error of its body unwrapped, after its tasks have ended.
+    """Yield a TaskGroup that raises the body's error without wrapping it, after its tasks have ended.
 
-    A bare TaskGroup would wrap that error into a group. The body must see to it that its tasks end.
+    A bare TaskGroup would wrap that error into a group. The body must ensure that its tasks end.
     """
     problem: Exception | None = None
     async with asyncio.TaskGroup() as group:
@@ -152,7 +152,7 @@ async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
 
 
 async def together(*works: Coroutine[object, object, None]) -> None:
-    """Run all of them to their ends; the first problem ends the others and is raised by itself."""
+    """Run all awaitables to completion; the first error cancels the others and is raised unwrapped."""
     try:
         async with asyncio.TaskGroup() as group:
             for work in works:
@@ -162,7 +162,7 @@ async def together(*works: Coroutine[object, object, None]) -> None:
 
 
 async def finish(work: Coroutine[object, object, T], *, timeout_s: float) -> T:
-    """Run cleanup to its end even when the caller is cancelled meanwhile, but not longer than a time.
+    """Run cleanup to completion within a timeout, even if the caller is cancelled in the meantime.
 
     Raises: CancelledError after the cleanup, when the caller was cancelled; TimeoutError when the
     cleanup took too long; whatever the cleanup raises.
@@ -182,14 +182,14 @@ async def finish(work: Coroutine[object, object, T], *, timeout_s: float) -> T:
 async def open_first_available(
     places: Sequence[str], open_one: Callable[[str], Awaitable[T]], *, until: float
 ) -> T:
-    """Open the first place that can be opened; divide the remaining time among the places.
+    """Open the first available location; divide the remaining time among the locations.
 
     Args:
         places: at least one.
-        open_one: opens a place. Any error but an OSError ends the search.
-        until: when the time is over, by the clock of the event loop.
+        open_one: opens a location. Any error other than OSError ends the search.
+        until: the time of the timeout, by the clock of the event loop.
 
-    Raises: OSError, TimeoutError: what the last place failed with.
+    Raises: OSError, TimeoutError: the error of the last location.
     """
     now = asyncio.get_running_loop().time
     for left in range(len(places), 1, -1):

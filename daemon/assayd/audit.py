@@ -1,11 +1,11 @@
-"""The audit log: who changed what, as lines of JSON that are chained by digests.
+"""The audit log: records who changed what, as lines of JSON that form a chain of digests.
 
-Each line holds the SHA-256 of the line before it, also across files, so that a changed, removed or inserted
-line shows. Whoever can write all files can write a whole new chain: keep copies elsewhere. Lines name
-paths, ids and users, and never hold source text.
+Each line contains the SHA-256 of the preceding line, also across files, so that a changed, removed or
+inserted line is detected. A user who can write all files can write a new chain: keep copies on another
+host. Lines contain paths, ids and users, but never source text.
 
-The daemon writes it. A command that works without the daemon adds its line too; a lock on the folder has each
-line follow the last one.
+The daemon writes the log. Commands that work without the daemon also add lines; a lock on the folder
+ensures that each line follows the last one.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _LOCK_PAUSES_S = (0.001, 0.004, 0.02)
 
 
 class AuditLog:
-    """The audit log in one folder."""
+    """The audit log in one folder, which this process continues."""
 
     def __init__(self, folder: Path, *, file_bytes: int = FILE_BYTES, files: int = FILES) -> None:
-        """Go on with the chain of a folder. Raises: OSError, if it can't be used."""
+        """Continue the chain of a folder. Raises: OSError, if the folder can't be used."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
         self._file_bytes = file_bytes
@@ -59,13 +59,13 @@ class AuditLog:
         self._open_file(numbers[-1] if numbers else 1)
 
     def close(self) -> None:
-        """Write nothing more."""
+        """Close the log; no more lines can be written."""
         if self._opened >= 0:
             os.close(self._opened)
             self._opened = -1
 
     def note(self, action: str, *, actor: dict[str, object], subject: str, **details: object) -> bool:
-        """Write one line; return whether it is written. A full disk is logged, and stops nothing."""
+        """Write one line; return whether it was written. A full disk is logged, but stops no operation."""
         entry = {"actor": actor, "action": action, "subject": subject[:_LONGEST], **details}
         try:
             with self._hold_lock():
@@ -95,8 +95,8 @@ class AuditLog:
     def _catch_up(self) -> None:
         """Continue after lines that another process has added, if they follow this process's last line.
 
-        If they don't, neither does the next line, so `verify` finds them. Another process may have begun a
-        file since this one chose its own.
+        If those lines break the chain, this process's next line does too, so that `verify` detects them.
+        Another process may have begun a new file since this process opened one.
         """
         newest = max(map(_number, files_of(self._folder)), default=0)
         if newest > self._number:
@@ -111,13 +111,13 @@ class AuditLog:
         self._written = size
 
     def _append(self, line: bytes) -> None:
-        """Append a whole line or nothing. Raises: OSError."""
+        """Append a whole line, or nothing if that fails. Raises: OSError."""
         if os.write(self._opened, line) < len(line):
             os.ftruncate(self._opened, self._written)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def read(self, since: str = "") -> Iterator[bytes]:
-        """Return the lines from a time on, each with its line break, oldest first."""
+        """Yield the lines since a given time, each with its line break, oldest first."""
         for file in files_of(self._folder):
             with suppress(FileNotFoundError), file.open("rb") as opened:  # it was the oldest, and is gone
                 for line in opened:
@@ -131,7 +131,7 @@ class AuditLog:
             old.unlink()
 
     def _open_file(self, number: int) -> None:
-        """Continue with a file; the previous one stays open if this fails. Raises: OSError."""
+        """Open a file to continue it; the previous file stays open if this fails. Raises: OSError."""
         file = self._folder / f"audit-{number:06}.jsonl"
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         opened = os.open(file, flags, 0o600)
@@ -165,7 +165,7 @@ def add_line(folder: Path, action: str, *, actor: dict[str, object], subject: st
 
 
 def _lock(folder: int) -> None:
-    """Lock the folder against other writers; give up after a short time. Raises: BlockingIOError."""
+    """Lock the folder against other writers; give up after a short timeout. Raises: BlockingIOError."""
     for pause_s in _LOCK_PAUSES_S:
         with suppress(BlockingIOError):
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,6 +1,7 @@
-"""One budget of bytes for what outsiders make the daemon hold: bodies on their way in, and what waits.
+"""A shared budget of bytes for data that outsiders make the daemon hold: bodies and waiting documents.
 
-No user may hold more than is free, so that however many fill it, an idle user finds room.
+A user can't hold more bytes than are free, so that an idle user finds free bytes, however many users fill
+the budget.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ class ByteBudget:
     """A number of bytes in memory that all users share.
 
     Args:
-        total_bytes: for everybody; operators alone may use the last eighth.
-        pace: of users whose large texts are parsed.
+        total_bytes: the bytes for all users; only operators may use the last eighth.
+        pace: throttles users whose large texts are parsed.
         operators: users without a quota, in addition to those that a caller marks as operators.
     """
 
@@ -47,11 +48,11 @@ class ByteBudget:
 
     @property
     def held(self) -> int:
-        """Return how many bytes are held."""
+        """Return the number of reserved bytes."""
         return self._held.total()
 
     def acquire(self, uid: int, size: int, *, operator: bool = False) -> None:
-        """Take so many bytes for a user. Raises: RequestError ``queue.full``, retryable if they can fit."""
+        """Reserve bytes for a user. Raises: RequestError ``queue.full``, retryable if they can ever fit."""
         is_operator = operator or uid in self._operators or uid in self._said_to_be
         most = self._total if is_operator else self._total - self._total // OPERATORS_SHARE
         if size + self.held + (0 if is_operator else self._held[uid]) > most:
@@ -62,7 +63,7 @@ class ByteBudget:
         self._held[uid] += size
 
     def release(self, uid: int, size: int) -> None:
-        """Release so many bytes."""
+        """Release reserved bytes of a user."""
         self._held[uid] -= size
         if not self._held[uid]:
             del self._held[uid]
@@ -72,7 +73,7 @@ class ByteBudget:
         """Yield a reservation that can grow; release its bytes when the body ends.
 
         Args:
-            uid: in whose name.
+            uid: the user whose share is charged.
             operator: whether that user is an operator by a group, which also applies to the bytes in the
                 queue. None: as in the last call.
         """
@@ -98,10 +99,10 @@ class ByteBudget:
 
     @asynccontextmanager
     async def parsing(self, uid: int) -> AsyncIterator[None]:
-        """Wait until no other thread parses, users in turn, and until this user need not rest.
+        """Wait until no other thread parses and this user isn't throttled; users take turns.
 
-        Threads that parse compete with the event loop for the interpreter: with several at once, everything
-        else waits for each of them whenever it wants to go on.
+        Threads that parse compete with the event loop for the interpreter: with several at once, all other
+        work waits for each of them whenever it needs the interpreter.
         """
         while True:
             await asyncio.sleep(self.pace.rest_s(uid))
@@ -125,7 +126,7 @@ class GrowingReservation:
         self._size = 0
 
     def resize(self, size: int) -> None:
-        """Hold so many bytes from now on. Raises: RequestError ``queue.full``."""
+        """Change the reservation to this many bytes. Raises: RequestError ``queue.full``."""
         if size > self._size:
             self._budget.acquire(self._uid, size - self._size)
         else:

@@ -1,7 +1,7 @@
-"""The daemon from start to stop: take the state directory and the socket, serve, and stop in order.
+"""Runs the daemon from start to stop: locks its state directory, opens the socket, serves, and stops.
 
-Stop order: refuse new work, drain running work until a deadline, leave the rest to the next run,
-end the API, empty the pool, sweep, close the store. A second signal skips the draining.
+It stops in this order: refuse new work, drain running work until a deadline, leave the remaining work to
+the next run, end the API, empty the pool, sweep, close the store. A second signal ends the drain.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SWITCH_S = 0.0005
 def run(settings: Settings, overrides: PartOverrides | None = None) -> int:
     """Run the daemon until it is stopped; return the exit code.
 
-    Raises: ConfigError, StoreError when it can't start.
+    Raises: ConfigError, StoreError, if it can't start.
     """
     configure(settings.log.level, settings.log.format)
     sys.setswitchinterval(SWITCH_S)
@@ -63,8 +63,9 @@ def run(settings: Settings, overrides: PartOverrides | None = None) -> int:
 def _tune_gc() -> None:
     """Tune garbage collection: freeze the existing objects and collect less often.
 
-    An attempt makes some thousands of objects and few cycles. With Python's own threshold the collector took
-    a sixth of its processor time, and now and then went through everything for 150 ms while all waited.
+    An attempt creates a few thousand objects and few cycles. With Python's default threshold, garbage
+    collection took a sixth of the daemon's CPU time, and an occasional full collection stopped everything
+    for 150 ms.
     """
     gc.collect()
     gc.freeze()
@@ -72,9 +73,9 @@ def _tune_gc() -> None:
 
 
 def raise_priority(nice: int) -> None:
-    """Raise the priority above the engine's processes: filling the pool uses all cores, an attempt few.
+    """Raise the priority above the engine's processes: filling the pool uses all cores.
 
-    A priority that this process was started with is left alone.
+    If this process was started with another priority than the default, it is not changed.
     """
     if os.getpriority(os.PRIO_PROCESS, 0) == 0:
         with suppress(PermissionError):
@@ -106,7 +107,7 @@ async def _main(settings: Settings, overrides: PartOverrides) -> None:
 
 
 def greeting(settings: Settings) -> str:
-    """Return what a person who started the daemon can type next; empty if the log is for programs."""
+    """Return a message with the next command for a person at the console; empty for other log formats."""
     if settings.log.format != "console":
         return ""
     client = Path(sys.argv[0]).absolute().with_name("assay")
@@ -138,7 +139,7 @@ def state_lock(state_dir: Path) -> Iterator[None]:
 
 
 def _require_private(state_dir: Path) -> None:
-    """See that other users can't write to a directory. Raises: ConfigError ``state.unusable``; OSError."""
+    """Check that others can't write to a directory. Raises: ConfigError ``state.unusable``; OSError."""
     facts = state_dir.stat()
     mode = stat.S_IMODE(facts.st_mode)
     if facts.st_uid not in {0, os.geteuid()} or mode & 0o022:
@@ -150,7 +151,7 @@ def _require_private(state_dir: Path) -> None:
 
 
 class Daemon:
-    """All parts, and the order in which they stop."""
+    """All parts of the daemon, and the order in which they stop."""
 
     def __init__(
         self,
@@ -161,13 +162,13 @@ class Daemon:
         drain_s: float = DRAIN_S,
         greeting: str = "",
     ) -> None:
-        """Join the parts.
+        """Connect the parts.
 
         Args:
-            parts: all of them.
+            parts: all parts of the daemon.
             notifier: notifies the service manager.
-            recovers: whether this process continues attempts that are unfinished at the start.
-            drain_s: seconds for running attempts to end at the stop.
+            recovers: whether this process continues attempts that are unfinished when it starts.
+            drain_s: the time in seconds for running attempts to end when the daemon stops.
             greeting: printed to standard error once the daemon is ready; empty for no messages to a person.
         """
         self._greeting = greeting
@@ -180,7 +181,7 @@ class Daemon:
         self._hurry = asyncio.Event()
 
     async def serve(self, *served: tuple[uvicorn.Server, socket.socket]) -> None:
-        """Serve on sockets until a signal says stop; then stop in order."""
+        """Serve on sockets until a signal requests a stop; then stop in order."""
         self._watch_signals()
         async with asyncio.TaskGroup() as tasks:
             serving = [
@@ -207,7 +208,7 @@ class Daemon:
                 task.cancel()
 
     def log_stop(self) -> None:
-        """Log the stop, and print the pending work for a person at a terminal."""
+        """Log the stop, and print the pending work if standard error is a terminal."""
         active = self._parts.scheduler.active
         log.info("daemon.stopping", under_way=active, drain_s=self._drain_s)
         if self._greeting and active:
@@ -221,14 +222,14 @@ class Daemon:
     async def _notify_ready(self) -> None:
         """Notify the service manager that the daemon is ready.
 
-        It does as soon as the sandbox was got ready or has said why it can't be: an engine that is down
-        is answered with 503, without restarting the daemon.
+        The notification is sent once the sandbox is ready or has reported why it can't be: if the engine is
+        down, requests are answered with status 503, and the daemon isn't restarted.
         """
         await self._parts.readiness.tried.wait()
         self._notifier.ready()
 
     def _status_line(self) -> str:
-        """Describe the state of the daemon in one line."""
+        """Return the state of the daemon as one line."""
         ready, problem = self._parts.acceptance.now()
         if self._stop.is_set():
             return f"stopping; {self._parts.scheduler.active} attempts running"
@@ -239,7 +240,7 @@ class Daemon:
         return f"serving; {states.total()} attempts running, {queued} waiting"
 
     async def _prepare(self) -> None:
-        """Become ready, recover the attempts of the previous run, notify, and stay ready."""
+        """Become ready, recover the previous run's attempts, notify the service manager, and stay ready."""
         # Asked before anything can be accepted: nothing of this run may be among it.
         unfinished = await self._parts.admission.unfinished() if self._recovers else ()
         await self._parts.readiness.prepare()
@@ -261,7 +262,7 @@ class Daemon:
         await self._parts.readiness.keep_ready()
 
     async def _drain(self) -> None:
-        """Wait for running attempts until the drain time is over; a second signal ends the wait."""
+        """Wait for running attempts until the drain timeout; a second signal ends the wait."""
         drained = asyncio.ensure_future(self._parts.scheduler.drain(self._drain_s))
         hurried = asyncio.ensure_future(self._hurry.wait())
         await asyncio.wait({drained, hurried}, return_when=asyncio.FIRST_COMPLETED)
@@ -278,7 +279,7 @@ class Daemon:
         loop.add_signal_handler(signal.SIGHUP, self._on_reload_signal)
 
     def stop(self) -> None:
-        """Stop in order; at a second call, without waiting for running attempts."""
+        """Stop in order; on a second call, stop without waiting for running attempts."""
         if self._stop.is_set():
             self._hurry.set()
         self._stop.set()

@@ -1,7 +1,8 @@
-"""Finds the known names that a misspelled name may have been meant to be, for every "did you mean".
+"""Finds the known names that are similar to a misspelled name, for every "did you mean" suggestion.
 
-Decides how close two names must be. Callers decide which names are known and word the sentence. Certain
-edits need the number of wrong letters instead: `assayd.findings.python_failures` counts those.
+This module decides how similar two names must be. Callers decide which names are known, and write the
+sentence. An edit that must be certain needs the number of wrong letters instead, which
+`assayd.findings.python_failures` counts.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ MAX_CHARS = 250
 
 
 def close_names(name: str, known: Iterable[str], most: int = 1) -> list[str]:
-    """Return up to `most` known names that resemble a name, the closest first."""
+    """Return up to `most` known names that are similar to a name, the most similar first."""
     if len(name) > MAX_CHARS:
         return []
     return get_close_matches(name, known, n=most, cutoff=CUTOFF)
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """Return `` (did you mean …?)`` if a known name is close, otherwise an empty string."""
+    """Return `` (did you mean …?)`` if a known name is similar, otherwise an empty string."""
     close = close_names(name, known)
     return f" (did you mean {close[0]}?)" if close else ""

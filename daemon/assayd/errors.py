@@ -1,6 +1,6 @@
 """Internal errors, as exceptions.
 
-Submitted code that fails is never one of these: it is a Finding or a Cause.
+A failure of submitted code is never one of these exceptions, but a Finding or a Cause.
 
     AssaydError
     ├── ConfigError     settings, policy files and image recipes that cannot be used
@@ -9,8 +9,9 @@ Submitted code that fails is never one of these: it is a Finding or a Cause.
     ├── StoreError      the database or the artifact directory failed
     └── ProviderError   a repair provider failed
 
-`code` is stable snake_case with a dot for the area; `retryable` tells whether the same call may go
-through later. HTTP status and exit code are mapped from `code` in `api` and `cli`, one table each.
+`code` is a stable identifier in snake_case, with a dot after the area; `retryable` is whether the same call
+may succeed later. `api` maps codes to HTTP statuses, and `cli` maps them to exit codes, with one table
+each.
 """
 
 
@@ -21,7 +22,7 @@ class AssaydError(Exception):
         code: stable identifier, e.g. ``engine.unreachable``.
         message: one sentence for a person, with the remedy if one exists.
         field: the request or file field at fault, e.g. ``payload.code``.
-        retryable: whether trying the same again later can succeed.
+        retryable: whether the same call can succeed later.
     """
 
     def __init__(self, code: str, message: str, *, field: str | None = None, retryable: bool = False) -> None:
@@ -33,26 +34,26 @@ class AssaydError(Exception):
 
 
 class ConfigError(AssaydError):
-    """A setting, policy file or recipe can't be used."""
+    """An exception raised when a setting, policy file or recipe can't be used."""
 
 
 class RequestError(AssaydError):
-    """A request was refused; nothing was accepted."""
+    """An exception raised when a request was refused; nothing of it was accepted."""
 
 
 class EngineError(AssaydError):
-    """The container engine failed, hung, or ignored a request."""
+    """An exception raised when the container engine failed, hung, or ignored a request."""
 
 
 class StoreError(AssaydError):
-    """The database or the artifact directory failed."""
+    """An exception raised when the database or the artifact directory failed."""
 
 
 class ProviderError(AssaydError):
-    """A repair provider failed.
+    """An exception raised when a repair provider failed.
 
     Args:
-        retry_after_s: how long the provider asks to be left alone.
+        retry_after_s: the seconds for which the provider asks not to be called.
     """
 
     def __init__(

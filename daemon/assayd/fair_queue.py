@@ -1,7 +1,7 @@
 """Fair queueing by hierarchical round-robin: users in turn, and the flows of each user in turn.
 
-A flow is one of a user's batches, or the single submissions of one of the user's programs. A user with few
-submissions is served soon, however many others wait.
+A flow contains the items of one of a user's batches, or the single submissions of one of the user's
+programs. A user with few submissions is served soon, however many submissions of others are waiting.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class FairQueue(Generic[T]):
         return key in self._flows
 
     def put(self, user: int, flow: str, key: str, item: T) -> None:
-        """Put an item at the end of its flow. The key must be new."""
+        """Add an item at the end of its flow. Its key must not be in the queue."""
         self._users.setdefault(user, OrderedDict()).setdefault(flow, OrderedDict())[key] = item
         self._flows[key] = user, flow
 
@@ -42,7 +42,7 @@ class FairQueue(Generic[T]):
         raise KeyError("the queue is empty")
 
     def pop_other_user(self, users: Container[int]) -> T | None:
-        """Remove and return the next item of users not in `users`; None if there is none."""
+        """Remove and return the next item of a user who isn't in `users`; None if there is none."""
         for user, flows in self._users.items():
             if user not in users:
                 return self.serve(next(iter(next(iter(flows.values())))))
@@ -53,7 +53,7 @@ class FairQueue(Generic[T]):
         return self._users.keys()
 
     def serve(self, key: str) -> T:
-        """Take this item, as if it were its turn. Raises: KeyError when it does not wait."""
+        """Remove and return this item as if its turn had come. Raises: KeyError, if it isn't waiting."""
         user, flow = self._flows[key]
         item = self.remove(key)
         # A served flow moves to the end, unless it has no more waiters.
@@ -76,12 +76,12 @@ class FairQueue(Generic[T]):
         return copy.clear()
 
     def items(self) -> Iterator[T]:
-        """Return everything, in no order; it goes on waiting."""
+        """Return all waiting items in no particular order, without removing them."""
         flows = (items for user in self._users.values() for items in user.values())
         return (item for items in flows for item in items.values())
 
     def remove(self, key: str) -> T:
-        """Take an item out of its turn. Raises: KeyError when it does not wait."""
+        """Remove and return an item before its turn. Raises: KeyError, if it isn't waiting."""
         user, flow = self._flows.pop(key)
         flows = self._users[user]
         item = flows[flow].pop(key)
@@ -92,7 +92,7 @@ class FairQueue(Generic[T]):
         return item
 
     def clear(self) -> list[T]:
-        """Take everything."""
+        """Remove and return all items, in the order of `pop`."""
         return [self.pop() for _ in range(len(self))]
 
 
@@ -104,10 +104,10 @@ class _Waiter:
 
 
 class FairSemaphore:
-    """A number of slots, which waiting flows get in turn.
+    """A number of slots that waiting flows receive in turn.
 
-    Of four or more (or of `reserve_from`), the last is reserved for a user without a slot. A further flow of
-    a user with slots doesn't get it: each process that a user starts is a flow.
+    If there are at least four slots (or `reserve_from`), the last one is reserved for users without a slot.
+    Another flow of a user with slots can't get it, because each process that a user starts is a flow.
     """
 
     def __init__(self, count: int, *, reserve_from: int = 4) -> None:
@@ -118,7 +118,7 @@ class FairSemaphore:
 
     @asynccontextmanager
     async def hold(self, user: int, flow: str, key: str) -> AsyncIterator[None]:
-        """Hold a slot while the body runs. The key must not wait already."""
+        """Hold a slot while the body runs. The key must not be waiting already."""
         waiter = _Waiter(key, (user, flow), asyncio.get_running_loop().create_future())
         await self._acquire(waiter)
         try:

@@ -1,4 +1,4 @@
-"""The real clock and the real source of ids; tests replace both."""
+"""The system clock and the generator of ids; tests replace both."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ class SystemClock:
     """A clock that reads the system time."""
 
     def now(self) -> datetime:
-        """Return the current time, UTC and aware."""
+        """Return the current time as a timezone-aware `datetime` in UTC."""
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Return seconds that never go back."""
+        """Return the time in seconds of a clock that never goes backwards."""
         return time.monotonic()
 
 
 class UlidGenerator:
     """A generator of ULIDs that increase within this process, also within one millisecond.
 
-    Source: the ULID specification: 48 bits of milliseconds, 80 bits of randomness, Crockford base32.
+    Source: the ULID specification. An id has 48 bits of milliseconds and 80 bits of randomness, in
+    Crockford base32.
     """
 
     def __init__(self) -> None:
@@ -40,5 +41,5 @@ class UlidGenerator:
 
 
 def encode(value: int) -> str:
-    """Write a 128-bit number as 26 characters."""
+    """Return a 128-bit number as 26 characters in Crockford base32."""
     return "".join([_PAIRS[value >> shift & 1023] for shift in range(120, -1, -10)])

@@ -1,6 +1,6 @@
 """Finds a key of a provider or a webhook: in the environment, or in a file that other users can't read.
 
-An error never contains a key: it names the place where the key was expected.
+An error message never contains a key; it names the location at which the key was expected.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeySource:
-    """The configured location of a key. `usual` is the vendor's own variable, for the vendor's server only.
+    """The configured location of a key. `usual` is the vendor's own variable, used only for its server.
 
-    `section` is the part of the settings that says so.
+    `section` is the section of the settings that configures the key.
     """
 
     variable: str | None = None
@@ -44,8 +44,8 @@ class KeySource:
 def find_key(name: str, place: KeySource, environment: Mapping[str, str]) -> Key:
     """Return a provider's key; a server other than the vendor's gets only a key configured for it.
 
-    Raises: ConfigError ``repair.key`` (of another section: its own) when there is none where it should be, or
-    anybody else can read it.
+    Raises: ConfigError ``repair.key`` (for other sections, the section's own code), if the key is missing
+    from its configured location or other users can read it.
     """
     owner = f"{place.section}.{name}"
     if place.file is not None:
@@ -63,10 +63,11 @@ def find_key(name: str, place: KeySource, environment: Mapping[str, str]) -> Key
 
 
 def hide_environment() -> None:
-    """Keep other processes of the same user from reading this process's environment, which contains keys.
+    """Prevent other processes of the same user from reading this process's environment with its keys.
 
     The environment of a process stays in its memory, even if it is removed from `os.environ` later. This
-    closes ``/proc/PID/environ`` and ``/proc/PID/mem``, and disables core dumps. Raises: ConfigError.
+    function blocks access to ``/proc/PID/environ`` and ``/proc/PID/mem``, and disables core dumps. Raises:
+    ConfigError.
     """
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
         raise ConfigError("repair.key", f"can't hide the environment: {os.strerror(ctypes.get_errno())}")
@@ -75,7 +76,7 @@ def hide_environment() -> None:
 def _read_key_file(owner: str, path: Path) -> str:
     """Read a key file, a regular file owned by this user or root that group and others can't read.
 
-    The group may be root's, which is how systemd lends a service its credentials.
+    A file of root's group is accepted, because systemd passes credentials to a service in this way.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -99,7 +100,7 @@ def _read_key_file(owner: str, path: Path) -> str:
 
 
 def _check_key(text: str, owner: str, where: object) -> str:
-    """Check that a key is valid in an HTTP header, because a library would print an invalid one."""
+    """Check that a key is valid in an HTTP header, because libraries print invalid keys in errors."""
     if not text or len(text) > MOST_BYTES or not (text.isascii() and text.isprintable()) or " " in text:
         raise _key_error(owner, f"{where} must hold a key: one word of printable ASCII")
     return text

@@ -1,9 +1,9 @@
-"""The class `Kind`: every kind of submission is a subclass of it with one instance.
+"""The class `Kind`: every kind of submission is the single instance of one of its subclasses.
 
-A kind decides and does nothing: no I/O, no clock. Its static stages and everything that parses submitted text
-run in an analysis worker, its code runs in a container, and the kind says what both mean. Whatever needs a
-library that a kind must not import (HTTP, the database) is named by a reference,
-``package.module:name``. What the command line shows of a kind is in `ports/command_line.py`.
+A kind is pure: it performs no I/O and reads no clock. Its static stages and everything that parses
+submitted text run in an analysis worker, submitted code runs in a container, and the kind interprets both
+results. Parts that need a library that a kind must not import (HTTP, the database) are specified as a
+reference, ``package.module:name``. A kind's command-line description is in `ports/command_line.py`.
 
 Source: docs/adding-a-validator.md.
 """
@@ -71,7 +71,7 @@ class Stage(Generic[P]):
 
 
 class Cap(StrEnum):
-    """The measure for the size of a part of a payload; the value is the name of the limit setting."""
+    """The kinds of size limit for the parts of a payload; each value is the name of a limit setting."""
 
     SOURCE = "source_bytes"
     """One text, in bytes."""
@@ -84,7 +84,7 @@ class Cap(StrEnum):
 
 
 class Kind(ABC, Generic[P, Q]):
-    """A kind of submission, generic in its payload type; without a parameter, a kind of any payload.
+    """A kind of submission, generic in its payload type; without a type parameter, it accepts any payload.
 
     Attributes:
         name: the kind's name in a submission.
@@ -92,33 +92,34 @@ class Kind(ABC, Generic[P, Q]):
         prepared: the model of the result of `prepare`, if that has more fields than a submitted payload.
         default_policy: the profile of a submission that names none.
         image: the image that `plan` uses, without prefix.
-        any_image: whether a profile may name another image; `plan` then asks for `image_of`.
+        any_image: whether a profile can select another image; `plan` then calls `image_of`.
         bounded: the cap of each part of the payload by its dotted path; ``*`` stands for every entry
-            (``steps.*.content``). None caps every string of the payload as a source.
-        runtime_stages: the stages that `judge` speaks of, in order, after the static ones.
-        samples: submissions with the verdict and the rules that they must get.
-        headlines: by stage, the first line of the retry context of a submission that failed there.
-        reminders: what a model must keep in mind whenever it writes a submission of this kind.
-        offer: what the image has, for a model, if the policy allows every import.
-        code_field: the field of the payload that holds the submitted text. A kind whose submissions are
-            more than one text overrides `passage`, `patch` and `answered`.
+            (``steps.*.content``). If it is None, every string of the payload has the limit of a source.
+        runtime_stages: the stages that `judge` reports, in order, after the static ones.
+        samples: submissions with their expected verdicts and rules.
+        headlines: for each stage, the first line of the retry context of a submission that failed in it.
+        reminders: the requirements for a model that writes a submission of this kind.
+        offer: a description of the image's content for a model, used if the policy allows every import.
+        code_field: the field of the payload that holds the submitted text. A kind whose submissions consist
+            of several texts overrides `passage`, `patch` and `answered`.
         checked_parts: dotted paths of the texts in a prepared payload that are checked and run, as in
-            `bounded`; a signed verdict names them. Empty: the text of `code_field`.
+            `bounded`; a signed verdict lists them. If it is empty, the text of `code_field` is used.
         language: the language of that text.
-        beginning: a regular expression for how a program in that language begins, so that an answer that is
-            such a program, without JSON around it, is accepted. Python, bash and SQL need none.
-        comparison: how results are compared with what cases expect, by `compare` of a case; a model is sent
-            those that its cases have.
-        task: what a model is asked to write.
-        example: another request and its answer, which a model is shown. Needed with `generation_context`;
+        beginning: a regular expression that matches the beginning of a program in that language, so that an
+            answer that consists of such a program, without JSON, is accepted. Python, bash and SQL don't
+            need it.
+        comparison: descriptions of how results are compared with expected results, by a case's `compare`
+            value; a model receives those that its cases use.
+        task: a description of the code that a model must write.
+        example: a different request with its answer, for the prompt. Required with `generation_context`;
             the answer has the requested form.
-        generation_context: the strict model of the data with a request in words; None for a kind whose
-            submissions can't be written from words.
-        forms: the forms of a `Proposal` that it takes: ``code``, ``files``, ``steps``.
-        recorder: refers to a `store.recorder.Recorder`, for a kind with its own tables.
-        routes: refers to a `fastapi.APIRouter`, whose paths begin with ``/v1/``.
-        helpers: optional programs of the kind's workers, each with the effect of its absence.
-        worker: refers to a function that prepares an analysis worker, called once its limits are set.
+        generation_context: the strict model of the data that accompanies a natural-language request; None
+            for a kind whose submissions can't be generated.
+        forms: the forms of a `Proposal` that it accepts: ``code``, ``files``, ``steps``.
+        recorder: a reference to a `store.recorder.Recorder`, for a kind with its own tables.
+        routes: a reference to a `fastapi.APIRouter`, whose paths begin with ``/v1/``.
+        helpers: optional programs that the kind's workers use, each with the effect of its absence.
+        worker: a reference to a function that prepares an analysis worker, called after its limits are set.
     """
 
     name: str
@@ -152,46 +153,46 @@ class Kind(ABC, Generic[P, Q]):
     @property
     @abstractmethod
     def rules(self) -> Sequence[Rule]:
-        """Every rule that a finding of this kind can name."""
+        """Return every rule that a finding of this kind can have."""
 
     @property
     @abstractmethod
     def stages(self) -> Sequence[Stage[P]]:
-        """The static stages, in order."""
+        """Return the static stages, in order."""
 
     def prepare(self, payload: P) -> Q:
         """Return the payload in the form that is checked, planned and judged, e.g. cleaned.
 
-        May parse hostile text: it runs in an analysis worker, once. `plan` and `judge` get its result and
-        parse nothing.
+        This method can parse hostile text, because it runs once in an analysis worker. `plan` and `judge`
+        receive its result and parse nothing.
         """
         return payload  # type: ignore[return-value]  # P and Q are one model unless this is overridden
 
     @abstractmethod
     def plan(self, payload: P, policy: ExecutionPolicy, limits: Limits) -> RunSpec | None:
-        """Return the run spec; None if the static stages decide alone.
+        """Return the run spec; None if the static stages decide the verdict alone.
 
-        `payload` is a prepared one, except for samples that only tell which containers are wanted.
+        `payload` is prepared, except for samples that are used only to determine the required containers.
         """
 
     @abstractmethod
     def judge(self, payload: Q, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Turn the raw record of the run into findings and cases. Pure; all guest bytes are hostile."""
+        """Convert the raw record of the run to findings and cases. Pure; all guest bytes are hostile."""
 
     def prepare_trial(self, payload: Q, policy: ExecutionPolicy) -> Q:
         """Return the prepared payload with the data for `plan_trial`, if the policy requires a trial.
 
-        May parse hostile text: it runs in an analysis worker, once, after `prepare`.
+        This method can parse hostile text, because it runs once in an analysis worker, after `prepare`.
         """
         return payload
 
     def plan_trial(
         self, payload: Q, policy: ExecutionPolicy, limits: Limits, result: RunResult
     ) -> RunSpec | None:
-        """Decide what else is to run of a submission that has passed; None for nothing.
+        """Return the run spec of the trial for a submission that has passed; None if no trial is needed.
 
-        It runs in a further container and can't change the verdict, unless a profile makes errors of the
-        findings of `judge_trial`.
+        The trial runs in another container and can't change the verdict, unless a profile turns the
+        findings of `judge_trial` into errors.
         """
         return None
 
@@ -200,7 +201,7 @@ class Kind(ABC, Generic[P, Q]):
     ) -> Mapping[str, Sequence[Finding]]:
         """Return findings about quality by stage, from the run that passed and from its trial. Pure.
 
-        `trial` is None if nothing had to run, or no container could be had.
+        `trial` is None if no trial was needed or no container was available.
         """
         return {}
 
@@ -211,37 +212,37 @@ class Kind(ABC, Generic[P, Q]):
     def narrow(self, payload: P, policy: ExecutionPolicy) -> ExecutionPolicy:
         """Return the policy, tightened to the limits that the payload states.
 
-        Raises: RequestError, if the payload and the policy do not go together.
+        Raises: RequestError, if the payload and the policy are incompatible.
         """
         return policy
 
     def labels(self, payload: P) -> Mapping[str, str]:
-        """Return labels that the payload implies; labels of the submission itself come first."""
+        """Return labels that the payload implies; labels of the submission itself override them."""
         return {}
 
     def rate(self, payload: P, findings: Sequence[Finding]) -> Rating | None:
-        """Rate a submission that was validated or failed, by all findings of its report; None for no rating.
+        """Rate a submission that was validated or failed, by its report's findings; None for no rating.
 
-        `payload` is the submitted one: nothing of it is parsed here.
+        `payload` is the submitted one; this method doesn't parse it.
         """
         return None
 
     def withheld(self, payload: P) -> bool:
-        """Return whether a validated submission can't be approved, because parts of the checks are skipped.
+        """Return whether a validated submission can't be approved because some checks were skipped.
 
-        `payload` is the submitted one: nothing of it is parsed here.
+        `payload` is the submitted one: this method doesn't parse it.
         """
         return False
 
     def integrity(self, payload: P) -> str | None:
-        """Return what the score of a submission rests on; None for a kind without scores.
+        """Return the basis of a submission's score; None for a kind without scores.
 
-        `payload` is the submitted one: nothing of it is parsed here.
+        `payload` is the submitted one: this method doesn't parse it.
         """
         return None
 
     def use_tables(self, folders: Sequence[Path]) -> None:
-        """Add an operator's rules and words, from these folders, in this process. Raises: ConfigError."""
+        """Add the rules and words in an operator's folders, in this process. Raises: ConfigError."""
         message = f"the kind {self.name} doesn't support tables"
         raise ConfigError("tables.unknown", message, field=f"tables.{self.name}")
 
@@ -252,36 +253,36 @@ class Kind(ABC, Generic[P, Q]):
     ) -> str:
         """Describe the failed stage, its inputs and the allowed names, for a model's next try.
 
-        `findings` are those of every stage that failed, in order, and those about quality; `stage` is the
-        first that failed, or `complete`. Without an effective policy, allowed names are omitted.
+        `findings` are the findings of every failed stage, in order, and the quality findings; `stage` is
+        the first failed stage, or `complete`. Without an effective policy, allowed names are omitted.
         """
         headline = headline_of(self.headlines, stage)
         return retry_context(findings, headline=headline, reminders=self.rules_for(policy))
 
     def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
-        """Return what a model must keep in mind: the kind's reminders, and what the policy allows."""
+        """Return the requirements for a model: the kind's reminders, and the permissions of the policy."""
         return (*self.reminders, *allowances(policy, offer=self.offer))
 
     def code_of(self, answer: str) -> str:
-        """Return the code of a model's answer, without prose and fences around it."""
+        """Return the code of a model's answer, without surrounding prose and code fences."""
         return answer
 
     def passage(self, payload: P) -> SourcePart:
-        """Return the text of the submission to fix; an empty passage if it has none."""
+        """Return the text of the submission to fix; an empty passage if there is none."""
         text = getattr(payload, self.code_field, None)
         if not isinstance(text, str):
             return SourcePart(name="", language=self.language, text="")
         return SourcePart(name=self.code_field, language=self.language, text=text, beginning=self.beginning)
 
     def surroundings(self, payload: P) -> Sequence[PromptContext]:
-        """Return what a fix of the submission has to fit into."""
+        """Return the context that a fix of the submission must be compatible with."""
         return ()
 
     def context(self, payload: P, report: Document, policy: ExecutionPolicy | None = None) -> RepairContext:
         """Return the passage to fix, given the submitted payload, its failed report and effective policy.
 
-        Omits the rules and surroundings if the code isn't valid in its language, and the allowed modules if
-        the fault has nothing to do with names.
+        The context omits the rules and surroundings if the code isn't valid in its language, and the
+        allowed modules if the fault isn't related to names.
         """
         unreadable = is_unreadable(report)
         allowed = usual(policy) if policy and needs_allowances(report, self.runtime_stages) else None
@@ -294,23 +295,23 @@ class Kind(ABC, Generic[P, Q]):
         )
 
     def patch(self, payload: P, passage: str, code: str) -> Document:
-        """Return the payload, as plain JSON, with the named passage replaced."""
+        """Return the payload, as plain JSON, with the given passage replaced."""
         return {**payload.model_dump(mode="json", exclude_unset=True), self.code_field: self.code_of(code)}
 
     def normal_form(self, payload: P) -> bytes:
-        """Return what stays the same if a fix changes only layout and comments."""
+        """Return a form of the text that doesn't change if a fix changes only layout and comments."""
         return strip_layout(self.passage(payload).text, "#")
 
     def taken(self, payload: P) -> Taken:
-        """Return which fields a submission takes out of which texts; no text, if rules can't replace code."""
+        """Return the extracted fields and the source texts; no texts if rules can't replace the code."""
         return Taken(texts=(), fields=())
 
     def around(self, context: Any) -> Sequence[PromptContext]:
-        """Return what a submission written from words has to fit into, given the context of the request."""
+        """Return the context that a generated submission must fit, given the context of the request."""
         return ()
 
     def brief(self, context: Any, policy: ExecutionPolicy) -> PromptParts:
-        """Return the prompt's part of the kind, given the context and the effective policy."""
+        """Return the kind's part of the prompt, given the context and the effective policy."""
         return PromptParts(
             task=self.task,
             rules=(*self.rules_for(usual(policy)), *self._compared(context)),
@@ -320,12 +321,12 @@ class Kind(ABC, Generic[P, Q]):
         )
 
     def base(self, context: Any) -> Document:
-        """Return what the context says of the payload, as plain JSON: all but the answer."""
+        """Return the part of the payload that the context determines, as plain JSON, without the answer."""
         document: Document = context.model_dump(mode="json", exclude_unset=True)
         return document
 
     def answered(self, base: Document, proposal: Proposal) -> Document:
-        """Return a payload, as plain JSON, with a proposal in it. Raises: ValueError, if it can't hold it."""
+        """Return a payload, as plain JSON, with a proposal in it. Raises: ValueError, if it doesn't fit."""
         return {**base, self.code_field: self.code_of(proposal.code)}
 
     def _compared(self, asked: object) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
-"""The daemon's log: structured, one event per line, on standard error.
+"""Configures the daemon's log: structured events, one per line, on standard error.
 
-Decides the form only. Events are named where they happen (``noun.past_verb``) and carry keys; source code,
-prompts and tokens are never among them. The ids of a request and of an attempt are bound once and are on
-every line that is written on their behalf.
+This module defines only the format. Each caller names its events (``noun.past_verb``) and adds keys, which
+never contain source code, prompts or tokens. The ids of a request and of an attempt are bound once, and
+every related line includes them.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def configure(
     """Send the daemon's events and the records of libraries to one stream in one format.
 
     Args:
-        level: least level written: debug, info, warning, error.
-        form: ``json`` for machines, ``console`` for reading.
-        out: the stream; standard error unless given.
+        level: the lowest level to write: debug, info, warning or error.
+        form: ``json`` for programs, ``console`` for people.
+        out: the stream. Default: standard error.
     """
     least = logging.getLevelNamesMapping()[level.upper()]
     stream = out or sys.stderr
@@ -78,24 +78,24 @@ class _LossyStream:
         self._stream = stream
 
     def write(self, text: str) -> None:
-        """Write, or not."""
+        """Write to the stream; ignore failures."""
         with suppress(OSError):
             self._stream.write(text)
 
     def flush(self) -> None:
-        """Flush, or not."""
+        """Flush the stream; ignore failures."""
         with suppress(OSError):
             self._stream.flush()
 
 
 def request_id() -> str | None:
-    """Return the id of the current request, or None outside of a request."""
+    """Return the id of the current request, or None if no request is being processed."""
     bound = structlog.contextvars.get_contextvars().get(REQUEST_ID)
     return bound if isinstance(bound, str) else None
 
 
 def trace_log_fields(context: TraceContext | None) -> dict[str, str]:
-    """Return the log fields that identify the current span; empty if nothing is traced."""
+    """Return the log fields that identify the current span; empty if tracing is off."""
     return {} if context is None else {"trace_id": context.trace_id, "span_id": context.span_id}
 
 
@@ -112,7 +112,7 @@ def is_journal(stream: TextIO) -> bool:
 
 
 def _log_processors(form: Literal["json", "console"]) -> tuple[tuple[Processor, ...], Processor]:
-    """Return the functions that prepare an event, and the one that renders it."""
+    """Return the functions that prepare an event, and the function that renders it."""
     # Local variables may hold submitted source, or a key; both forms omit them.
     if form == "console":
         plain = structlog.dev.plain_traceback

@@ -1,7 +1,8 @@
 """Returns freed memory of this process to the system after large operations.
 
-glibc gives every thread a separate heap and keeps freed memory in it; after a few large submissions, read in
-different threads, the daemon held several times the memory in use. Without glibc, this does nothing.
+glibc uses a separate heap for each thread and keeps freed memory in it. After a few large submissions, read
+in different threads, the daemon would hold several times the memory in use. Without glibc, this module does
+nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _LIBC = ctypes.CDLL(None)
 
 
 def settle() -> None:
-    """Have the allocator keep little; before threads are started."""
+    """Configure the allocator to keep little freed memory. Must be called before threads are started."""
     if hasattr(_LIBC, "mallopt"):
         _LIBC.mallopt(_MMAP_THRESHOLD, _MAPPED_FROM_BYTES)
         _LIBC.mallopt(_ARENA_MAX, _ARENAS)

@@ -1,7 +1,7 @@
 """The daemon's metrics, in a separate registry.
 
-Defines names, labels and buckets; the parts count. Labels come from closed sets only: a submission can't make
-a new time series.
+This module defines names, labels and buckets; the daemon's other parts update the metrics. Label values are
+taken from closed sets only, so that a submission can't create a new time series.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST_LABELLED = 4096
 
 @lru_cache(_MOST_LABELLED)
 def labelled(metric: _Metric, *labels: str) -> _Metric:
-    """Return a metric's time series for these labels, cached because the lookup is as slow as counting."""
+    """Return a metric's time series for these labels; cached, as a look-up is as slow as counting."""
     return metric.labels(*labels)
 
 
@@ -166,7 +166,7 @@ class Metrics:
         self.database_bytes = self._create_gauge("database_bytes", "Size of the database's files.")
 
     def render(self) -> bytes:
-        """Return all values in the text form that Prometheus reads."""
+        """Return all values in the Prometheus text format."""
         return generate_latest(self.registry)
 
     def _create_counter(self, name: str, text: str, *labels: str) -> Counter:

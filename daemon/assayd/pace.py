@@ -1,7 +1,7 @@
-"""How much of the event loop one user may keep busy while others ask for something too.
+"""Limits the share of the event loop's time that one user can use while other users make requests.
 
-A user with a hundred clients would otherwise keep the loop busy all the time, and each of the many steps of
-everybody else's attempts would wait for its turn. What a user has used is paid back with a rest.
+Otherwise, a user with a hundred clients could keep the event loop busy all the time and delay every step of
+other users' attempts. After using the event loop, a user must wait in proportion to the time used.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class UserThrottle:
     """A throttle that records each user's last request and the time until which each user must wait.
 
     Args:
-        share: part of the time that a user may use while others ask for something too.
-        clock: time in seconds.
+        share: the share of the time that a user can use while other users make requests.
+        clock: returns the time in seconds.
     """
 
     def __init__(self, share: float = SHARE, clock: Callable[[], float] = perf_counter) -> None:
@@ -35,7 +35,7 @@ class UserThrottle:
         self._clock = clock
 
     def note(self, user: Hashable) -> None:
-        """Note that a user asks for something, so that other users aren't alone."""
+        """Record a user's request, so that the daemon knows that other users aren't alone."""
         self._seen.pop(user, None)
         if len(self._seen) >= MOST_SEEN:
             del self._seen[next(iter(self._seen))]
@@ -47,7 +47,7 @@ class UserThrottle:
         return all(each == user or now - at > ALONE_S for each, at in self._seen.items())
 
     def used(self, user: Hashable, seconds: float) -> None:
-        """Have a user rest for the time that it used, unless it is alone."""
+        """Record the time that a user has used; the user must then wait, unless no other user is active."""
         if self.is_only_user(user):
             return
         now = self._clock()

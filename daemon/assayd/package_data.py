@@ -1,7 +1,7 @@
-"""Where the files are that come with the program but are not Python.
+"""Locates the files that are distributed with the program but aren't Python code.
 
-Decides only the place: the checkout's own folders, or `_share/` of an installed wheel. Reading is left to
-callers.
+This module determines only their location: the folders of the checkout, or `_share/` of an installed wheel.
+Callers read the files.
 """
 
 from pathlib import Path
@@ -18,10 +18,10 @@ def share(name: str, *parts: str) -> Path:
 
     Args:
         name: ``images``, ``policies`` or ``seccomp``.
-        parts: path below that folder; not checked.
+        parts: the path below that folder; it isn't checked.
 
     Raises:
-        ConfigError: ``install.share_missing``, when the folder is in neither place.
+        ConfigError: ``install.share_missing``, if the folder is in neither location.
     """
     checkout = _PACKAGE.parents[1] / _IN_CHECKOUT[name]
     for folder in (_PACKAGE / "_share" / name, checkout):

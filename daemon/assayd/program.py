@@ -1,4 +1,4 @@
-"""Shared by the long-running programs: imports, one line for an error, and an exit code for its sort."""
+"""Shared code of the long-running programs: imports, one-line error messages, and exit codes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from assayd.errors import AssaydError, ConfigError
 
 
 def exit_code(program: str, run: Callable[[], int]) -> int:
-    """Run a program; return its exit code: 2 if settings are wrong, 3 for all that may pass by itself."""
+    """Run a program; return its exit code: 2 for wrong settings, 3 for errors that can be temporary."""
     try:
         return run()
     except ConfigError as error:
@@ -24,9 +24,9 @@ def exit_code(program: str, run: Callable[[], int]) -> int:
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Let the body import a program without Python's collector, which would take a fifth of the time.
+    """Disable garbage collection while the body imports a program, which saves a fifth of the time.
 
-    The collector ignores all objects from before the end of the body.
+    Afterwards, the collector ignores all objects that exist at the end of the body.
     """
     gc.disable()
     try:

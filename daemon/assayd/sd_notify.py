@@ -1,4 +1,4 @@
-"""Notifies the service manager of the daemon: ready, alive, stopping (sd_notify(3)). Silent without one."""
+"""Notifies the service manager, if there is one, of the daemon's state (sd_notify(3))."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ USUALLY_S = 5.0
 class Notifier:
     """A connection to the service manager; `status` returns the daemon's state in one line.
 
-    A sign of life is given from the event loop, so that it stops when the loop does: the watchdog then
-    ends the daemon, and its next run recovers what this one has left unfinished.
+    Heartbeats are sent from the event loop, so that they stop if the event loop is blocked. The watchdog
+    then ends the daemon, and the daemon's next run recovers the unfinished work.
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
@@ -33,7 +33,7 @@ class Notifier:
 
     @asynccontextmanager
     async def living(self) -> AsyncIterator[None]:
-        """Send a heartbeat and the status at regular intervals while the body runs, until its very end."""
+        """Send heartbeats and the status at regular intervals until the end of the `with` block."""
         async with task_group() as tasks:
             telling = tasks.create_task(self._send_periodically(), name="tell")
             try:
@@ -47,11 +47,11 @@ class Notifier:
             await asyncio.sleep(self.every_s)
 
     def ready(self) -> None:
-        """Notify that the daemon serves, at first and after a reload."""
+        """Notify the service manager that the daemon is ready, at first and after each reload."""
         self._notify(f"READY=1\nSTATUS={self.status()}")
 
     def notify_reloading(self) -> None:
-        """Notify that the policies are being reloaded; `ready` ends that."""
+        """Notify the service manager that the policies are being reloaded, until `ready` is called."""
         self._notify("RELOADING=1")
 
     def stopping(self) -> None:
@@ -59,7 +59,7 @@ class Notifier:
         self._notify(f"STOPPING=1\nSTATUS={self.status()}")
 
     def close(self) -> None:
-        """Close the socket; nothing more is sent."""
+        """Close the socket; no more notifications are sent."""
         if self._line is not None and self._line.socket is not None:
             self._line.socket.close()
         self._line = None
@@ -70,7 +70,7 @@ class Notifier:
 
 
 def _heartbeat_interval_s(environ: Mapping[str, str]) -> float:
-    """Return the time between two signs of life: half of the watchdog's limit."""
+    """Return the heartbeat interval, which is half of the watchdog's timeout."""
     allowed, meant_for = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID")
     if not allowed.isdigit() or int(allowed) == 0 or meant_for not in {None, str(os.getpid())}:
         return USUALLY_S

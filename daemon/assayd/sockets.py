@@ -1,7 +1,7 @@
 """Opens the listening sockets.
 
-The API's is systemd's, or the daemon's own with permissions set before use. The metrics' is a loopback port,
-if configured.
+The API's socket is passed by systemd, or opened by the daemon with its permissions set before use. The
+metrics' socket, if configured, is a loopback port.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ BACKLOG = 4096
 def listen(path: Path, *, mode: int, group: str | None) -> socket.socket:
     """Return a listening Unix socket.
 
-    Raises: ConfigError ``socket.taken`` when another daemon answers there, ``socket.unusable`` otherwise.
+    Raises: ConfigError ``socket.taken`` if another daemon answers on the socket, ``socket.unusable`` for
+    other failures.
     """
     if is_passed_by_systemd():
         return _take_passed_socket()
@@ -64,7 +65,7 @@ def _take_passed_socket() -> socket.socket:
 
 
 def _clear(path: Path) -> None:
-    """Remove the socket of a daemon that has ended; never one with a listening process."""
+    """Remove the socket of a daemon that has ended, but never a socket on which a process listens."""
     if not path.is_socket():
         if path.exists():
             raise ConfigError("socket.unusable", f"{path} exists, but isn't a socket")
@@ -94,7 +95,7 @@ def _bind(path: Path, mode: int, group: str | None) -> socket.socket:
 
 
 def _bind_private(server: socket.socket, path: Path) -> None:
-    """Bind so that no other user can connect before the permissions are set."""
+    """Bind the socket so that no other user can connect before the permissions are set."""
     before = os.umask(0o177)
     try:
         server.bind(str(path))

@@ -1,6 +1,7 @@
-"""Read a TOML file into a pydantic model, with the file and line of everything that is wrong in it.
+"""Reads a TOML file into a pydantic model and reports every problem with its file and line.
 
-Decides how problems in a file are found and worded. What the keys mean is the model's business.
+This module detects the problems in a file and formats their messages. The model defines the meaning of the
+keys.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _AT_LINE = re.compile(r"^(?P<text>.*) \(at line (?P<line>\d+), column \d+\)$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing that is wrong in a file. `key` is dotted; `line` is None when no line shows it."""
+    """A problem in a file. `key` is dotted; `line` is None if the problem has no line."""
 
     path: Path
     line: int | None
@@ -57,14 +58,14 @@ class FileError(ConfigError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TomlFile:
-    """A TOML file: its values, and the line of each key."""
+    """A parsed TOML file: its values, and the line of each key."""
 
     path: Path
     values: Mapping[str, object]
     lines: Mapping[Key, int]
 
     def line(self, key: Sequence[object]) -> int | None:
-        """Return the line of a key, or of the nearest table around it."""
+        """Return the line of a key, or of the innermost table around it."""
         names = tuple(str(part) for part in key)
         for end in range(len(names), 0, -1):
             if names[:end] in self.lines:
@@ -72,20 +73,20 @@ class TomlFile:
         return None
 
     def problem(self, key: Sequence[object], message: str) -> Problem:
-        """Word a problem at a key."""
+        """Return a problem at a key."""
         named = [part for part in key if isinstance(part, str)]
         return Problem(path=self.path, line=self.line(named), key=".".join(named), message=message)
 
 
 def read(path: Path, code: str) -> TomlFile:
-    """Read a file.
+    """Read and parse a file.
 
     Args:
-        path: the file.
+        path: the file's path.
         code: the error's code, e.g. ``policy.file``.
 
     Raises:
-        FileError: the file cannot be read, or is not UTF-8, or is not TOML.
+        FileError: the file can't be read, isn't UTF-8, or isn't TOML.
     """
     try:
         content = path.read_bytes()
@@ -99,7 +100,7 @@ def parse_content(path: Path, content: bytes, code: str) -> TomlFile:
     """Parse the content of a file; `path` is used only in error messages.
 
     Raises:
-        FileError: it is not UTF-8, or is not TOML.
+        FileError: the content isn't UTF-8 or isn't TOML.
     """
     try:
         text = content.decode("utf-8").replace("\r\n", "\n")
@@ -115,10 +116,10 @@ def parse_content(path: Path, content: bytes, code: str) -> TomlFile:
 
 
 def parse(file: TomlFile, model: type[_Model], code: str) -> _Model:
-    """Check a file's values against a model.
+    """Validate a file's values against a model.
 
     Raises:
-        FileError: with one problem per key that is unknown or has a wrong value.
+        FileError: with one problem for each key that is unknown or has an invalid value.
     """
     try:
         return model.model_validate(file.values)
@@ -130,7 +131,8 @@ def parse(file: TomlFile, model: type[_Model], code: str) -> _Model:
 def key_lines(text: str) -> dict[Key, int]:
     """Return the 1-based line of every key and table of a valid TOML text.
 
-    Keys inside inline tables are not listed; `TomlFile.line` gives the line of the key around them.
+    Keys inside inline tables aren't listed; `TomlFile.line` returns the line of the key that contains the
+    table.
     """
     lines: dict[Key, int] = {}
     table: Key = ()
@@ -159,7 +161,7 @@ PLAIN_WORDS = (
 
 
 def sentence(message: str) -> str:
-    """Word pydantic's message so that it can follow a setting's name."""
+    """Rephrase pydantic's message so that it can follow a setting's name."""
     message = message.removeprefix("Value error, ")
     for found, words in PLAIN_WORDS:
         message, count = re.subn(found, words, message)
@@ -169,7 +171,7 @@ def sentence(message: str) -> str:
 
 
 def _split_statements(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the statements of a TOML text with the lines on which they begin."""
+    """Yield each statement of a TOML text with the line on which it begins."""
     start, line, begun, depth = 0, 1, 1, 0
     for token in _TOKEN.finditer(text):
         found = token.group()
@@ -213,7 +215,7 @@ def _validation_problems(file: TomlFile, model: type[BaseModel], error: Validati
 
 
 def _fields_at(model: type[BaseModel], key: Sequence[object]) -> list[str]:
-    """Return the field names of a model at a key inside it."""
+    """Return the field names of the model at a nested key."""
     for part in key:
         field = model.model_fields.get(str(part))
         inner = _submodel(field.annotation) if field is not None else None
@@ -231,7 +233,7 @@ def _submodel(annotation: object) -> type[BaseModel] | None:
 
 
 def _format_key(key: str) -> str:
-    """Format ``resources.timeout_s`` as ``[resources] timeout_s: ``."""
+    """Return the message prefix ``[resources] timeout_s: `` for the key ``resources.timeout_s``."""
     if not key:
         return ""
     table, _, name = key.rpartition(".")

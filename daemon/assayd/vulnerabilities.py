@@ -1,4 +1,7 @@
-"""Published container escapes, by the runtime's version. What gates serving is what the canary sees."""
+"""Lists published container escapes by runtime version.
+
+The canary, not this list, decides whether to serve.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ Version = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vulnerability:
-    """A published container escape, and the first safe version of each maintained series."""
+    """A published container escape, and the first fixed version in each maintained release series."""
 
     program: str
     name: str
@@ -49,12 +52,12 @@ VULNERABILITIES = (
 
 
 def known_vulnerabilities(versions: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the published vulnerabilities that these versions of programs have.
+    """Return the published vulnerabilities in the installed versions of programs.
 
-    A distribution may have mended an old version, which its number does not show.
+    A distribution may have backported a fix without changing the version number.
 
     Args:
-        versions: program -> version text, e.g. ``{"runc": "1.1.5+ds1"}``.
+        versions: version text by program, e.g. ``{"runc": "1.1.5+ds1"}``.
     """
     return tuple(
         f"{known.program} {versions[known.program]}: {known.name} ({known.what}), unless backported"

@@ -1,4 +1,4 @@
-"""Signed verdicts: what a daemon signs, how its keys are kept, and how others check a verdict offline.
+"""Signs verdicts: defines what a daemon signs, how keys are stored, and how verdicts are verified offline.
 
-A wing: the core runs without it, and signs nothing then.
+This package is optional: without it, the core runs but doesn't sign verdicts.
 """

@@ -1,7 +1,7 @@
-"""Ed25519 keys in PEM files: a private one that signs, and next to it the public ones that verify.
+"""Stores Ed25519 keys in PEM files: a private key for signing, and public keys for verification.
 
-`FILE` holds the private key, `FILE.pub` the public keys, newest first: after a rotation the older ones stay
-there, so that older signatures stay verifiable.
+`FILE` contains the private key. `FILE.pub` contains the public keys, newest first: a rotation keeps the
+older public keys, so that older signatures can still be verified.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _MOST_BYTES = 2**20
 
 
 class KeyFileError(ValueError):
-    """An exception raised when a key file can't be used; the message names the file and the remedy."""
+    """An exception raised if a key file can't be used; the message names the file and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """A key that verifies signatures, with the id by which envelopes name it."""
+    """A key that verifies signatures, with the id that envelopes use for it."""
 
     key: Ed25519PublicKey
 
@@ -45,12 +45,12 @@ class PublicKey:
 
 
 def public_key_file(private: Path) -> Path:
-    """Return the file of the public keys of a private one."""
+    """Return the path of the file with the public keys of a private key."""
     return private.with_name(f"{private.name}.pub")
 
 
 def create(file: Path) -> PublicKey:
-    """Write a new private key, and its public key next to it. Raises: KeyFileError, if one exists."""
+    """Write a new private key and its public key to new files. Raises: KeyFileError, if a key exists."""
     for each in (file, public_key_file(file)):
         if each.exists():
             raise KeyFileError(f"{each} exists; choose another name, or run: assay keys rotate {file}")
@@ -62,7 +62,7 @@ def create(file: Path) -> PublicKey:
 
 
 def rotate(file: Path) -> PublicKey:
-    """Replace a private key, and put the new public key before the older ones. Raises: KeyFileError."""
+    """Replace a private key, and insert the new public key before the older ones. Raises: KeyFileError."""
     old = PublicKey(read_private(file).public_key())
     known = (
         [each.pem for each in read_public(public_key_file(file))] if public_key_file(file).exists() else []
@@ -76,7 +76,7 @@ def rotate(file: Path) -> PublicKey:
 
 
 def read_private(file: Path) -> Ed25519PrivateKey:
-    """Read a private key that only its owner can read. Raises: KeyFileError."""
+    """Read a private key from a file that only its owner can read. Raises: KeyFileError."""
     mode, text = _read(file)
     if mode & 0o077:
         raise KeyFileError(f"{file} is readable by other users; run: chmod 600 {file}")
@@ -90,7 +90,7 @@ def read_private(file: Path) -> Ed25519PrivateKey:
 
 
 def read_public(file: Path) -> tuple[PublicKey, ...]:
-    """Read all public keys of a file. Raises: KeyFileError, also if there are none."""
+    """Read all public keys of a file. Raises: KeyFileError, also if the file contains no keys."""
     _, text = _read(file)
     keys = []
     for block in _PEM_BLOCK.findall(text):
@@ -115,7 +115,7 @@ def _private_pem(key: Ed25519PrivateKey) -> bytes:
 
 
 def _read(file: Path) -> tuple[int, bytes]:
-    """Return a file's mode and content; both are of one descriptor, so that they belong together."""
+    """Return a file's mode and content, read from one descriptor so that they belong together."""
     try:
         with file.open("rb") as opened:
             about = os.fstat(opened.fileno())

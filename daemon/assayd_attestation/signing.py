@@ -1,4 +1,4 @@
-"""Signs statements: with a key in a file, or by a program that has the key elsewhere."""
+"""Signs statements with a key in a file, or by a program that has access to a key."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ _MOST_ERROR = 300
 
 
 class Signer(Protocol):
-    """A signer of bytes with one key."""
+    """A signer of bytes that uses one key."""
 
     key_id: str
 
     async def sign(self, text: bytes) -> bytes:
-        """Return the signature. Raises: AssaydError ``attestation.failed``."""
+        """Return the signature of the content. Raises: AssaydError ``attestation.failed``."""
         ...
 
 
 class FileSigner:
-    """A signer with a key from a file."""
+    """A signer that uses a key from a file."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
         self.key_id = keys.PublicKey(key.public_key()).id
 
     async def sign(self, text: bytes) -> bytes:
-        """Return the signature."""
+        """Return the signature of the content."""
         return self._key.sign(text)
 
 
 class CommandSigner:
-    """A signer by a program that reads the bytes on standard input and prints the signature in base64.
+    """A signer that runs a program, which reads bytes on standard input and prints a base64 signature.
 
     Every signature is checked with the public key before it is used.
     """
@@ -62,7 +62,7 @@ class CommandSigner:
         self.key_id = public.id
 
     async def sign(self, text: bytes) -> bytes:
-        """Return the signature. Raises: AssaydError ``attestation.failed``."""
+        """Return the signature that the program prints. Raises: AssaydError ``attestation.failed``."""
         printed = await self._run_command(text)
         try:
             signature = base64.b64decode(printed.strip(), validate=True)
@@ -107,7 +107,7 @@ class SigningAttester:
     clock: Clock
 
     async def attest(self, concluded: ConcludedAttempt) -> bytes:
-        """Return the signed statement of an attempt."""
+        """Return the signed statement about an attempt."""
         if sum(map(len, concluded.files.values())) > LARGE_BYTES:
             payload = await asyncio.to_thread(statement.of_attempt, concluded, self.signatory)
         else:
@@ -115,7 +115,7 @@ class SigningAttester:
         return await self._sign_envelope(payload)
 
     async def attest_batch(self, batch: Batch, items: Sequence[tuple[Item, Attempt | None]]) -> bytes:
-        """Return the signed statement of a finished batch and its items, each with its attempt if kept."""
+        """Return the signed statement about a finished batch and its items, with their stored attempts."""
         now = self.clock.now()
         return await self._sign_envelope(
             await asyncio.to_thread(statement.of_batch, batch, items, self.signatory, now)

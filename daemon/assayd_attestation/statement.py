@@ -1,7 +1,7 @@
-"""The in-toto statements of attempts and batches, which a signature covers.
+"""Builds the in-toto statements about attempts and batches, which are then signed.
 
-The subjects are the submission and the texts that were checked and run. The predicate holds the verdict, and
-the digests of the bundle's other files. docs/attestations.md describes both predicates.
+The subjects are the submission and the texts that were checked and run. The predicate contains the verdict
+and the digests of the bundle's other files. docs/attestations.md describes both predicates.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _COOKIE = re.compile(r"#.*?coding[:=][ \t]*([-\w.]+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signatory:
-    """The signing daemon: its id, and the name that the operator gave it."""
+    """The signing daemon: its id, and the name that the operator assigned to it."""
 
     daemon_id: str
     name: str | None
 
 
 def of_attempt(concluded: ConcludedAttempt, signatory: Signatory) -> bytes:
-    """Return the statement of an attempt as JSON."""
+    """Return the statement about an attempt, as JSON."""
     attempt = concluded.attempt
     sources = [
         (name, _hash_text(text.encode("utf-8", "replace")))
@@ -72,7 +72,7 @@ def of_attempt(concluded: ConcludedAttempt, signatory: Signatory) -> bytes:
 def of_batch(
     batch: Batch, items: Sequence[tuple[Item, Attempt | None]], signatory: Signatory, now: datetime
 ) -> bytes:
-    """Return the statement of a batch as JSON; its subjects are its submissions, by line."""
+    """Return the statement about a batch, as JSON; its subjects are the batch's submissions, by line."""
     predicate = {
         "batch": {"id": batch.id, "name": batch.name},
         "verdicts": dict(Counter(str(item.verdict) for item, _ in items)),
@@ -106,7 +106,7 @@ def _encode_statement(
 def _is_utf8(text: str) -> bool:
     """Return whether Python reads a file with this text as UTF-8, as the check did.
 
-    Python reads a file by the encoding that one of its first two lines names (PEP 263).
+    Python reads a file in the encoding that one of its first two lines declares (PEP 263).
     """
     first = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n").split("\n", 4)[:4]
     named = [match[1] for line in first if (match := _COOKIE.search(line))]

@@ -1,6 +1,6 @@
-"""Checks a signed verdict offline: against a bundle, a file with its attestation, or alone for a batch.
+"""Verifies a signed verdict offline: with a bundle, with a file, or, for a batch, by its attestation alone.
 
-All input is hostile. A check reports the mismatch; nothing is extracted or run.
+All input is treated as hostile. A check reports any mismatch; no input is extracted or run.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ CLOCK_SKEW = timedelta(minutes=5)
 
 
 class UnsignedError(ValueError):
-    """The attestation is missing; the message names the expected place."""
+    """An exception raised if the attestation is missing; the message names the expected location."""
 
 
 class MismatchError(ValueError):
-    """An exception raised when the attestation doesn't match the bundle or file; the message says why."""
+    """An exception raised if the attestation doesn't match the bundle or file; the message says how."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a verdict must be: of this kind and policy (a name or a digest), and no older than this.
+    """The requirements on a verdict: its kind, its policy (a name or a digest), and its maximum age.
 
-    One whose profile only reported broken rules matches only if `reported` says so.
+    A verdict under a profile that only reports violations matches only if `reported` is set.
     """
 
     kind: str | None = None
@@ -72,7 +72,7 @@ def verify(
     wanted: Wanted = Wanted(),
     now: datetime | None = None,
 ) -> VerifiedAttestation:
-    """Check a bundle's folder, or a file with its attestation.
+    """Verify the attestation of a bundle's folder, or of a file with a separate attestation.
 
     Raises: UnsignedError, MismatchError; OSError, if a file can't be read.
     """
@@ -154,7 +154,10 @@ def verify_batch(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The expected judgment of a submission; `policies`: the name and, if known, the digest of its policy."""
+    """The expected judgment of a submission.
+
+    `policies` are the name and, if known, the digest of its policy.
+    """
 
     kind: object
     policies: frozenset[object]
@@ -200,7 +203,7 @@ def _verify_file(path: Path, attestation: Path, keys: Sequence[PublicKey]) -> tu
 
 
 def _has_subject_name(path: Path, subject: object) -> bool:
-    """Return whether a file's name fits a subject: a module's file must have its own name."""
+    """Return whether a file's name matches a subject; each file of a module must have its recorded name."""
     within, _, name = str(subject).partition(".")
     return within != "files" or path.name == name.rpartition("/")[2]
 

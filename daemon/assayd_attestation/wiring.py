@@ -1,4 +1,4 @@
-"""Builds what signs, from the settings."""
+"""Builds the attester from the settings."""
 
 from __future__ import annotations
 

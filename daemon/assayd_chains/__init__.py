@@ -1,4 +1,4 @@
-"""Chains: from words or a failed attempt to a validated submission, by answers of providers.
+"""Runs chains: providers' answers turn a request or a failed attempt into a validated submission.
 
-A wing: the daemon starts without it, and then refuses repairs and generations.
+This package is optional: without it, the daemon starts but rejects repairs and generations.
 """

@@ -1,7 +1,7 @@
 """Counts providers' answers and their results by kind, provider and week, from the tables of chains.
 
-Reads a bounded number of the newest chains by an index, row by row, and no code. A generation counts in the
-week in which it began, and so does each repair.
+The query uses an index, reads a bounded number of the newest chains row by row, and doesn't read submitted
+code. Each generation and each repair is counted in the week in which it began.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RuleCount:
 
 @dataclass(slots=True)
 class AnswerCount:
-    """Counts of one kind, provider and week; `answers` are those of validated generations."""
+    """The counts of one kind, provider and week. `answers` counts the answers of validated generations."""
 
     generations: int = 0
     validated: int = 0
@@ -56,20 +56,23 @@ class AnswerCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerCounts:
-    """Counts by kind, provider and Monday; not `complete` if there are more chains than the limit."""
+    """The counts by kind, provider and Monday.
+
+    `complete` is False if there are more chains than the limit.
+    """
 
     counts: Mapping[Key, AnswerCount]
     complete: bool
 
 
 def first_monday(now: datetime, weeks: int) -> datetime:
-    """Return the beginning of the first of `weeks` weeks, the last of which is the current one."""
+    """Return the start of the first of `weeks` weeks; the last one is the current week."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     return midnight - timedelta(days=now.weekday(), weeks=weeks - 1)
 
 
 def count_answers(connection: Connection, uid: int | None, since: datetime, kind: str | None) -> AnswerCounts:
-    """Count the answers to chains of a user, or of all, that began since a time."""
+    """Count the answers to the chains of one user, or of all users, that began since a time."""
     counts: defaultdict[Key, AnswerCount] = defaultdict(AnswerCount)
     columns = (repairs.c.attempt_id, repairs.c.generation_id, repairs.c.hint)
     fixed = connection.execute(_newest_chains(repairs, columns, uid, since, kind)).all()
@@ -98,7 +101,7 @@ def count_answers(connection: Connection, uid: int | None, since: datetime, kind
 def _newest_chains(
     table: Table, columns: Sequence[Any], uid: int | None, since: datetime, kind: str | None
 ) -> Select[Any]:
-    """Return the query for the newest chains, which uses an index: of the user, or of the ids."""
+    """Return the query for the newest chains of a user, or of the given ids; it uses an index."""
     shown = (table.c.id, table.c.kind, table.c.provider, table.c.started_at, table.c.outcome, *columns)
     statement = select(*shown).order_by(table.c.started_at.desc()).limit(MOST_CHAINS)
     if uid is None:
@@ -115,7 +118,7 @@ def _count_key(row: Any) -> Key:
 
 
 def _attempts_of_fixes(connection: Connection, ids: Sequence[str]) -> Mapping[str, list[str | None]]:
-    """Return the attempt of each fix by repair, in order; None for a fix that wasn't run."""
+    """Return the attempt of each fix, in order, by repair; None for a fix that wasn't run."""
     found: defaultdict[str, list[str | None]] = defaultdict(list)
     columns = (repair_fixes.c.repair_id, repair_fixes.c.attempt_id)
     for some in _split_ids(ids):
@@ -160,7 +163,7 @@ def _add_generation(count: AnswerCount, outcome: str, drafts: Sequence[Any], fix
 def _add_rules(
     rules: defaultdict[str, RuleCount], tries: Sequence[str], broken: Mapping[str, frozenset[str]]
 ) -> None:
-    """Count the rules of a repair's attempts, oldest first; validated attempts broke none."""
+    """Count the rules that a repair's attempts broke, oldest first; validated attempts broke none."""
     for attempt_id in tries:
         for rule in broken[attempt_id]:
             rules[rule].attempts += 1

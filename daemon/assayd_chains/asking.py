@@ -1,6 +1,6 @@
-"""Asks a provider, again if that can help, and hears its answer while it comes.
+"""Calls a provider, with retries if they can help, and receives its answer as a stream.
 
-Pauses between calls grow exponentially, with jitter, within the time of the chain.
+Pauses between calls grow exponentially, with jitter, within the chain's time limit.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ async def ask(
 ) -> Reply:
     """Return the provider's fix.
 
-    Raises: ProviderError, when the last call failed too, another can't help, or the provider wants to be left
-        alone for longer than there is time; TimeoutError.
+    Raises: ProviderError, if the last call failed, a retry can't help, or the provider requests a longer
+    pause than the remaining time; TimeoutError.
     """
     ends_at = clock.monotonic() + timeout_s
     wording = request
@@ -73,7 +73,10 @@ async def ask(
 
 
 def _refuse_question(request: FixRequest, reply: Reply) -> None:
-    """Refuse a question if the request allows none. Raises: ProviderError ``provider.reply``."""
+    """Raise an error for a question if the request doesn't allow questions.
+
+    Raises: ProviderError ``provider.reply``.
+    """
     if reply.question and not request.questions:
         raise ProviderError("provider.reply", "the reply is a question; answer with code", retryable=True)
 
@@ -83,7 +86,7 @@ def _is_retryable(problem: BaseException) -> bool:
 
 
 def _add_form_error(request: FixRequest, problem: ProviderError) -> FixRequest:
-    """Return the request with the format error of the last answer, if it had one."""
+    """Return the request, with the format error of the last answer added if there was one."""
     if problem.code != "provider.reply":
         return request
     told = f"{request.user}\nYOUR LAST ANSWER HAD THE WRONG FORM\n{problem.message[:_TOLD_CHARS]}.\n"
@@ -91,7 +94,7 @@ def _add_form_error(request: FixRequest, problem: ProviderError) -> FixRequest:
 
 
 def _retry_pause_s(state: RetryCallState) -> float:
-    """Return the seconds before the next call: as the provider requests, or growing."""
+    """Return the seconds before the next call: as the provider requests, or growing exponentially."""
     problem = state.outcome.exception() if state.outcome is not None else None
     asked_for = problem.retry_after_s if isinstance(problem, ProviderError) else None
     return _JITTER(state) if asked_for is None else asked_for
@@ -104,7 +107,7 @@ def _log_failure(state: RetryCallState) -> None:
 
 
 class StreamedAnswer:
-    """The text of an answer so far. An empty piece restarts the answer."""
+    """The text of an answer received so far. An empty piece restarts the answer."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.text = ""
@@ -112,12 +115,12 @@ class StreamedAnswer:
         self._woke_at = 0.0
 
     def hear(self, piece: str) -> None:
-        """Add the received text; wake the waiting followers, unless they just were."""
+        """Append received text and wake the waiting followers, unless they were woken a moment ago."""
         self.text = self.text + clean(piece[: MOST_CHARS - len(self.text)]) if piece else ""
         if monotonic() - self._woke_at >= EVERY_S:
             self._woke_at = monotonic()
             self._wake()
 
     def forget(self) -> None:
-        """Forget the answer: it is recorded, or it failed."""
+        """Discard the text, because the answer was recorded or has failed."""
         self.text = ""

@@ -1,4 +1,4 @@
-"""Attempts as a chain sees them: submitted like anyone's, followed to their verdict, compared."""
+"""Provides attempts to chains: submits them like a user, waits for their verdicts, and compares them."""
 
 from __future__ import annotations
 
@@ -55,18 +55,21 @@ class FinishedSubmission:
 
 
 class Attempts(Protocol):
-    """The attempts that a chain submits and follows."""
+    """The interface through which a chain submits and follows attempts."""
 
     async def submit(self, attempt_id: str, submission: Document, *, peer: Peer) -> None:
-        """Submit in the name of a peer; doing it again changes nothing. Raises: RequestError."""
+        """Submit in the name of a peer; submitting the same attempt again changes nothing.
+
+        Raises: RequestError.
+        """
         ...
 
     async def finished(self, attempt_id: str) -> FinishedSubmission:
-        """Wait until an attempt has its verdict. Raises: RequestError ``not_found``."""
+        """Wait until an attempt has a verdict. Raises: RequestError ``not_found``."""
         ...
 
     async def submission(self, attempt_id: str) -> Document | None:
-        """Return the submission; None before the first one, or after its deletion."""
+        """Return the submission of an attempt; None before the attempt is stored, or after its deletion."""
         ...
 
     async def policy(self, submission: Document) -> ExecutionPolicy:
@@ -74,11 +77,11 @@ class Attempts(Protocol):
         ...
 
     async def cancel(self, attempt_id: str) -> None:
-        """Ask an attempt to end; one that has ended is left alone."""
+        """Request that an attempt end; an attempt that has already ended isn't changed."""
         ...
 
     async def trace(self, attempt_id: str) -> str | None:
-        """Return the span of an attempt; None if it has none, or is no longer kept."""
+        """Return the trace span of an attempt; None if it has none, or if the attempt was deleted."""
         ...
 
 
@@ -101,7 +104,7 @@ class DaemonAttempts:
         self._sleep = sleep
 
     async def submit(self, attempt_id: str, submission: Document, *, peer: Peer) -> None:
-        """Submit in the name of a peer; again if the refusal passes: a full queue, a full disk, a stop."""
+        """Submit in the name of a peer; retry temporary refusals: a full queue, a full disk, a shutdown."""
         document, origin = canonical(dict(submission)), AttemptOrigin(peer=peer, attempt_id=attempt_id)
         retrying = AsyncRetrying(
             retry=retry_if_exception(_is_temporary), wait=tenacity_back_off, sleep=self._sleep
@@ -109,7 +112,7 @@ class DaemonAttempts:
         await retrying(self._admission.submit_document, document, origin)
 
     async def finished(self, attempt_id: str) -> FinishedSubmission:
-        """Wait until an attempt has its verdict. Raises: RequestError ``not_found``."""
+        """Wait until an attempt has a verdict. Raises: RequestError ``not_found``."""
         while True:
             ended = await self._scheduler.wait(attempt_id, WAIT_S)
             attempt = await self._jobs.get(attempt_id)
@@ -125,7 +128,7 @@ class DaemonAttempts:
                 await self._sleep(UNKNOWN_S)
 
     async def submission(self, attempt_id: str) -> Document | None:
-        """Return the submission; None before the first one, or after its deletion."""
+        """Return the submission of an attempt; None before the attempt is stored, or after its deletion."""
         return await stored_submission(self._jobs, attempt_id)
 
     async def policy(self, submission: Document) -> ExecutionPolicy:
@@ -133,17 +136,17 @@ class DaemonAttempts:
         return self._admission.policy(await self._admission.read(canonical(dict(submission))))
 
     async def cancel(self, attempt_id: str) -> None:
-        """Ask an attempt to end; one that has ended is left alone."""
+        """Request that an attempt end; an attempt that has already ended isn't changed."""
         self._scheduler.cancel(attempt_id)
 
     async def trace(self, attempt_id: str) -> str | None:
-        """Return the span of an attempt; None if it has none, or is no longer kept."""
+        """Return the trace span of an attempt; None if it has none, or if the attempt was deleted."""
         attempt = await self._jobs.get(attempt_id)
         return attempt.trace if attempt is not None else None
 
 
 async def submit_rules(attempts: Attempts, repair: Repair) -> None:
-    """Submit the accepted rules of a repair instead of its code, unless that was done or the code is gone."""
+    """Submit a repair's accepted rules instead of its code, unless that was done or the code is deleted."""
     fallback = repair.fallback or {}
     attempt_id, before = fallback.get("attempt_id"), await attempts.submission(repair.attempt_id)
     if before is None or not isinstance(attempt_id, str):
@@ -162,7 +165,7 @@ def _is_temporary(refusal: BaseException) -> bool:
 
 
 async def stored_submission(jobs: DatabaseJobStore, attempt_id: str) -> Document | None:
-    """Return the submission of an attempt; None if it has none yet, or it is no longer kept."""
+    """Return the submission of an attempt; None if the attempt isn't stored yet or was deleted."""
     if await jobs.get(attempt_id) is None:
         return None
     document: Document = json.loads(await jobs.document(attempt_id))
@@ -172,12 +175,12 @@ async def stored_submission(jobs: DatabaseJobStore, attempt_id: str) -> Document
 async def diffs_of(
     before: str | None, answers: Sequence[Answer], read: ReadSubmission
 ) -> tuple[str | None, ...]:
-    """Return what each answer changed; None without an attempt, or if a submission isn't stored any more.
+    """Return the changes that each answer made; None without an attempt, or if a submission was deleted.
 
     Args:
         before: the attempt that the first answer follows, if any.
         answers: the answers, oldest first.
-        read: reads the submission of an attempt.
+        read: the function that reads the submission of an attempt.
     """
     old, diffs = await read(before) if before is not None else None, list[str | None]()
     for answer in answers:
@@ -196,9 +199,9 @@ async def _diff_payloads(before: Document | None, after: Document | None) -> str
 async def attachments(
     attempt: Attempt, verdict: Verdict, *, store: DatabaseChainStore, jobs: DatabaseJobStore
 ) -> Mapping[str, bytes]:
-    """Return what the bundle of an attempt has of its chain, up to this attempt.
+    """Return the files about an attempt's chain, up to this attempt, for the attempt's bundle.
 
-    They are the repair, and the unprocessed answer that the attempt was built from.
+    The files are the repair document and the raw answer from which the attempt was built.
     """
     if attempt.parent_id is None and attempt.intent is None:
         return {}  # fixes follow an attempt, and generated code has them
@@ -216,7 +219,7 @@ async def attachments(
 
 
 async def _find_draft_step(attempt: Attempt, store: DatabaseChainStore) -> ProviderStep | None:
-    """Return the answer to words that became this attempt, or None."""
+    """Return the answer to a natural-language request that became this attempt, or None."""
     chain = await store.generation_of(attempt)
     drafts = chain.drafts if chain is not None else ()
     number = next((draft.number for draft in drafts if draft.attempt_id == attempt.id), None)
@@ -226,12 +229,12 @@ async def _find_draft_step(attempt: Attempt, store: DatabaseChainStore) -> Provi
 
 
 def _answer_file(attempt: Attempt, step: ProviderStep | None) -> Mapping[str, bytes]:
-    """Return the raw answer by its file name in the bundle; empty for edits by rules."""
+    """Return the raw answer by its file name in the bundle; empty for edits by the provider `rules`."""
     if step is None or not step.reply.text:
         return {}
     return {f"answer_{stamp(attempt.created_at)}.txt": step.reply.text.encode("utf-8", "replace")}
 
 
 def _fix_number(repair: Repair, attempt: Attempt) -> int | None:
-    """Return the number of the fix that an attempt runs, or None."""
+    """Return the number of the fix that an attempt runs, or None if it runs no fix."""
     return next((fix.number for fix in repair.fixes if fix.attempt_id == attempt.id), None)

@@ -1,6 +1,6 @@
-"""The chains of this daemon: requested, begun, followed, cancelled, and recovered after a restart.
+"""Manages this daemon's chains: request, start, follow, cancel, and recover after a restart.
 
-Decides which chains begin, and with which budget. Whose a chain is, the API checks.
+This module decides which chains begin, and with which budget. The API checks who owns a chain.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ OPEN_PER_USER = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainLimits:
-    """Limits of chains: concurrent ones of each kind, answers, and time; and the program to run at the end.
+    """The limits of chains: concurrency by kind, answers, and time; and the operator's alert command.
 
-    `timeout` is the time of a round, from its failure on.
+    `timeout` is the time limit of a round, measured from its failure.
     """
 
     at_once: int = 4
@@ -76,10 +76,10 @@ class ChainLimits:
 
 
 class RepairRequests:
-    """Implements `ports.chains.RepairRequests`: each is on record before it begins.
+    """Repair requests, recorded before they begin. Implements `ports.chains.RepairRequests`.
 
-    `Chains` needs attempts, and admission, which makes them, needs this. So this knows neither, and hands
-    recorded repairs over by a queue.
+    `Chains` depends on attempts, whose admission depends on this class. To avoid a cycle, this class
+    depends on neither of them and passes recorded repairs to `Chains` through a queue.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class RepairRequests:
             self.recorded.put_nowait(chain)
 
     def new(self, attempt: Attempt, wish: RepairOptions, grant: Grant | None = None) -> Chain:
-        """Return a repair of an attempt that isn't on record yet."""
+        """Return a new repair of an attempt, which isn't recorded yet."""
         now, chain_id = self._clock.now(), self._ids.new()
         failure = Failure(attempt_id=attempt.id, at=now)
         return Chain(
@@ -129,7 +129,7 @@ class RepairRequests:
 
 
 class Chains:
-    """The repairs and generations of a daemon, as its API sees them."""
+    """The repairs and generations of a daemon, as the API uses them."""
 
     def __init__(  # noqa: PLR0913  (each is a separate part)
         self,
@@ -171,7 +171,7 @@ class Chains:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Chains]:
-        """Carry chains on while the body runs; at its end they are left for the next run of the daemon."""
+        """Run chains while the body runs; unfinished chains then wait for the daemon's next run."""
         async with task_group() as self._tasks:
             requested = self._tasks.create_task(self._start_requested(), name="repair-requests")
             try:
@@ -186,7 +186,7 @@ class Chains:
             await self._drive(await self._requests.recorded.get())
 
     async def recover(self, only: Container[str] | None = None) -> None:
-        """Continue unfinished chains of a previous run: all, or `only` those with these ids."""
+        """Continue unfinished chains of a previous run: all, or `only` the chains with these ids."""
         unfinished = [each for each in await self._store.unfinished() if only is None or each.id in only]
         for chain in unfinished:
             self._start_chain(chain)
@@ -223,7 +223,7 @@ class Chains:
         return _require_repair(course.chain)
 
     def _select_fixer(self, terms: RepairTerms) -> str:
-        """Return the provider of a repair; a hint is only sent to a provider that can read it.
+        """Return the provider of a repair; a hint is sent only to a provider that can read it.
 
         Raises: RequestError ``repair.hint_unread``.
         """
@@ -239,7 +239,7 @@ class Chains:
         return terms.provider or rules.NAME
 
     async def _fixes_left(self, attempt: Attempt) -> int:
-        """Return how many fixes an attempt and its predecessors have left.
+        """Return how many fixes remain for an attempt and its predecessors.
 
         Raises: RequestError ``repair.budget_spent``.
         """
@@ -257,11 +257,11 @@ class Chains:
         return left
 
     async def _first_of(self, attempt: Attempt) -> Attempt:
-        """Return the original submission, which no repair has produced."""
+        """Return the original submission, which wasn't produced by a repair."""
         return (await self._ancestors(attempt))[-1]
 
     async def _ancestors(self, attempt: Attempt) -> Sequence[Attempt]:
-        """Return an attempt and its predecessors, newest first, as far as they are stored."""
+        """Return an attempt and its stored predecessors, newest first."""
         found = {attempt.id: attempt}
         while (parent_id := attempt.parent_id) is not None and parent_id not in found:
             try:
@@ -344,7 +344,7 @@ class Chains:
         return name
 
     async def hint(self, chain: Chain, hint: str, uid: int, *, attempt: Attempt | None = None) -> Chain:
-        """Go on with a user's hint and a full budget, from the last attempt or from that one.
+        """Continue with a user's hint and a full budget, from the last attempt or from the given one.
 
         Raises: RequestError ``generation.running``.
         """
@@ -393,7 +393,7 @@ class Chains:
             await self._run_alert_command(ended)
 
     async def _end_broken(self, course: Course, problem: Exception) -> Chain | None:
-        """End a chain that met an internal error; None if its end can't be kept: the next run has it."""
+        """End a chain after an internal error; None if the end can't be recorded until the next run."""
         try:
             await self._loop.cancel_attempt(course.chain)
             detail = f"internal: {type(problem).__name__}; the daemon's log has more"
@@ -415,13 +415,13 @@ class Chains:
             metrics.repair_duration.labels(kind, provider).observe(took_s)
 
     def _count_tokens(self, chain: Chain) -> None:
-        """Count the tokens of the last ended round."""
+        """Count the tokens of the last finished round in the metrics."""
         for name in TOKENS:
             tokens = self._metrics.provider_tokens.labels(chain.kind, chain.provider, name.partition("_")[0])
             tokens.inc(tokens_of(chain.round.answers, name) or 0)
 
     async def _run_alert_command(self, chain: Chain) -> None:
-        """Run the operator's command for a chain that failed."""
+        """Run the operator's alert command for a failed chain."""
         if chain.outcome in {Outcome.VALIDATED, Outcome.QUESTION} or not self._limits.on_exhausted:
             return
         repair, last = chain.repair, chain.last_attempt_id
@@ -440,7 +440,7 @@ class Chains:
             log.info(_ALERTED[what], **named)
 
     async def get_repair(self, repair_id: str) -> Repair | None:
-        """Return a repair by its id; None if there is none."""
+        """Return a repair by its id, or None if it doesn't exist."""
         return await self._store.repair(repair_id)
 
     async def list_repairs(self, *, uid: int | None, before: str | None, limit: int) -> Sequence[Repair]:
@@ -468,19 +468,19 @@ class Chains:
         )
 
     async def repair_of(self, attempt_id: str) -> AttemptRepair | None:
-        """Return the first repair that an attempt began; None if there is none."""
+        """Return the first repair that an attempt began, or None."""
         return await self._store.repair_of(attempt_id)
 
     async def repair_diffs(self, repair: Repair) -> Sequence[str | None]:
-        """Return what each fix changed; None for fixes that weren't submitted or aren't stored any more."""
+        """Return the changes of each fix; None for fixes that weren't submitted or were deleted."""
         return await diffs_of(repair.attempt_id, repair.fixes, self._attempts.submission)
 
     async def repair_step(self, repair: Repair, number: int) -> ProviderStep | None:
-        """Return the prompt and the answer of a fix; None for one that a person supplied."""
+        """Return the prompt and the answer of a fix; None for a fix that a user supplied."""
         return await self._store.step(repair.id, number, draft=False)
 
     async def accept_fallback(self, repair: Repair) -> Repair:
-        """Accept the rules that a repair offers, and submit them; again changes nothing.
+        """Accept and submit the rules that a repair offers; accepting them again changes nothing.
 
         Raises: RequestError ``repair.no_fallback``.
         """
@@ -496,7 +496,7 @@ class Chains:
         return repair
 
     async def get_generation(self, chain_id: str) -> Chain | None:
-        """Return a generation by its id; None if there is none."""
+        """Return a generation by its id, or None if it doesn't exist."""
         course = self._courses.get(chain_id)
         chain = await self._store.generation(chain_id) if course is None else course.chain
         return chain if chain is not None and chain.words is not None else None
@@ -510,12 +510,12 @@ class Chains:
         return await self._store.generations(uid=uid, before=before, limit=limit)
 
     async def diffs(self, chain: Chain) -> Sequence[str | None]:
-        """Return what each answer changed in the attempt before it, in the order of the document."""
+        """Return the changes of each answer to the previous attempt, in the order of the document."""
         read = self._attempts.submission
         return [diff for each in chain.rounds for diff in await diffs_of(each.follows, each.answers, read)]
 
     async def step(self, chain: Chain, number: int) -> ProviderStep | None:
-        """Return prompt and answer of one answer, as they are numbered in the document of a generation."""
+        """Return the prompt and the text of an answer by its number in the document of a generation."""
         owners = [(each.repair_id, answer) for each in chain.rounds for answer in each.answers]
         if not 1 <= number <= len(owners):
             return None
@@ -525,29 +525,29 @@ class Chains:
         return None if found is None else replace(found, number=number)
 
     async def cancel(self, chain: Chain) -> None:
-        """End a generation, with its attempt under way. Raises: RequestError ``generation.finished``."""
+        """Cancel a generation and its running attempt. Raises: RequestError ``generation.finished``."""
         if not await self._cancel(chain.id, DrivenWork.GENERATION, ended=chain.outcome is not None):
             raise RequestError("generation.finished", "the generation has ended")
 
     async def cancel_repair(self, repair: Repair) -> None:
-        """End a repair, with the generation that it belongs to. Raises: RequestError ``repair.finished``."""
+        """Cancel a repair and the generation that contains it. Raises: RequestError ``repair.finished``."""
         kind = DrivenWork.REPAIR if repair.generation_id is None else DrivenWork.GENERATION
         if not await self._cancel(repair.chain_id, kind, ended=repair.outcome is not None):
             raise RequestError("repair.finished", "the repair has ended")
 
     async def _cancel(self, chain_id: str, kind: DrivenWork, *, ended: bool) -> bool:
-        """End a chain in the process that runs it; False if it has ended, or no process runs it."""
+        """Cancel a chain in the process that runs it; return False if it has ended or isn't running."""
         return not ended and (self.end(chain_id) or await self._driving.cancel(kind, chain_id))
 
     def end(self, chain_id: str) -> bool:
-        """End a chain that is carried out in this process; return whether it is."""
+        """Cancel a chain if it is running in this process; return whether it is."""
         if chain_id in self._courses:
             self._cancelled.add(chain_id)
             self._carriers[chain_id].cancel()
         return chain_id in self._courses
 
     async def follow(self, chain_id: str) -> AsyncGenerator[ChainView, None]:
-        """Yield a chain each time that it changes, up to its end."""
+        """Yield a chain after each of its changes, until it ends."""
         shown: ChainView | None = None
         while True:
             course = self._courses.get(chain_id)
@@ -588,7 +588,7 @@ def _require_repair(chain: Chain) -> Repair:
 
 
 def _check_context(model: type[BaseModel], context: Mapping[str, object]) -> None:
-    """Check that a context matches the kind's model. Raises: RequestError ``invalid``."""
+    """Check that a context matches the model of the kind. Raises: RequestError ``invalid``."""
     try:
         model.model_validate_json(json.dumps(context))
     except ValidationError as error:

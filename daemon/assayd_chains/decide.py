@@ -1,12 +1,12 @@
-"""Decides what a chain does next, and recognizes a failure that comes back. Pure.
+"""Decides the next step of a chain, and recognizes a failure that recurs. Performs no I/O.
 
     validated ────────────────────────────> stop: validated
-    end that new code can't answer ───────> stop: terminal
-    time over ────────────────────────────> stop: timeout
+    an end that code can't fix ───────────> stop: terminal
+    timeout reached ──────────────────────> stop: timeout
     provider asked something in return ───> stop: question
     budget used up ───────────────────────> stop: exhausted
     same failure for the third time ──────> stop: stuck
-    nothing that was submitted has failed ─> ask: write
+    no submission has failed yet ─────────> ask: write
     last fix was a duplicate ─────────────> ask: different
     same failure for the second time ─────> ask: rethink
     otherwise ────────────────────────────> ask: fix
@@ -49,7 +49,7 @@ class Stop:
 
 
 def decide(chain: Chain, now: datetime) -> Ask | Stop:
-    """Return the next step of a chain whose last attempt, if any, has its verdict."""
+    """Return the next step of a chain; its last attempt, if any, has a verdict."""
     outcome = _choose_outcome(chain, now)
     if outcome is None:
         return Ask(strategy=_choose_strategy(chain.round))
@@ -59,7 +59,8 @@ def decide(chain: Chain, now: datetime) -> Ask | Stop:
 def _choose_outcome(chain: Chain, now: datetime) -> Outcome | None:
     """Return the outcome of the first reason to stop, or None.
 
-    A success comes first; then the failure itself, which is more informative than an exceeded limit.
+    Success takes precedence, then the failure itself, because it is more informative than an exceeded
+    limit.
     """
     current = chain.round
     reasons = (
@@ -94,7 +95,7 @@ def _last_judged_answer(current: Round) -> Answer | None:
 
 
 def _outcome_detail(current: Round, outcome: Outcome) -> str | None:
-    """Return what a reader needs to know in addition to the outcome, or None."""
+    """Return additional information about an outcome for its readers, or None."""
     if outcome is Outcome.QUESTION and current.last is not None:
         return current.last.text
     if current.failure is not None:
@@ -108,12 +109,12 @@ def _outcome_detail(current: Round, outcome: Outcome) -> str | None:
 
 
 def late(current: Round) -> str:
-    """Return the detail of a round whose time ended during a step."""
+    """Return the detail of a round that timed out during a step."""
     return f"the time for the {'generation' if current.failure is None else 'repair'} is over"
 
 
 def _count_repeats(fingerprints: Sequence[str]) -> int:
-    """Return how many times in a row the last failure occurred."""
+    """Return how many times in succession the last failure occurred."""
     count = 0
     for found in reversed(fingerprints):
         if found != fingerprints[-1]:
@@ -136,14 +137,15 @@ _VARYING = (
 def fingerprint(report: Mapping[str, object]) -> str:
     """Return the SHA-256 that identifies the failure of a report in its wire form.
 
-    Rules, cases and the shape of messages count. Lines don't, since every fix moves them.
+    The hash covers rules, cases and the shape of messages, but not line numbers, because every fix changes
+    them.
     """
     parts = "\n".join("\t".join(part) for part in _fingerprint_parts(report))
     return hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def shape(message: str) -> str:
-    """Return a message without what varies: ``line 12: 'Q1' is bad`` -> ``line 0: … is bad``."""
+    """Return a message without its variable parts: ``line 12: 'Q1' is bad`` -> ``line 0: … is bad``."""
     for pattern, blank in _VARYING:
         message = pattern.sub(blank, message)
     return message.strip()

@@ -1,6 +1,6 @@
-"""Chains as the contract shows them: which values go into which document.
+"""Converts chains to documents of the API contract.
 
-The models of the documents are `assayd.documents.chains`: the client shares them.
+The client and the daemon share the document models in `assayd.documents.chains`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST_RULES = 20
 
 
 def answers_document(counted: AnswerCounts, since: datetime) -> AnswersDocument:
-    """Return the document of counted answers, the newest week first."""
+    """Return the document of counted answers, newest week first."""
     weeks = sorted(counted.counts.items(), key=lambda item: (-item[0][2].toordinal(), item[0][:2]))
     return AnswersDocument.model_construct(
         since=format_time(since),
@@ -65,8 +65,8 @@ def repair_document(
 
     Args:
         repair: the repair.
-        diffs: what each fix changed, if that was looked up.
-        record: what its kind keeps it under.
+        diffs: the changes of each fix, if they were read.
+        record: the ids under which the repair's kind stores it.
     """
     return RepairDocument.from_value(
         repair,
@@ -79,7 +79,7 @@ def repair_document(
 
 
 def repair_event(number: int, repair: Repair, record: Mapping[str, str]) -> RepairEventDocument:
-    """Return an event of a repair; `number` counts the events of one stream, and is its id."""
+    """Return an event of a repair; `number` is the event's number in its stream, and serves as its id."""
     return RepairEventDocument.model_construct(
         id=str(number),
         kind="repair" if repair.outcome is None else "finished",
@@ -95,9 +95,9 @@ def generation_document(
     listed: bool = False,
     diffs: Sequence[str | None] = (),
 ) -> GenerationDocument:
-    """Return the document of a generation; in a list, without its context.
+    """Return the document of a generation; documents in a list omit the context.
 
-    `diffs` are the changes of its answers, if those were looked up.
+    `diffs` are the changes of its answers, if they were read.
     """
     words, current = chain.words, chain.round
     assert words is not None, "a generation needs an intent"  # noqa: S101 - a caller's bug
@@ -121,13 +121,13 @@ def generation_document(
 
 
 def generation_event(number: int, kind: str, body: dict[str, Any]) -> GenerationEventDocument:
-    """Return an event of a generation; `number` counts the events of one stream, and is its id."""
+    """Return an event of a generation; `number` counts the events of one stream and serves as the id."""
     at = format_time(datetime.now(UTC))
     return GenerationEventDocument.model_construct(id=str(number), kind=kind, at=at, body=body)
 
 
 def generation_message(chain: Chain) -> Values | None:
-    """Return the row of the webhook message about the end of a generation; None before it or without URL."""
+    """Return the webhook message row about a generation's end; None before the end or without a URL."""
     words, at = chain.words, chain.round.finished_at
     if words is None or words.webhook is None or at is None:
         return None
@@ -149,7 +149,7 @@ def step_document(step: ProviderStep) -> StepDocument:
 
 
 def _sum_tokens(answers: Sequence[Answer]) -> dict[str, int | None]:
-    """Return the sums of tokens of several answers; None if no provider counted any."""
+    """Return the token sums of several answers, or None if no provider counted tokens."""
     return {name: tokens_of(answers, name) for name in TOKENS}
 
 

@@ -1,7 +1,7 @@
-"""The request for an answer, and the submission built from the answer.
+"""Prepares the request for an answer, and builds the submission from the answer.
 
-What a model must know and how an answer becomes a payload is the kind's, and is asked of analysis workers:
-both read text of unknown origin. Decides nothing about the order of steps.
+The kind defines the contents of a request and the conversion of an answer to a payload. Both are computed
+in analysis workers, because they process untrusted text. The order of steps is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _ANSWERED = frozenset({"code", "files", "steps", "text", "manifest"})
 
 
 class Misfit(Exception):
-    """An answer doesn't fit into a submission, or no passage exists that it could replace. Stays inside."""
+    """An internal exception: an answer doesn't fit into a submission, or there is nothing to replace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The request for an answer, and its target: one passage of a payload, or all of it."""
+    """The request for an answer, and the part of a payload that the answer replaces, possibly all of it."""
 
     request: FixRequest
     payload: dict[str, object]
@@ -53,14 +53,14 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """A submission that is ready to be submitted, in the name of its peer."""
+    """A submission that is ready to be submitted in the name of its peer."""
 
     document: Document
     peer: Peer
 
 
 class Fitter:
-    """A helper of a chain that prepares requests and applies answers, with kinds in analysis workers."""
+    """A part of a chain that prepares requests and applies answers; kinds run in analysis workers."""
 
     def __init__(
         self,
@@ -86,7 +86,10 @@ class Fitter:
         return await self._passage(chain, strategy)
 
     async def digest(self, subject: FinishedSubmission) -> str:
-        """Return the digest of a failed submission's normal form. Raises: Misfit, if it can't be fixed."""
+        """Return the digest of a failed submission's normal form.
+
+        Raises: Misfit, if no fix can be applied.
+        """
         return (await self._describe(subject)).digest
 
     async def fitted(self, kind: str, target: Target, proposal: Proposal) -> PatchResult:
@@ -95,7 +98,7 @@ class Fitter:
         return await self._patch(kind, target.payload, passage, proposal, target.flow)
 
     async def ready(self, chain: Chain, answer: Answer) -> Ready:
-        """Return the submission of an answer that is on record. Raises: Misfit."""
+        """Return the submission of a recorded answer. Raises: Misfit."""
         if answer.is_draft and chain.words is not None:
             base = (await self._brief(chain, chain.words)).base
             patched = await self._patch(chain.kind, base, "", answer.proposal, _flow(chain))
@@ -111,7 +114,7 @@ class Fitter:
         return Ready(document=document, peer=parent.attempt.peer)
 
     async def offered(self, repair: Repair, outcome: Outcome) -> Document | None:
-        """Return rules in place of code, if the repair failed and they can express something of it."""
+        """Return the rules offered instead of code, if the repair failed and rules can extract a field."""
         kind = self._kinds.get(repair.kind)
         if kind is None or outcome in {Outcome.VALIDATED, Outcome.CANCELLED}:
             return None
@@ -157,7 +160,7 @@ class Fitter:
         return Target(request=request, payload=briefed.base, flow=_flow(chain))
 
     async def _revision(self, chain: Chain) -> Revision | None:
-        """Return the current code, its failure and the hints; None if no user gave a hint."""
+        """Return the current code, its failure and the hints, or None if no user gave a hint."""
         if not chain.hints:
             return None
         text, failure, last = "", "", chain.last_attempt_id
@@ -247,13 +250,13 @@ def _iter_findings(report: Document) -> Iterator[Document]:
 
 
 def _answered_part(payload: Document) -> str:
-    """Return the part of a payload that an answer supplied: its only text, or the parts as JSON."""
+    """Return the part of a payload that an answer supplied: a single text, or several parts as JSON."""
     kept = {name: part for name, part in payload.items() if name in _ANSWERED}
     return str(kept["code"]) if set(kept) == {"code"} else json.dumps(kept, indent=1, ensure_ascii=False)
 
 
 def _empty_passage(kind: Kind) -> SourcePart:
-    """Return the empty passage of a first request, in the language of its answer."""
+    """Return an empty passage for a first request, in the language of the expected answer."""
     if "code" not in kind.forms:
         return SourcePart(name="", language=kind.name, text="")
     return SourcePart(name="", language=kind.language, text="", beginning=kind.beginning)

@@ -1,11 +1,12 @@
-"""Takes a chain from where it stands to its outcome.
+"""Runs a chain from its recorded state to its outcome.
 
-    catch up with the attempt under way ─> decide ─> stop
+    wait for the unfinished attempt ─────> decide ─> stop
                     ^                        └────> prompt ─> ask ─> fit ─> keep ─┐
                     └─────────────────────────────────────────────────────────────┘
 
-Every step is on record before the next begins. After a restart a chain goes on where it stood: an answer
-that is on record isn't asked for again, and its attempt has its id before it is submitted.
+Every step is recorded before the next one begins. After a restart, a chain continues from its recorded
+state: a recorded answer isn't requested again, and the id of its attempt was chosen before the attempt was
+submitted.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _NAMES_CHARS = 200
 
 
 class Course:
-    """A chain driven by this process: its state, and the text so far of its next answer."""
+    """A chain that this process runs: its state, and the text of its next answer received so far."""
 
     def __init__(self, chain: Chain) -> None:
         self.chain = chain
@@ -64,14 +65,14 @@ class Course:
         return ChainView(chain=self.chain, heard=self.heard.text)
 
     def show(self, chain: Chain) -> None:
-        """Take a chain that is on record, and wake those who follow it."""
+        """Set the chain to a recorded state, and wake its followers."""
         self.chain = chain
         self.heard.forget()
         self.changed.give()
 
 
 class ChainLoop:
-    """A runner of chains. `timeout` is the time of a round, counted from its failure."""
+    """A runner of chains. `timeout` is the time limit of a round, measured from its failure."""
 
     def __init__(  # noqa: PLR0913  (each is a separate part)
         self,
@@ -97,9 +98,9 @@ class ChainLoop:
         self._tracing = tracing
 
     async def run(self, course: Course) -> Chain | None:
-        """Carry a chain to its outcome and return it as it ended; None if a repair wasn't needed after all.
+        """Run a chain to its outcome and return its final state; None if a repair wasn't needed.
 
-        Cancelling the task leaves the chain for the next run of the daemon.
+        If the task is cancelled, the next run of the daemon continues the chain.
         """
         if course.chain.outcome is not None:
             # An earlier version died between the end of a generation's repair and the generation's own.
@@ -123,7 +124,7 @@ class ChainLoop:
         return await self.end(course, stop.outcome, stop.detail)
 
     async def edit(self, course: Course, code: str, reason: str) -> None:
-        """Record a person's code as the first fix. Raises: Misfit; WorkerDied."""
+        """Record a user's code as the first fix. Raises: Misfit; WorkerDied."""
         await self._begin_repair(course)
         target = await self._fitter.target(course.chain, Strategy.FIX)
         fitted = await self._fitter.fitted(course.chain.kind, target, Proposal(code=code))
@@ -132,13 +133,13 @@ class ChainLoop:
         await self._add(course, Strategy.FIX, self._clock.now(), target, Reply(code=code, reason=reason))
 
     async def end(self, course: Course, outcome: Outcome, detail: str | None) -> Chain:
-        """Record the outcome, with the rules to offer if no fix passed."""
+        """Record the outcome, and the rules to offer if no fix was validated."""
         repair = course.chain.repair
         fallback = await self._fitter.offered(repair, outcome) if repair is not None else None
         return await self._close_round(course, outcome, detail, fallback)
 
     async def cancel_attempt(self, chain: Chain) -> None:
-        """Ask the attempt under way to end, if there is one."""
+        """Request that the running attempt end, if there is one."""
         if chain.last_attempt_id is not None:
             await self._attempts.cancel(chain.last_attempt_id)
 
@@ -170,7 +171,7 @@ class ChainLoop:
                 await step
 
     async def _finish_attempt(self, course: Course) -> None:
-        """Run the attempt of the last answer to its verdict, and record the verdict and its failure."""
+        """Run the attempt of the last answer to its verdict, and record the verdict and any failure."""
         last = course.chain.round.last
         if last is not None and last.attempt_id is not None and last.verdict is None:
             last = await self._run_attempt(course, last, last.attempt_id)
@@ -198,7 +199,7 @@ class ChainLoop:
         return ended
 
     async def _begin_fixes(self, course: Course, attempt_id: str) -> None:
-        """Begin to fix the failed attempt of a draft, unless that has begun already."""
+        """Begin to fix the failed attempt of a draft, unless this has already begun."""
         chain, now = course.chain, self._clock.now()
         if chain.round.failure is not None:
             return
@@ -209,7 +210,7 @@ class ChainLoop:
         await self._driving.take(DrivenWork.REPAIR, str(chain.round.repair_id))
 
     async def _record_failure(self, course: Course, failure: Failure) -> None:
-        """Record what identifies a failure and its code. The time of the round begins."""
+        """Record the fingerprint of a failure and the digest of its code; the round's time limit starts."""
         subject = await self._attempts.finished(failure.attempt_id)
         known = replace(
             failure,
@@ -222,7 +223,7 @@ class ChainLoop:
         await self._save(course, replace(changed, ends_at=known.at + self._timeout))
 
     async def _request_answer(self, course: Course, strategy: Strategy) -> None:
-        """Request one answer, unless it is recorded, and record it with the id of its attempt."""
+        """Request an answer, unless it is already recorded, and record it with the id of its attempt."""
         chain, draft = course.chain, strategy is Strategy.WRITE
         target = await self._fitter.target(chain, strategy)
         owner = chain.id if draft else str(chain.round.repair_id)
@@ -252,7 +253,7 @@ class ChainLoop:
     async def _add(
         self, course: Course, strategy: Strategy, asked_at: datetime, target: Target, reply: Reply
     ) -> None:
-        """Record an answer with the id of its future attempt; None for an answer that isn't run."""
+        """Record an answer with the id of its future attempt (None for an answer that isn't run)."""
         chain, proposal, draft = course.chain, reply.proposal, strategy is Strategy.WRITE
         if reply.question:
             asked = Answer(
@@ -313,13 +314,13 @@ def _next_number(chain: Chain, strategy: Strategy) -> int:
 
 
 def _recorded_text(proposal: Proposal, payload: Mapping[str, object]) -> str:
-    """Return the text to record of a proposal: for code, the checked text of the payload."""
+    """Return the text of a proposal to record; for code, this is the checked text of the payload."""
     code = payload.get("code")
     return code if proposal.form == "code" and isinstance(code, str) else text_of(proposal)
 
 
 def _replaced_part(proposal: Proposal, target: Target, *, draft: bool) -> str:
-    """Return the name of the part that an answer replaces."""
+    """Return the name of the part of the payload that an answer replaces."""
     if draft:
         return proposal.form
     if proposal.form == "code":

@@ -1,10 +1,10 @@
-"""The values of a chain: what it starts with, its rounds, and the answers in them.
+"""Defines the values of a chain: its start, its rounds, and the answers in them.
 
-A chain goes from an intent or a failed attempt over prompt, answer, submission and attempt to a verdict or
-the next prompt. A *generation* starts with words, a *repair* with a failed attempt; from the first failed
-attempt on they are the same. A *round* has one budget of answers and ends with an outcome; a hint to a
-generation that has ended begins the next round. Decides what can be derived from the record; the next step is
-`decide.py`'s.
+A chain starts with a natural-language request or a failed attempt. It repeats the sequence of prompt,
+answer, submission and attempt until the verdict ends it. A *generation* starts with a request, a *repair*
+with a failed attempt; after the first failed attempt, both proceed in the same way. A *round* has one
+budget of answers and ends with an outcome; a hint to a generation that has ended begins the next round.
+The properties are derived from the record; `decide.py` decides the next step.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ QUESTION_FORM = "question"
 
 
 class Outcome(StrEnum):
-    """How a chain ended."""
+    """The outcome of a chain."""
 
     VALIDATED = "validated"
     """An attempt of it was validated."""
@@ -53,17 +53,17 @@ class Outcome(StrEnum):
 
     @property
     def repair_word(self) -> str:
-        """Return the word for this outcome in repairs."""
+        """Return the name of this outcome in repair documents."""
         return REPAIRED if self is Outcome.VALIDATED else self.value
 
     @classmethod
     def from_repair_word(cls, word: str) -> Outcome:
-        """Return the outcome for a word of repairs."""
+        """Return the outcome with this name in repair documents."""
         return cls.VALIDATED if word == REPAIRED else cls(word)
 
 
 class Strategy(StrEnum):
-    """The request that a prompt makes."""
+    """The kind of answer that a prompt requests."""
 
     WRITE = "write"
     """Write a submission from the words."""
@@ -86,14 +86,14 @@ class ReplyCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One reply of a provider, and its result.
+    """An answer of a provider, and its result.
 
-    `number` counts from 1: over a generation for answers to the words (*drafts*), over a round for *fixes*.
-    `error` is the failure that a fix was asked for with. `problem` says why the answer doesn't fit into a
-    submission, `duplicate` that it repeats an earlier one; neither is run. The id of an attempt is chosen
-    before it is submitted. `fingerprint` identifies the failure that a fix ended with, and `digest` the
-    normal form of the patched submission. If `form` is ``files`` or ``steps``, `text` has these as JSON; if
-    it is ``question``, `text` is the provider's question.
+    `number` counts from 1: across a generation for answers to its request (*drafts*), within a round for
+    *fixes*. `error` is the failure that the request for a fix contained. `problem` says why the answer
+    doesn't fit into a submission, `duplicate` that it repeats an earlier one; neither is run. The id of an
+    attempt is chosen before it is submitted. `fingerprint` identifies the failure of a fix's attempt, and
+    `digest` the normal form of the patched submission. If `form` is ``files`` or ``steps``, `text` contains
+    these as JSON; if it is ``question``, `text` is the provider's question.
     """
 
     number: int
@@ -115,7 +115,7 @@ class Answer:
 
     @property
     def is_draft(self) -> bool:
-        """Return whether the answer is a draft for the words of a generation."""
+        """Return whether the answer is a draft for the request of a generation."""
         return self.strategy is Strategy.WRITE
 
     @property
@@ -125,12 +125,12 @@ class Answer:
 
     @property
     def under_way(self) -> bool:
-        """Return whether it has an attempt without a verdict."""
+        """Return whether the answer has an attempt without a verdict."""
         return self.attempt_id is not None and self.verdict is None
 
     @property
     def proposal(self) -> Proposal:
-        """Return what it proposes."""
+        """Return the content that the answer proposes."""
         match self.form:
             case "files":
                 return Proposal(files=json.loads(self.text))
@@ -142,7 +142,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """A user's contribution, which grants a full budget. `hint` is None for edited code and a fresh start."""
+    """A user's contribution, which grants a full budget.
+
+    `hint` is None for edited code or a fresh start.
+    """
 
     uid: int | None
     at: datetime
@@ -151,9 +154,10 @@ class Grant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """The request that a generation starts with.
+    """The natural-language request that starts a generation.
 
-    `context` came with it, as the kind declares it. `webhook` is a URL that is notified of the end.
+    `context` is additional input in the form that the kind declares. `webhook` is the URL that is notified
+    when the generation ends.
     """
 
     peer: Peer
@@ -166,9 +170,9 @@ class Words:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """The failed attempt that fixes begin with, since `at`.
+    """The failed attempt that fixes begin with, and the time `at` which it failed.
 
-    Fingerprint and digest are None until the attempt has failed and its report was read.
+    `fingerprint` and `digest` are None until the attempt has failed and its report has been read.
     """
 
     attempt_id: str
@@ -183,7 +187,7 @@ class Round:
     """The answers of one budget: drafts until one can be submitted, then fixes if its attempt fails.
 
     `follows` is the attempt that drafts follow, if any. `repair_id` names `failure` with its fixes as a
-    repair; it is chosen before the attempt is submitted. `fallback` offers rules in place of code.
+    repair; it is chosen before the attempt is submitted. `fallback` offers rules instead of code.
     """
 
     grant: Grant | None = None
@@ -199,31 +203,31 @@ class Round:
 
     @property
     def answers(self) -> tuple[Answer, ...]:
-        """Return all answers, oldest first."""
+        """Return all answers of the round, oldest first."""
         return (*self.drafts, *self.fixes)
 
     @property
     def last(self) -> Answer | None:
-        """Return the newest answer."""
+        """Return the newest answer, or None."""
         return self.answers[-1] if self.answers else None
 
     @property
     def last_attempt_id(self) -> str | None:
-        """Return the newest attempt that was run, or the round's first one."""
+        """Return the id of the newest attempt that was run, or of the round's first attempt."""
         begun_with = self.failure.attempt_id if self.failure is not None else self.follows
         ran = (answer.attempt_id for answer in reversed(self.answers) if answer.attempt_id is not None)
         return next(ran, begun_with)
 
     @property
     def fingerprints(self) -> tuple[str, ...]:
-        """Return the fingerprints of the failures in order, one per attempt that was run."""
+        """Return the fingerprints of the failures in order, one for each attempt that was run."""
         first = self.failure.fingerprint if self.failure is not None else None
         found = (first, *(fix.fingerprint for fix in self.fixes))
         return tuple(one for one in found if one is not None)
 
     @property
     def digests(self) -> frozenset[str | None]:
-        """Return the normal forms of everything that was tried since the failure."""
+        """Return the digests of the normal forms of all code that was tried since the failure."""
         first = self.failure.digest if self.failure is not None else None
         return frozenset({first, *(fix.digest for fix in self.fixes)})
 
@@ -234,7 +238,7 @@ class Round:
         return replace(self, fixes=(*self.fixes[:-1], answer))
 
     def add_answer(self, answer: Answer) -> Round:
-        """Return the round with one more answer."""
+        """Return the round with another answer added."""
         if answer.is_draft:
             return replace(self, drafts=(*self.drafts, answer))
         return replace(self, fixes=(*self.fixes, answer))
@@ -242,9 +246,10 @@ class Round:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """One recorded chain. Without `words`, it starts with a failed attempt.
+    """A recorded chain. Without `words`, it starts with a failed attempt.
 
-    A round has at most `max_attempts` answers, and is over at `ends_at`, which counts from its failure.
+    A round has at most `max_attempts` answers, and times out at `ends_at`, which is measured from its
+    failure.
     """
 
     id: str
@@ -264,12 +269,12 @@ class Chain:
 
     @property
     def outcome(self) -> Outcome | None:
-        """Return how it ended; None while it is under way."""
+        """Return the outcome of the chain, or None while it is unfinished."""
         return self.round.outcome
 
     @property
     def last_attempt_id(self) -> str | None:
-        """Return the attempt to fix next, or the final one."""
+        """Return the id of the attempt to fix next, or of the final attempt."""
         return self.round.last_attempt_id
 
     @property
@@ -279,12 +284,12 @@ class Chain:
 
     @property
     def answers(self) -> tuple[Answer, ...]:
-        """Return all answers, oldest first."""
+        """Return all answers of the chain, oldest first."""
         return tuple(answer for each in self.rounds for answer in each.answers)
 
     @property
     def grants(self) -> tuple[Grant, ...]:
-        """Return what users contributed, oldest first."""
+        """Return the contributions of users, oldest first."""
         return tuple(each.grant for each in self.rounds if each.grant is not None)
 
     @property
@@ -306,7 +311,7 @@ class Chain:
 
     @property
     def repair(self) -> Repair | None:
-        """Return the failed attempt of the newest round with its fixes; None before one has failed."""
+        """Return the failed attempt of the newest round with its fixes; None if no attempt has failed."""
         return self._repair(len(self.rounds) - 1)
 
     def _repair(self, number: int) -> Repair | None:
@@ -340,9 +345,9 @@ class Chain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """A failed attempt with its fixes, as `/v1/repairs` and the store have it: one round of a chain.
+    """A failed attempt with its fixes, in the form of `/v1/repairs` and the store: one round of a chain.
 
-    `granted_by` is the user who contributed something and so granted a full budget.
+    `granted_by` is the user whose contribution granted a full budget.
     """
 
     id: str
@@ -363,12 +368,12 @@ class Repair:
 
     @property
     def attempt_id(self) -> str:
-        """Return the attempt that it began with."""
+        """Return the id of the attempt that the repair began with."""
         return self.failure.attempt_id
 
     @property
     def started_at(self) -> datetime:
-        """Return when the attempt failed, or the repair was requested."""
+        """Return the time when the attempt failed or the repair was requested."""
         return self.failure.at
 
     @property
@@ -377,7 +382,7 @@ class Repair:
         return self.generation_id or self.id
 
     def chain(self) -> Chain:
-        """Return the chain of a repair outside a generation."""
+        """Return the chain of a repair that doesn't belong to a generation."""
         granted = self.granted_by is not None or self.hint is not None
         only = Round(
             grant=Grant(uid=self.granted_by, at=self.started_at, hint=self.hint) if granted else None,
@@ -403,7 +408,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainView:
-    """A chain for followers; `heard` is the received text of a streamed answer."""
+    """A chain in the form for followers; `heard` is the received text of a streamed answer."""
 
     chain: Chain
     heard: str = ""
@@ -411,10 +416,10 @@ class ChainView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairTerms:
-    """The terms of a repair as a user requests it.
+    """The terms of a repair, as a user requests it.
 
-    `code` is the user's own first fix; `fresh` goes back to the first submission. Default provider:
-    `rules`, or with a hint the only one that reads it.
+    `code` is the user's first fix; `fresh` restarts from the first submission. The default provider is
+    `rules`; with a hint, it is the only provider that reads hints.
     """
 
     provider: str | None = None
@@ -426,13 +431,13 @@ class RepairTerms:
 
     @property
     def grants(self) -> bool:
-        """Return whether the user contributes something, which grants a full budget."""
+        """Return whether the user contributes anything, which grants a full budget."""
         return self.hint is not None or self.code is not None or self.fresh
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationTerms:
-    """The terms of a generation as a user requests it."""
+    """The terms of a generation, as a user requests it."""
 
     kind: str
     intent: str
@@ -445,7 +450,7 @@ class GenerationTerms:
 
 
 def budget_left(earlier: Sequence[Repair], most: int) -> int:
-    """Return how many fixes a chain of attempts has left since a user last granted a full budget.
+    """Return how many fixes remain for a chain of attempts since a user last granted a full budget.
 
     Args:
         earlier: the repairs, oldest first.
@@ -461,13 +466,13 @@ TOKENS = ("input_tokens", "output_tokens")
 
 
 def tokens_of(answers: Sequence[Answer], name: str) -> int | None:
-    """Return the tokens of several answers, one of `TOKENS`; None if no provider counted any."""
+    """Return the sum of one of the `TOKENS` over several answers; None if no provider counted tokens."""
     counted = [count for one in answers if (count := getattr(one.usage, name)) is not None]
     return sum(counted) if counted else None
 
 
 def text_of(proposal: Proposal) -> str:
-    """Return a proposal as one string: its code, or its files or steps as JSON."""
+    """Return a proposal as one string: the code, or the files or steps as JSON."""
     if proposal.form == "code":
         return proposal.code
     whole = proposal.files if proposal.form == "files" else [dict(step) for step in proposal.steps]

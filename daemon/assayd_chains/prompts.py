@@ -1,9 +1,9 @@
-"""Words the prompts of a chain. Pure.
+"""Builds the prompts of a chain. Performs no I/O.
 
-Two parts: our own words (system), and the description of the submission (user). Every string that untrusted
-code or a user may have written is between markers that it can't contain, without control characters and cut
-to size; a name is on one line. What stays the same over a chain comes first, because providers cache it.
-Source: docs/repair.md, docs/generate.md.
+A prompt has two parts: fixed instructions (system), and the description of the submission (user). Every
+string that untrusted code or a user may have written is enclosed in markers that it can't contain, stripped
+of control characters, and truncated; each name is on one line. The unchanging parts of a chain's prompts
+come first, so that providers can cache them. Source: docs/repair.md, docs/generate.md.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _APPROACH = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """The messages for a model."""
+    """The messages of a prompt for a model."""
 
     system: str
     user: str
@@ -92,10 +92,10 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierAnswer:
-    """An earlier answer, its reason, and the findings on it.
+    """An earlier answer, its reason, and the findings about it.
 
-    `cleared` are the rules that it put right. `failed` says whether a fault of the passage in question
-    outlived it; `is_passage` whether it is the passage that is shown anyway.
+    `cleared` are the rules whose findings it fixed. `failed` is True if a fault of the current passage
+    remained after it. `is_passage` is True if its code is the passage that the prompt shows anyway.
     """
 
     number: int
@@ -110,16 +110,17 @@ class EarlierAnswer:
 def earlier_answers(
     fixes: Sequence[Answer], failure: str, *, name: str = "", text: str = ""
 ) -> list[EarlierAnswer]:
-    """Return the earlier fixes for a prompt.
+    """Return the earlier fixes to include in a prompt.
 
-    An answer is shown as failed only if a fault of the passage in question outlived it. One that cleared its
-    fault is named with the rules that it cleared: its change is part of the code, and must stay.
+    An answer is shown as failed only if a fault of the current passage remained after it. An answer that
+    fixed its fault is listed with the rules that it cleared: its change is part of the code and must be
+    kept.
 
     Args:
         fixes: the fixes so far.
         failure: the newest failure.
-        name: the passage in question.
-        text: its text.
+        name: the name of the current passage.
+        text: the text of the current passage.
     """
     found = [*(fix.error for fix in fixes), failure]
     return [_earlier_answer(fix, found[n], found[n + 1], name, text) for n, fix in enumerate(fixes)]
@@ -143,7 +144,7 @@ def _earlier_answer(fix: Answer, before: str, after: str, name: str, text: str) 
 
 
 def earlier_drafts(drafts: Sequence[Answer]) -> list[EarlierAnswer]:
-    """Return the drafts for a prompt that couldn't be submitted."""
+    """Return the drafts that couldn't be submitted, to include in a prompt."""
     return [_unusable_answer(draft, draft.problem) for draft in drafts if draft.problem is not None]
 
 
@@ -152,7 +153,7 @@ def _unusable_answer(answer: Answer, failure: str) -> EarlierAnswer:
 
 
 def rules_in(failure: str) -> tuple[str, ...]:
-    """Return the distinct rules that the text of a failure names."""
+    """Return the distinct rules that the text of a failure contains."""
     return tuple(dict.fromkeys(_RULE.findall(failure)))
 
 
@@ -164,9 +165,9 @@ def fix_prompt(
     intent: str | None = None,
     earlier: Sequence[EarlierAnswer] = (),
 ) -> Prompt:
-    """Return the prompt for one fix. `intent` and `hint` are from a user and quoted as untrusted text.
+    """Return the prompt for one fix. `intent` and `hint` are a user's text and are quoted as untrusted.
 
-    What stays the same over a chain comes first: providers cache it.
+    The unchanging parts of a chain's prompts come first, so that providers can cache them.
     """
     lines = _render_rules(context.instructions)
     lines += _render_request(intent)
@@ -200,10 +201,10 @@ def write_prompt(
     revision: Revision | None = None,
     questions: bool = False,
 ) -> Prompt:
-    """Return the prompt for one submission. The words are from a user and quoted as untrusted text.
+    """Return the prompt for one submission. The request is a user's text and is quoted as untrusted.
 
-    `questions` says whether the answer may be a question. What stays the same for all requests of a kind
-    comes first: providers cache it.
+    `questions` is True if the answer may be a question. The parts that all requests of a kind share come
+    first, so that providers can cache them.
     """
     lines = ["TASK", briefing.task, ""]
     hints = revision.hints if revision is not None else ()
@@ -227,7 +228,7 @@ def _render_rules(instructions: Sequence[str]) -> list[str]:
 
 
 def _render_example(example: Example) -> Iterator[str]:
-    """Yield the lines of another request with its answer; the texts aren't JSON, which would hide lines."""
+    """Yield the lines of another request with its answer; JSON isn't used, as it would hide line breaks."""
     yield f"EXAMPLE for another request: {example.request}"
     answer = example.answer
     if answer.form == "code":
@@ -253,7 +254,7 @@ def _render_revision(revision: Revision | None) -> Iterator[str]:
 
 
 def _render_request(intent: str | None) -> Iterator[str]:
-    """Yield the request that the code is for, quoted."""
+    """Yield the quoted request for which the code is written."""
     if intent:
         yield from ("REQUEST", quote(intent, INTENT_CHARS), "")
 
@@ -264,7 +265,7 @@ def _passage(passage: SourcePart, title: str) -> Iterator[str]:
 
 
 def _render_earlier(earlier: Sequence[EarlierAnswer]) -> Iterator[str]:
-    """Yield the cleared rules of earlier answers and the last failed ones, as calls have no memory."""
+    """Yield the rules cleared by earlier answers and the last failed answers, as calls are stateless."""
     cleared = [answer for answer in earlier if answer.cleared]
     failed = [answer for answer in earlier if answer.failed][-EARLIER_SHOWN:]
     if cleared:
@@ -284,7 +285,7 @@ def _render_earlier(earlier: Sequence[EarlierAnswer]) -> Iterator[str]:
 
 
 def _render_surroundings(surroundings: Sequence[PromptContext]) -> Iterator[str]:
-    """Yield surroundings in order as long as there is space, and the number of the others."""
+    """Yield surroundings in order while there is space, then the number of omitted ones."""
     left, hidden = SURROUNDINGS_CHARS, 0
     for surrounding in surroundings:
         size = min(len(surrounding.text), SURROUNDING_CHARS) + NAME_CHARS
@@ -307,7 +308,7 @@ def quote(text: str, chars: int) -> str:
 
 
 def clean(text: str) -> str:
-    """Take out what a terminal or a model reads as more than text; line feeds and tabs stay."""
+    """Remove characters that a terminal or a model doesn't read as plain text; keep line feeds and tabs."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
@@ -317,7 +318,7 @@ def line(name: str) -> str:
 
 
 def cut(text: str, chars: int) -> str:
-    """Keep the beginning and the end of a string that is too long."""
+    """Truncate a long string in the middle, so that its beginning and end remain."""
     if len(text) <= chars:
         return text
     half = chars // 2

@@ -1,4 +1,7 @@
-"""What a provider is asked and answers: a model behind an API, an operator's program, or the rules' edits."""
+"""Defines requests to providers and their answers.
+
+A provider is a model, a program, or the rules' edits.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,10 @@ Heard = Callable[[str], None]
 class FixRequest:
     """A request for one answer. `edits` are safe fixes: replacements in the passage.
 
-    `attempt` counts the answers that were asked for, from 1; `findings` are those of the last report, as it
-    has them. A passage without a name stands for a submission that is still to be written. `heard` is called
-    by providers that stream; what counts is the whole reply. `questions` says whether the reply may be a
-    question.
+    `attempt` counts the requested answers, from 1. `findings` are the findings of the last report,
+    unchanged. A passage without a name represents a submission that isn't written yet. Providers that
+    stream call `heard` with pieces of text, but only the complete reply is used. `questions` is True if the
+    reply may be a question.
     """
 
     system: str
@@ -52,7 +55,7 @@ class Reply:
 
     @property
     def proposal(self) -> Proposal:
-        """Return what it proposes."""
+        """Return the content that the reply proposes."""
         return Proposal(code=self.code, files=self.files, steps=self.steps)
 
 
@@ -72,16 +75,16 @@ class ProviderStep:
 
 
 class Provider(Protocol):
-    """A configured provider."""
+    """The interface of a configured provider."""
 
     @property
     def name(self) -> str:
-        """The name that requests use."""
+        """The name by which requests select the provider."""
         ...
 
     async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
-        """Return a fix within the time, the provider's own retries included.
+        """Return a fix within the timeout, which includes the provider's own retries.
 
-        Raises: ProviderError when none can be had.
+        Raises: ProviderError, if the provider returns no fix.
         """
         ...

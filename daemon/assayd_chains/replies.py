@@ -1,10 +1,11 @@
-"""Reads a model's reply: JSON {code | files | steps, reason}, wherever in the text it is, or code alone.
+"""Parses a model's reply: JSON {code | files | steps, reason} anywhere in the text, or code alone.
 
 A reply without any of these may be a question: JSON {question}.
 
-A comma before a closing bracket is ignored. The older names `patched_code` and `fix_reason` are read as well.
+A comma before a closing bracket is ignored. The older names `patched_code` and `fix_reason` are accepted as
+well.
 
-The reply is untrusted: it is limited in size, parsed without running anything, and refused unless it is
+The reply is untrusted: it is limited in size, parsed without running code, and rejected unless it contains
 exactly one answer.
 """
 
@@ -46,15 +47,15 @@ class Patch:
 
 
 def parse_reply(text: str, language: str = "", beginning: str = "") -> Patch:
-    """Return the patch in a reply: as plain JSON, in a fence, in prose, or as code alone.
+    """Return the patch in a reply: plain JSON, JSON in a fence or in prose, or code alone.
 
     Args:
         text: the reply.
-        language: of the passage; default: code alone counts in a fence only.
-        beginning: how a program of that language begins; see `Kind.beginning`.
+        language: the language of the passage; by default, code alone is accepted only in a fence.
+        beginning: the pattern for the beginning of a program in that language; see `Kind.beginning`.
 
-    Raises: ProviderError ``provider.reply`` (retryable) if it has none; the message names the fault of the
-        form, without content of the reply.
+    Raises: ProviderError ``provider.reply`` (retryable) if it contains no patch; the message describes the
+    format error without the reply's content.
     """
     if len(text) > MAX_REPLY_CHARS:
         raise _refusal_error("is too long")
@@ -72,7 +73,7 @@ def parse_reply(text: str, language: str = "", beginning: str = "") -> Patch:
 
 
 def _form_error(text: str, blocks: Sequence[tuple[str, str]]) -> str:
-    """Return the format error of a reply without a patch."""
+    """Return the format error of a reply that contains no patch."""
     if not text.strip():
         return "is empty"
     missing = 'has no JSON object with "code", "files" or "steps", and "reason"'
@@ -89,7 +90,7 @@ def _form_error(text: str, blocks: Sequence[tuple[str, str]]) -> str:
 
 
 def _json_candidates(text: str, blocks: Sequence[str]) -> Iterator[object]:
-    """Yield every JSON object that the text may contain, the most likely first."""
+    """Yield every possible JSON object in the text, most likely first."""
     decoder = json.JSONDecoder()
     for place in (text.strip(), *blocks):
         for form in (place, _COMMA.sub(lambda found: found[1] or "", place)):
@@ -106,7 +107,7 @@ def _json_candidates(text: str, blocks: Sequence[str]) -> Iterator[object]:
 
 
 def _fenced_blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Return closed fences, in one walk over the lines: the word after the marks, and the content."""
+    """Return closed fences, found in one pass over the lines: the word after the marks, and the content."""
     inside: list[str] | None = None
     word = ""
     for line in text.split("\n"):
@@ -122,7 +123,7 @@ def _fenced_blocks(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _parse_patch(candidate: object) -> Patch | None:
-    """Return an object's code, files or steps, in this order; None if it has none of them."""
+    """Return the code, files or steps of an object, in this order of preference; None if there are none."""
     if not isinstance(candidate, dict):
         return None
     reason = candidate.get("reason", candidate.get("fix_reason", ""))
@@ -171,9 +172,9 @@ def extract_code(text: str, blocks: Sequence[tuple[str, str]], language: str, be
 
     Args:
         text: the whole answer.
-        blocks: its closed fences, each with the word behind the opening marks.
-        language: of the passage.
-        beginning: how a program of that language begins, as a pattern; see `Kind.beginning`.
+        blocks: its closed fences, each with the word after the opening marks.
+        language: the language of the passage.
+        beginning: the pattern for the beginning of a program in that language; see `Kind.beginning`.
     """
     if blocks:
         [(info, block), *others] = blocks
@@ -194,7 +195,7 @@ def _is_program(text: str, language: str, beginning: str) -> bool:
 
 
 def _is_python(text: str) -> bool:
-    """Return whether a string is Python with an effect: a single word of prose is an expression, too."""
+    """Return whether a string is Python code with an effect; a word of prose is also an expression."""
     try:
         tree = ast.parse(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):

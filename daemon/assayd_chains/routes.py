@@ -1,4 +1,4 @@
-"""The HTTP routes of repairs and generations. Each checks the caller, makes one call, and answers."""
+"""Defines the HTTP routes of repairs and generations. Each route checks the caller and makes one call."""
 
 from __future__ import annotations
 
@@ -147,7 +147,10 @@ async def cancel_repair(call: CallDep, chains: ChainsDep, repair_id: RepairId) -
 
 @repairs.post("/repairs/{id}/accept-fallback", responses=_FALLBACK_ACCEPTED)
 async def accept_fallback(call: CallDep, chains: ChainsDep, repair_id: RepairId) -> Response:
-    """Take the rules that a repair offers where no code came about. Taking them again changes nothing."""
+    """Accept and submit the rules that a repair offers instead of code.
+
+    Repeating the request changes nothing.
+    """
     repair = await _visible_repair(call, chains, repair_id)
     return json_response(await _repair_document(call, await chains.accept_fallback(repair)))
 
@@ -175,7 +178,10 @@ async def get_repair_step(call: CallDep, chains: ChainsDep, repair_id: RepairId,
 
 @repairs.get("/repairs/{id}/events", responses=_REPAIR_EVENTS, response_class=Response)
 async def follow_repair(call: CallDep, chains: ChainsDep, repair_id: RepairId) -> Response:
-    """Follow a repair as server-sent events `repair`; each has all of it. The last is `finished`."""
+    """Follow a repair as server-sent events `repair`, each with the whole repair.
+
+    The last event is `finished`.
+    """
     repair = await _visible_repair(call, chains, repair_id)
     changes = _repair_changes(chains.follow(repair.chain_id), repair.id, await _record_ids(call, repair))
     return EventStream(changes, heartbeat_s=call.limits.heartbeat_s)
@@ -184,7 +190,7 @@ async def follow_repair(call: CallDep, chains: ChainsDep, repair_id: RepairId) -
 async def _repair_changes(
     views: AsyncGenerator[ChainView, None], repair_id: str, record: Mapping[str, str]
 ) -> Documents:
-    """Yield an event for each change of a repair, up to its end."""
+    """Yield an event for each change of a repair until it ends."""
     number, shown = 0, None
     async with aclosing(views):
         async for view in views:
@@ -215,7 +221,7 @@ async def count_answers(
     "", status_code=202, responses=_GENERATION_STARTED, openapi_extra=describe_request_body(GenerationBody)
 )
 async def start_generation(request: Request, call: CallDep, chains: ChainsDep) -> Response:
-    """Have a submission written from words, validated, and repaired until it is right or given up."""
+    """Generate a submission from a natural-language request, validate it, and repair failures."""
     wanted = await read_model(request, call, GenerationBody)
     chain = await chains.generate(GenerationTerms(**wanted.model_dump()), call.caller.peer)
     headers = {"Location": f"/v1/generations/{chain.id}"}
@@ -268,7 +274,7 @@ async def cancel_generation(call: CallDep, chains: ChainsDep, generation_id: Gen
 async def hint_generation(
     request: Request, call: CallDep, chains: ChainsDep, generation_id: GenerationId
 ) -> Response:
-    """Go on with a finished generation: with a person's hint, and a full budget."""
+    """Continue a finished generation with a user's hint and a full budget."""
     chain = await _visible_generation(call, chains, generation_id)
     wanted = await read_model(request, call, HintBody)
     attempt = await call.attempt(wanted.attempt_id) if wanted.attempt_id is not None else None
@@ -285,7 +291,7 @@ async def hint_generation(
 async def approve_generation(
     request: Request, call: CallDep, chains: ChainsDep, generation_id: GenerationId
 ) -> Response:
-    """Put what a generation came to into the library, under a name."""
+    """Add the result of a generation to the library under a name."""
     chain = await _visible_generation(call, chains, generation_id)
     wanted = await read_model(request, call, ApproveBody)
     if chain.last_attempt_id is None or chain.outcome is None:
@@ -327,7 +333,7 @@ async def _generation_changes(call: Call, chains: Chains, chain_id: str) -> Docu
 
 
 def _event_kind(chain: Chain, counted: tuple[int, int], known: tuple[int, int]) -> str:
-    """Return the name of an event by its change: an attempt, a fix, or neither."""
+    """Return the name of an event according to its change: an attempt, a fix, or neither."""
     if chain.outcome is not None:
         return "finished"
     if counted[0] > known[0]:
@@ -341,13 +347,13 @@ def _count_answers(chain: Chain) -> tuple[int, int]:
 
 
 def _answer_progress(before: str, now: str) -> dict[str, Any]:
-    """Return the text of an answer since the last event; the first event of an answer says so."""
+    """Return the text of an answer since the last event; the first event of an answer is marked."""
     anew = not before or not now.startswith(before)
     return {"text": now if anew else now[len(before) :], "anew": anew}
 
 
 async def _follow_stages(call: Call, attempt_id: str) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield the stages of an attempt as they end; nothing if it isn't submitted yet."""
+    """Yield the stages of an attempt as they end, or nothing if it isn't submitted yet."""
     if await call.service.get(attempt_id) is None:
         return
     async with aclosing(call.service.events(attempt_id)) as found:
@@ -357,9 +363,9 @@ async def _follow_stages(call: Call, attempt_id: str) -> AsyncGenerator[dict[str
 
 
 async def _visible_repair(call: Call, chains: Chains, repair_id: str) -> Repair:
-    """Return a repair that the caller may see.
+    """Return a repair if the caller can see it.
 
-    Raises: RequestError ``not_found``, also for another user's.
+    Raises: RequestError ``not_found``, also for another user's repair.
     """
     repair = await chains.get_repair(repair_id)
     if repair is None or call.visible_uid not in {None, repair.uid}:
@@ -368,9 +374,9 @@ async def _visible_repair(call: Call, chains: Chains, repair_id: str) -> Repair:
 
 
 async def _visible_generation(call: Call, chains: Chains, generation_id: str) -> Chain:
-    """Return a generation that the caller may see.
+    """Return a generation if the caller can see it.
 
-    Raises: RequestError ``not_found``, also for another user's.
+    Raises: RequestError ``not_found``, also for another user's generation.
     """
     chain = await chains.get_generation(generation_id)
     if chain is None or call.visible_uid not in {None, chain.uid}:

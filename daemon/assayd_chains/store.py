@@ -1,9 +1,9 @@
-"""Chains in a database. A chain is written as a whole, in one transaction: it is small.
+"""Stores chains in a database. A chain is small, so it is written as a whole in one transaction.
 
-A generation is a row of `generations`, with its drafts and grants as JSON. Each failed attempt with its
-fixes is a row of `repairs` with rows of `repair_fixes`, whether it belongs to a generation or not. Answers
-of providers are written once, whole, before anything else happens with them. Decides how values and rows
-correspond; the tables themselves are `assayd.store.tables`.
+A generation is a row of `generations`, which contains its drafts and grants as JSON. Each failed attempt
+with its fixes is a row of `repairs` with rows of `repair_fixes`, whether it belongs to a generation or not.
+Answers of providers are written once and completely before they are used. This module defines how values
+are mapped to rows; `assayd.store.tables` defines the tables.
 """
 
 from __future__ import annotations
@@ -75,39 +75,39 @@ class DatabaseChainStore:
             self._outbox.announce()
 
     async def save_repair(self, repair: Repair) -> None:
-        """Store a change to a repair that has ended, e.g. that its rules were accepted."""
+        """Store a change to a finished repair, e.g. that its rules were accepted."""
         await self._access.write(lambda connection: _save_repair(connection, repair))
 
     async def remove(self, chain_id: str) -> None:
-        """Forget a repair that isn't needed: its attempt didn't fail."""
+        """Delete a repair that isn't needed because its attempt didn't fail."""
         wanted = delete(repairs).where(repairs.c.id == chain_id)
         await self._access.write(lambda connection: connection.execute(wanted).close())
 
     async def generation(self, chain_id: str) -> Chain | None:
-        """Return a generation by its id; None if there is none."""
+        """Return a generation by its id, or None if it doesn't exist."""
         found = await self._fetch_generations(select(generations).where(generations.c.id == chain_id))
         return found[0] if found else None
 
     async def repair(self, repair_id: str) -> Repair | None:
-        """Return a repair by its id; None if there is none."""
+        """Return a repair by its id, or None if it doesn't exist."""
         found = await self._fetch_repairs(select(repairs).where(repairs.c.id == repair_id))
         return found[0] if found else None
 
     async def chain(self, chain_id: str) -> Chain | None:
-        """Return a chain by its id, whatever it starts with; None if there is none."""
+        """Return a chain by its id, a generation or a separate repair; None if it doesn't exist."""
         if (generation := await self.generation(chain_id)) is not None:
             return generation
         repair = await self.repair(chain_id)
         return repair.chain() if repair is not None and repair.generation_id is None else None
 
     async def generations(self, *, uid: int | None, before: str | None, limit: int) -> Sequence[Chain]:
-        """Return generations, newest first; those of one user, and older than the one named `before`."""
+        """Return generations, newest first, filtered by user and older than the generation `before`."""
         return await self._fetch_generations(_page_statement(generations, uid, before, limit))
 
     async def repairs(
         self, *, uid: int | None = None, before: str | None = None, limit: int = 50
     ) -> Sequence[Repair]:
-        """Return repairs, newest first; those of one user, and older than the one named `before`."""
+        """Return repairs, newest first, filtered by user and older than the repair `before`."""
         return await self._fetch_repairs(_page_statement(repairs, uid, before, limit))
 
     async def repairs_of(self, attempt_id: str) -> Sequence[Repair]:
@@ -117,7 +117,7 @@ class DatabaseChainStore:
         return await self._fetch_repairs(select(repairs).where(wanted).order_by(repairs.c.id))
 
     async def repair_of(self, attempt_id: str) -> AttemptRepair | None:
-        """Return the first repair that an attempt began, as the core knows it; None if there is none."""
+        """Return the first repair that an attempt began, in the core's form, or None."""
         found = [one for one in await self.repairs_of(attempt_id) if one.attempt_id == attempt_id]
         if not found:
             return None
@@ -132,11 +132,11 @@ class DatabaseChainStore:
         return found[0] if found else None
 
     async def count_answers(self, *, uid: int | None, since: datetime, kind: str | None) -> AnswerCounts:
-        """Count answers by kind, provider and week, over the newest chains that began since a time."""
+        """Count answers by kind, provider and week, in the newest chains that began since a time."""
         return await self._access.read(lambda connection: count_answers(connection, uid, since, kind))
 
     async def unfinished(self) -> Sequence[Chain]:
-        """Return every chain without an outcome on record, oldest first."""
+        """Return every chain without a recorded outcome, oldest first."""
         alone = select(repairs).where(repairs.c.outcome.is_(None), repairs.c.generation_id.is_(None))
         found = await self._fetch_generations(select(generations).where(generations.c.outcome.is_(None)))
         return sorted(
@@ -148,9 +148,9 @@ class DatabaseChainStore:
         """Store an answer durably; an existing one isn't changed.
 
         Args:
-            owner_id: the generation of a draft, the repair of a fix.
+            owner_id: the generation of a draft, or the repair of a fix.
             step: the answer with its prompt.
-            draft: whether it answers the words.
+            draft: whether the answer is a draft for a generation's request.
         """
         table = _STEPS[draft]
         values = {_owner_column(table).name: owner_id, **_step_values(step)}
@@ -158,7 +158,7 @@ class DatabaseChainStore:
         await self._access.write(lambda connection: connection.execute(insert_new, values).close())
 
     async def step(self, owner_id: str, number: int, *, draft: bool) -> ProviderStep | None:
-        """Return an answer with its prompt, by its number; None if there is none."""
+        """Return an answer with its prompt by the answer's number, or None if it doesn't exist."""
         table = _STEPS[draft]
         wanted = select(table).where(_owner_column(table) == owner_id, table.c.number == number)
         row = await self._access.read(lambda connection: connection.execute(wanted).mappings().first())

@@ -1,4 +1,4 @@
-"""Builds the wing from the settings: first the providers, then the parts on the database, then the chains."""
+"""Builds the chains package from the settings: providers first, then database parts, then chains."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ProviderWing:
     def join(
         self, access: DatabaseAccess, jobs: DatabaseJobStore, *, clock: Clock, ids: Ids
     ) -> RecordedChains:
-        """Build what works on the database alone."""
+        """Build the parts that need only the database."""
         chosen = self._settings.repair
         limits = ChainLimits(
             at_once=chosen.at_once,
@@ -67,7 +67,7 @@ class ProviderWing:
 
 
 class RecordedChains:
-    """An implementation of `wiring.chains.ChainParts`: the stored chains, before any of them runs."""
+    """The stored chains, before any of them runs. Implements `wiring.chains.ChainParts`."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class RecordedChains:
         self.requests = requests
 
     async def attachments(self, attempt: Attempt, verdict: Verdict) -> Mapping[str, bytes]:
-        """Return the files that the bundle of an attempt has of its chain."""
+        """Return the files about an attempt's chain for the attempt's bundle."""
         return await attachments(attempt, verdict, store=self._store, jobs=self._jobs)
 
     async def begin(
@@ -96,7 +96,7 @@ class RecordedChains:
         scheduler: Scheduler,
         documents: ReadDocuments,
     ) -> Chains:
-        """Build the chains, which are carried on as long as the stack is open."""
+        """Build the chains, which run as long as the stack is open."""
         attempts = DaemonAttempts(
             admission=admission, scheduler=scheduler, jobs=self._jobs, documents=documents
         )
@@ -155,8 +155,9 @@ async def open_providers(
 ) -> Mapping[str, Provider]:
     """Return the configured providers by name, including the one that needs no configuration.
 
-    Keys are taken out of the environment, so that no process that is started later has them, and none can
-    read with what this one was started.
+    Keys are removed from the environment, so that processes started later don't inherit them and other
+    processes can't read them from this process's initial environment.
+
     Raises: ConfigError ``repair.key``, ``repair.extra``.
     """
     if wanted:

@@ -1,11 +1,11 @@
-"""A client for programs: the API's verbs, blocking or asynchronous, on a socket of the host or a gateway.
+"""A client library for the API, blocking or asynchronous, over a local socket or a gateway.
 
     with Client() as client:
         attempt = client.submit({"kind": "extractor", "payload": {...}}, wait_s=60)
         print(attempt.verdict)
 
-Answers are documents of the contract, with a type for every field. `PlainClient` returns them as JSON objects
-instead, and so doesn't import pydantic, which comes with the first typed answer.
+Answers are documents of the API contract, with a type for every field. `PlainClient` returns JSON objects
+instead, so it doesn't import pydantic; the other clients import it for the first typed answer.
 """
 
 from __future__ import annotations

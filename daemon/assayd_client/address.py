@@ -1,4 +1,4 @@
-"""Where the daemon is asked: a socket of this host, or the HTTPS address of a gateway; and who said so."""
+"""Determines the daemon's address (a local socket or a gateway's URL) and the source of this choice."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class ServerChoice:
     """The address of a gateway, the source of this choice, and its token and CA files.
 
     Attributes:
-        token_file: the file of the token that is sent with each request.
-        ca_file: certificates to believe instead of the system's; None for those.
+        token_file: the file with the token that is sent with each request.
+        ca_file: the file with trusted CA certificates; None for the system's certificates.
     """
 
     host: str
@@ -56,7 +56,7 @@ class ServerChoice:
 
     @property
     def authority(self) -> str:
-        """Return host and port, as a URL and the Host header have them."""
+        """Return host and port in the form of URLs and the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == HTTPS_PORT else f"{host}:{self.port}"
 
@@ -68,9 +68,10 @@ Address = SocketChoice | ServerChoice
 
 
 def find_daemon(named: Target = None, environ: Mapping[str, str] = os.environ) -> Address:
-    """Choose the target: the named one, the environment's, or the usual socket, in this order.
+    """Choose the daemon by the options, then the environment, then the default socket.
 
-    Raises: RequestError ``usage``, for a socket and a server at once, a URL that is not https, no token.
+    Raises: RequestError ``usage``, for both a socket and a server, a URL that isn't HTTPS, or a missing
+        token.
     """
     options = named if isinstance(named, AddressOptions) else AddressOptions(socket=named)
     if options.socket and options.server:
@@ -86,7 +87,7 @@ def find_daemon(named: Target = None, environ: Mapping[str, str] = os.environ) -
 
 
 def find_socket(named: str | None = None, environ: Mapping[str, str] = os.environ) -> SocketChoice:
-    """Choose the daemon's socket: the named one, `ASSAY_SOCKET`, or the usual path, in this order."""
+    """Choose the daemon's socket by the option, then `ASSAY_SOCKET`, then the default path."""
     if named:
         return SocketChoice(path=Path(named), source="--socket")
     if environ.get("ASSAY_SOCKET"):
@@ -125,7 +126,7 @@ def _choose_server(
 
 
 def _parse_url(url: str, source: str) -> tuple[str, int]:
-    """Return host and port. Refuse a password, path or query without displaying it."""
+    """Return host and port of a URL. Reject a password, path or query without displaying it."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, HTTPS_PORT if parts.port is None else parts.port

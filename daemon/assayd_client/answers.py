@@ -1,4 +1,4 @@
-"""Answers: documents, events of a stream, and errors for unsuccessful ones."""
+"""Parses answers: documents, stream events, and the errors of unsuccessful answers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StreamEvent:
 
 
 class EventReader:
-    """A parser of a byte stream into events, which ignores comments and incomplete events."""
+    """A parser that splits a byte stream into events; it ignores comments and incomplete events."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -55,14 +55,14 @@ class EventReader:
 
 
 class LineReader:
-    """A parser of a byte stream into lines with JSON values."""
+    """A parser that splits a byte stream into lines with JSON values."""
 
     def __init__(self, read: Read) -> None:
         self._read = read
         self._rest: list[bytes] = []
 
     def feed(self, chunk: bytes) -> Iterator[Any]:
-        """Return what the lines are that end in this chunk."""
+        """Return the values of the lines that end in this chunk."""
         first, *others = chunk.split(b"\n")
         self._rest.append(first)
         for following in others:
@@ -71,7 +71,7 @@ class LineReader:
 
 
 def create_reader(reads: Callable[[], type[T]] | None) -> Callable[[bytes], T]:
-    """Return the reader of an answer; it ignores fields that a newer daemon has added."""
+    """Return the reader for a type of answer; it ignores fields that a newer daemon has added."""
     from pydantic import TypeAdapter, ValidationError
 
     adapter = TypeAdapter(Any if reads is None else reads())
@@ -88,7 +88,7 @@ def create_reader(reads: Callable[[], type[T]] | None) -> Callable[[bytes], T]:
 
 
 def refuse(status: int, headers: Mapping[str, str], body: bytes) -> NoReturn:
-    """Raise the error of an unsuccessful answer; header names are lowercase."""
+    """Raise the error of an unsuccessful answer; header names must be lowercase."""
     try:
         error = json.loads(body)["error"]
         code, message = str(error["code"]), str(error["message"])
@@ -116,13 +116,13 @@ def require_socket(address: Address) -> None:
 
 
 def start_command(package: Path = Path(__file__).parent) -> str:
-    """Return the command that starts a daemon: in a checkout, a target of its Makefile."""
+    """Return the command that starts a daemon; in a checkout, it is a target of the Makefile."""
     root = package.parents[1]
     return "make serve" if (root / "Makefile").is_file() and (root / "examples").is_dir() else "assayd"
 
 
 def lost(address: Address, error: Exception) -> DaemonUnreachable:
-    """Return the error for a connection that failed."""
+    """Return the error for a connection that was lost."""
     if isinstance(address, ServerChoice):
         return _server_lost_error(address, error)
     if not os.access(address.path, os.W_OK):

@@ -1,7 +1,7 @@
 """Applies an approved extractor to many paths: attempts of a thousand paths each, a few at a time.
 
-Results come in the order of the paths. Many paths share a process; if one of them ends it, the paths of that
-process run again, each in its own.
+Results are returned in the order of the paths. Many paths share a process; if a path ends the process, the
+paths of that process run again, each in a separate process.
 
     with PlainClient() as client:
         entry = client.library_entry("quarter", 3)
@@ -52,18 +52,18 @@ class Applied:
 
     @property
     def reason(self) -> str | None:
-        """Return the error as text for counts; None without an error."""
+        """Return the error in the form used for counts; None without an error."""
         if self.code is None:
             return None
         return f"{self.code}: {self.message}" + ("" if self.line is None else f" (line {self.line})")
 
     @property
     def submitted(self) -> bool:
-        """Return whether the daemon tried the path: a folder, or a name that isn't text, can't be sent."""
+        """Return whether the path was submitted: a folder, or a name that isn't text, can't be."""
         return self.code is None or not self.code.startswith(("path.", "folder."))
 
     def document(self, entry: str) -> Document:
-        """Return the result as one JSON line has it."""
+        """Return the result as the object of one JSON line."""
         shown = os.fsencode(self.path).decode("utf-8", "backslashreplace")
         exact = {} if shown == self.path else {"path_base64": b64encode(os.fsencode(self.path)).decode()}
         if self.code is None:
@@ -83,9 +83,9 @@ def read_applied(document: Document) -> Applied:
 def applied(
     client: PlainClient, entry: Document, found: Iterable[Found], *, at_once: int = AT_ONCE
 ) -> Iterator[list[Applied]]:
-    """Yield the results of an entry for all paths, in order, some at a time.
+    """Yield the results of an entry for all paths, in order; a few attempts run at a time.
 
-    If the caller ends early, attempts that still run are cancelled.
+    If the caller ends early, running attempts are cancelled.
 
     Raises: RequestError ``extractor.kind``, ``extractor.refused``; ClientError.
     """
@@ -119,7 +119,7 @@ def _split_paths(found: Iterable[Found]) -> Iterator[list[Found]]:
 
 
 class _ApplyRun:
-    """A submitter of the attempts of one run, from several threads."""
+    """A part that submits the attempts of one run from several threads."""
 
     def __init__(self, client: PlainClient, entry: Document) -> None:
         submission = entry["submission"]
@@ -137,7 +137,7 @@ class _ApplyRun:
         self._stopped = Event()
 
     def stop(self) -> None:
-        """Cancel all running attempts, and submit no more."""
+        """Cancel all running attempts, and submit no further attempts."""
         self._stopped.set()
         for attempt_id in tuple(self._running):
             with suppress(ClientError):  # it has ended, or the daemon is away

@@ -1,4 +1,4 @@
-"""The client for asyncio and other event loops that anyio knows."""
+"""Implements the client for asyncio and other event loops that anyio supports."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ class AsyncClient(Verbs):
         await self.close()
 
     async def close(self) -> None:
-        """Leave nothing open: every request has closed its connection."""
+        """Do nothing: every request has already closed its connection."""
 
     async def send(self, ask: ClientRequest[Any]) -> Any:
-        """Send a request and return the document that its answer is."""
+        """Send a request and return its answer as a document."""
         return create_reader(ask.reads)(await self.send_for_content(ask))
 
     async def send_for_content(self, ask: ClientRequest[Any]) -> bytes:
-        """Send a request, and return its unprocessed answer."""
+        """Send a request and return its unprocessed answer."""
         return b"".join([piece async for piece in self._pieces(ask, ask.timeout_s)])
 
     async def send_for_events(self, ask: ClientRequest[StreamEvent]) -> AsyncIterator[StreamEvent]:
-        """Send a request and return the events of its answer, as they come."""
+        """Send a request and return the events of its answer as they arrive."""
         reader = EventReader()
         async with aclosing(self._pieces(ask, SILENCE_S)) as pieces:
             async for piece in pieces:
@@ -64,7 +64,7 @@ class AsyncClient(Verbs):
                     yield event
 
     async def send_for_lines(self, ask: ClientRequest[Any]) -> AsyncIterator[Any]:
-        """Send a request and return the documents that the lines of its answer are, as they come."""
+        """Send a request and return the documents in its answer's lines as they arrive."""
         reader = LineReader(create_reader(ask.reads))
         async with aclosing(self._pieces(ask, ask.wait_s)) as pieces:
             async for piece in pieces:

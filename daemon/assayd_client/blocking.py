@@ -1,4 +1,4 @@
-"""The clients that block: `Client` with typed documents, `PlainClient` with JSON objects."""
+"""Implements the blocking clients: `Client` with typed documents, and `PlainClient` with JSON objects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from assayd_client.verbs import Verbs
 
 
 class BlockingClient(Verbs):
-    """Base class of the blocking clients: each request has its own connection. Raises ClientError."""
+    """Base class of the blocking clients; each request uses a separate connection. Raises ClientError."""
 
     def __init__(self, daemon: Target = None) -> None:
         self.address = find_daemon(daemon)
@@ -34,24 +34,24 @@ class BlockingClient(Verbs):
         self.close()
 
     def close(self) -> None:
-        """Leave nothing open: every request has closed its connection."""
+        """Do nothing: every request has already closed its connection."""
 
     def send(self, ask: ClientRequest[Any]) -> Any:
-        """Send a request and return the document that its answer is."""
+        """Send a request and return its answer as a document."""
         return self._create_reader(ask)(self.send_for_content(ask))
 
     def send_for_content(self, ask: ClientRequest[Any]) -> bytes:
-        """Send a request, and return its unprocessed answer."""
+        """Send a request and return its unprocessed answer."""
         return b"".join(self._pieces(ask, ask.timeout_s))
 
     def send_for_events(self, ask: ClientRequest[StreamEvent]) -> Iterator[StreamEvent]:
-        """Send a request and return the events of its answer, as they come."""
+        """Send a request and return the events of its answer as they arrive."""
         reader = EventReader()
         for piece in self._pieces(ask, SILENCE_S):
             yield from reader.feed(piece)
 
     def send_for_lines(self, ask: ClientRequest[Any]) -> Iterator[Any]:
-        """Send a request and return the documents that the lines of its answer are, as they come."""
+        """Send a request and return the documents in its answer's lines as they arrive."""
         reader = LineReader(self._create_reader(ask))
         for piece in self._pieces(ask, ask.wait_s):
             yield from reader.feed(piece)
@@ -93,7 +93,7 @@ class Client(BlockingClient):
 
 
 class PlainClient(BlockingClient):
-    """The blocking client whose answers are JSON objects, for programs that must start fast."""
+    """The blocking client whose answers are JSON objects, for programs that must start quickly."""
 
     returned: ClassVar[Mapping[str, str]] = {
         **Client.returned,

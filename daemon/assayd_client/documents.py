@@ -1,4 +1,7 @@
-"""The documents that answers are, imported when one is first named: until then no client needs pydantic."""
+"""Exports the document types of answers.
+
+They are imported on first use, so that clients can avoid pydantic.
+"""
 
 from __future__ import annotations
 

@@ -1,14 +1,15 @@
-"""What a caller of the client has to treat differently, each as a class.
+"""Defines an exception class for each kind of failure that callers handle differently.
 
     ClientError
-    ├── NotFound            it doesn't exist, or belongs to another user
-    ├── Conflict            it is finished already, or the id stands for another submission
-    ├── Refused             the request itself is wrong: malformed, invalid, too large, not allowed
-    ├── QueueFull           the queue, a quota or an examination has no place now; `retry_after_s`
-    ├── NotReady            the daemon runs and can't run attempts now; `retry_after_s`
-    └── DaemonUnreachable   no answer, or an end in the middle of one
+    ├── NotFound            the object doesn't exist, or belongs to another user
+    ├── Conflict            the object has ended, or its id belongs to another submission
+    ├── Refused             the request is unacceptable: malformed, invalid, too large, not allowed
+    ├── QueueFull           the queue or a quota is full, or an examination is running; `retry_after_s`
+    ├── NotReady            the daemon is running but can't run attempts now; `retry_after_s`
+    └── DaemonUnreachable   no answer, or a connection that broke during the answer
 
-A plain ClientError is the daemon's own failure. `retryable` says whether a retry can help.
+A ClientError that isn't of a subclass is an internal failure of the daemon. `retryable` is True if a retry
+can succeed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from assayd.errors import AssaydError
 
 
 class ClientError(AssaydError):
-    """A request failed. `status` is HTTP's status; 0 without an answer."""
+    """Base class of the errors of requests. `status` is the HTTP status, or 0 without an answer."""
 
     def __init__(
         self, code: str, message: str, *, status: int = 0, field: str | None = None, retryable: bool = False
@@ -27,15 +28,15 @@ class ClientError(AssaydError):
 
 
 class NotFound(ClientError):
-    """The object doesn't exist, or belongs to another user."""
+    """An error raised if the object doesn't exist, or belongs to another user."""
 
 
 class Conflict(ClientError):
-    """The state of an object forbids the request: it has ended, or its id belongs to another submission."""
+    """An error raised if an object has ended, or its id belongs to another submission."""
 
 
 class Refused(ClientError):
-    """The request is invalid or not allowed; repeating it changes nothing."""
+    """An error raised if the request is invalid or not allowed; a retry doesn't help."""
 
 
 class Later(ClientError):
@@ -45,19 +46,19 @@ class Later(ClientError):
 
 
 class QueueFull(Later):
-    """The queue or a quota is full, or the daemon is being examined; retry after `retry_after_s` seconds."""
+    """An error raised if the queue or a quota is full, or an examination is running; it can be retried."""
 
 
 class NotReady(Later):
-    """The daemon can't run attempts now; try again after `retry_after_s` seconds."""
+    """An error raised if the daemon can't run attempts now; the request can be retried."""
 
 
 class DaemonUnreachable(ClientError):
-    """The daemon doesn't answer, or the connection broke before the end of its answer."""
+    """An error raised if the daemon doesn't answer, or the connection breaks during the answer."""
 
 
 def error_class(status: int) -> type[ClientError]:
-    """Return the class of error for an HTTP status."""
+    """Return the error class for an HTTP status."""
     known = {404: NotFound, 409: Conflict, 429: QueueFull, 503: NotReady}
     usual = Refused if 400 <= status < 500 else ClientError
     return known.get(status, usual)

@@ -1,8 +1,8 @@
-"""One request and its answer on an HTTP connection, without I/O: the clients carry the bytes.
+"""Encodes one request and decodes its answer on an HTTP connection, without I/O, which the clients perform.
 
-Both clients do the same: connect, send what `Exchange.outgoing` returns, then hand over what they receive
-until the exchange is complete. A connection serves one request: on a socket of the same host, a new one costs
-less than keeping one.
+Both clients work in the same way: they connect, send the bytes from `Exchange.outgoing`, and pass received
+bytes to the exchange until it is complete. A connection serves one request: on a local socket, a new
+connection is cheaper than keeping one open.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Exchange:
     """The state of one request and its response on a connection.
 
     Attributes:
-        is_complete: whether all of the answer has come.
+        is_complete: whether the complete answer has been received.
     """
 
     def __init__(self, request: ClientRequest[Any], address: Address) -> None:
@@ -45,7 +45,7 @@ class Exchange:
         self.is_complete = False
 
     def outgoing(self, body: bytes | Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the encoded request; in one piece if its body is bytes. Raises: as `head`."""
+        """Yield the encoded request, in one piece if its body is of type `bytes`. Raises: as `head`."""
         if isinstance(body, bytes):
             yield self.head() + self.piece(body) + self.end()
             return
@@ -54,7 +54,7 @@ class Exchange:
         yield self.end()
 
     def head(self) -> bytes:
-        """Return the request line and the headers. Raises: RequestError, for a token that cannot be read."""
+        """Return the request line and the headers. Raises: RequestError, if the token can't be read."""
         body = self._request.body()
         headers = {
             **_address_headers(self._address),
@@ -74,21 +74,21 @@ class Exchange:
         )
 
     def piece(self, data: bytes) -> bytes:
-        """Return an encoded piece of the body."""
+        """Return a piece of the body in encoded form."""
         return self._encode_event(h11.Data(data=data))
 
     def end(self) -> bytes:
-        """Return the function that ends the request."""
+        """Return the bytes that end the request."""
         return self._encode_event(h11.EndOfMessage())
 
     def stop_sending(self) -> None:
-        """Record that the daemon reads no more of the request, because its answer refuses it."""
+        """Record that the daemon stopped reading the request, because its answer rejects the request."""
         self._state.send_failed()
 
     def receive(self, data: bytes) -> Iterator[bytes]:
-        """Feed received bytes (empty: the connection is closed); return pieces of the answer's body.
+        """Process received bytes (empty: the connection is closed); return pieces of the answer's body.
 
-        Raises: ClientError, when the whole of a refusal has come; h11.RemoteProtocolError.
+        Raises: ClientError, when a complete error answer has been received; h11.RemoteProtocolError.
         """
         self._state.receive_data(data)
         while not self.is_complete and (event := self._state.next_event()) is not h11.NEED_DATA:
@@ -114,7 +114,8 @@ class Exchange:
 def trace_headers() -> dict[str, str]:
     """Return the headers with which the daemon continues the caller's trace; empty without a trace.
 
-    That is the current span of OpenTelemetry, if the caller has imported it, or else the environment's.
+    The trace is that of OpenTelemetry's current span, if the caller has imported OpenTelemetry; otherwise,
+    it is read from the environment.
     """
     api = sys.modules.get("opentelemetry.trace")
     span = api.get_current_span().get_span_context() if api is not None else None
@@ -133,9 +134,10 @@ _HEADER = re.compile(r"[!-~]([ -~]{0,510}[!-~])?")
 
 
 def connect(path: Path, wait_s: float = CONNECT_S) -> socket.socket:
-    """Return a connection to a socket; the kernel waits up to `wait_s` while too many wait there already.
+    """Return a connection to a socket; if its backlog is full, the kernel waits for up to `wait_s`.
 
-    A non-blocking socket, and one with a timeout of Python's, fails at once in that case. Raises: OSError.
+    A non-blocking socket, or a socket with a Python timeout, would fail immediately in that case. Raises:
+    OSError.
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -149,7 +151,7 @@ def connect(path: Path, wait_s: float = CONNECT_S) -> socket.socket:
 
 
 def _set_socket_timeout(connection: socket.socket, seconds: float) -> None:
-    """Limit the seconds that the kernel waits for the peer; 0 means no limit."""
+    """Set the timeout of the kernel's waits for the peer, in seconds; 0 means no timeout."""
     whole = int(seconds)
     bound = struct.pack("ll", whole, int((seconds - whole) * 1e6))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, bound)
@@ -157,7 +159,7 @@ def _set_socket_timeout(connection: socket.socket, seconds: float) -> None:
 
 @contextmanager
 def translate_connection_errors(address: Address) -> Iterator[None]:
-    """Translate connection errors of the body into DaemonUnreachable."""
+    """Translate the body's connection errors into DaemonUnreachable."""
     try:
         yield
     except (OSError, h11.ProtocolError) as error:
@@ -165,7 +167,7 @@ def translate_connection_errors(address: Address) -> Iterator[None]:
 
 
 def _address_headers(address: Address) -> dict[str, str]:
-    """Return the headers that an address requires."""
+    """Return the headers that the daemon's address requires."""
     if not isinstance(address, ServerChoice):
         return {"Host": "assayd"}
     from assayd_client.secure import authorization

@@ -1,4 +1,4 @@
-"""Tasks and answers as benchmarks have them, and their submissions of the kind `solution`. Pure."""
+"""Parses tasks and answers in benchmark formats, and builds submissions of the kind `solution`. No I/O."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from assayd.errors import RequestError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiddenTests:
-    """The tests of one task: `tests` is Python or a list of assertions; or `cases` are calls with results.
+    """The tests of a task: `tests` is Python code or a list of assertions; `cases` are calls with results.
 
-    `context` is run before the solution and before the tests, e.g. imports that both need.
+    `context` is code that runs before the solution and before the tests, e.g. imports that both need.
     """
 
     entry_point: str
@@ -24,7 +24,7 @@ class HiddenTests:
     context: str = ""
 
     def submission(self, code: str, *, timeout_s: float | None = None) -> dict[str, Any]:
-        """Return the submission of one answer; `timeout_s` bounds each test."""
+        """Return the submission of an answer; `timeout_s` is the timeout of each test."""
         tests = self.tests if isinstance(self.tests, str) else list(self.tests)
         judged = {"tests": tests} if tests else {"cases": [dict(case) for case in self.cases]}
         payload = {"code": code, "entry_point": self.entry_point, "context": self.context}
@@ -34,7 +34,7 @@ class HiddenTests:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One task of a benchmark; `prompt` begins the code that a completion continues."""
+    """A task of a benchmark; `prompt` is the beginning of the code that a completion continues."""
 
     task_id: str
     hidden: HiddenTests
@@ -66,7 +66,7 @@ def parse_problem(task: Mapping[str, Any]) -> Problem:
 
 
 def _guess_entry_point(tests: str | Sequence[str]) -> str:
-    """Return the function that the first assertion calls, a builtin's name only without another one.
+    """Return the function that the first assertion calls; prefer functions that aren't builtins.
 
     MBPP doesn't name the function of a task, and one of its tasks asks for a function `sum`.
     """

@@ -1,10 +1,12 @@
-"""A folder tree of installed modules: ``TREE/CATEGORY/PLATFORM``, each replaced in one step.
+"""Manages a folder tree of installed modules: ``TREE/CATEGORY/PLATFORM``, each replaced atomically.
 
 A version is written to a new folder, flushed, and exchanged with the installed one by a single rename, so
-that a reader finds one whole version at every moment, also after a crash. The replaced version is kept. A
-module's hidden folder `.assayd` has its record (digests, attempt) and, if the daemon signs, the attestation.
+that readers see one complete version at any time, even after a crash. The replaced version is kept. A
+module's hidden folder `.assayd` contains its record (digests, attempt) and, if the daemon signs verdicts,
+the attestation.
 
-The tree may be hostile: folders are opened one below the other, and no symbolic link is followed.
+The tree is treated as hostile: each folder is opened relative to its parent, and symbolic links aren't
+followed.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ Checkpoint = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowed:
-    """The changes that an installation may make in addition to installing a newer version."""
+    """The changes that an installation can make in addition to installing a newer version."""
 
     new_category: bool = False
     downgrade: bool = False
@@ -65,7 +67,7 @@ class Candidate:
 
     @property
     def input_digest(self) -> str:
-        """Return the digest of this submission, as the daemon computes it."""
+        """Return the digest of the module's submission, as the daemon computes it."""
         from assayd.documents.strict_json import canonical, digest
 
         return digest(canonical({"kind": "module", "payload": self.payload}))
@@ -73,10 +75,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """A module of a tree according to its record; `problems` are the differences of the files.
+    """An installed module according to its record; `problems` are the differences from its files.
 
-    `declared` and `input_digest` are of the files as they are: the name in the manifest, and the digest by
-    which the daemon knows them. Both are empty if the files can't be read.
+    `declared` and `input_digest` are computed from the current files: the name in the manifest, and the
+    digest that the daemon would compute. Both are empty if the files can't be read.
     """
 
     name: str
@@ -89,13 +91,13 @@ class Installed:
     attestation: bytes | None = None
 
     def document(self) -> Mapping[str, object]:
-        """Return the module as JSON shows it."""
+        """Return the module as a JSON object."""
         facts = {"module": self.name, "version": self.version, "kept": self.kept, "record": self.record}
         return {**facts, "problems": list(self.problems)}
 
 
 def verdict_record(attempt: Mapping[str, Any], candidate: Candidate, now: datetime) -> dict[str, object]:
-    """Return the facts about a verdict for a record. Raises: RequestError ``module.refused``."""
+    """Return the facts about a verdict that a record contains. Raises: RequestError ``module.refused``."""
     if attempt["verdict"] != "validated" or attempt["input_digest"] != candidate.input_digest:
         raise _refusal_error(f"attempt {attempt['id']} didn't validate these files")
     if not attempt.get("approvable", True):
@@ -110,7 +112,10 @@ def verdict_record(attempt: Mapping[str, Any], candidate: Candidate, now: dateti
 
 
 def read_candidate(folder: Path) -> Candidate:
-    """Read a module's folder. Raises: RequestError ``module.refused``, ``request.files``."""
+    """Read a module's folder and return the candidate.
+
+    Raises: RequestError ``module.refused``, ``request.files``.
+    """
     with _translate_errors(), _open_folder(folder) as descriptor:
         return _build_candidate(_read_files(descriptor))
 
@@ -129,9 +134,9 @@ def install(
     Args:
         tree: the folder of all modules.
         candidate: the validated module.
-        record: from `verdict_record`.
+        record: the result of `verdict_record`.
         attestation: the signed verdict.
-        allowed: whether it may create a category's folder, or replace a newer version.
+        allowed: whether the installation can create a category's folder or replace a newer version.
         checkpoint: called at each step, for tests.
 
     Raises: RequestError ``module.refused``; StoreError ``module.not_written``.
@@ -158,14 +163,17 @@ def install(
 
 
 def check(tree: Path, candidate: Candidate, allowed: Allowed = Allowed()) -> None:
-    """See that a module fits a tree, and write nothing. Raises: RequestError ``module.refused``."""
+    """Check that a module can be installed in a tree; write nothing.
+
+    Raises: RequestError ``module.refused``.
+    """
     with _translate_errors(), _open_folder(tree) as descriptor:
         _require_own(descriptor, str(tree))
         _Tree(descriptor, -1, tree).check(candidate, allowed)
 
 
 def roll_back(tree: Path, name: str) -> tuple[str, str]:
-    """Exchange an installed module with the kept version; return the version before and after.
+    """Exchange an installed module with its kept version; return the versions before and after.
 
     The replaced version is kept, so that a second call undoes the first. Raises: as `install`.
     """
@@ -193,7 +201,7 @@ def roll_back(tree: Path, name: str) -> tuple[str, str]:
 def installed_modules(tree: Path, *, attestations: bool = False) -> list[Installed]:
     """Return the modules of a tree by name, compared with their records. Raises: as `install`.
 
-    What isn't a module is among them, with its problem. Attestations are kept on request only.
+    Entries that aren't modules are included, with their problem. Attestations are read only on request.
     """
     with _translate_errors(), _open_folder(tree) as descriptor:
         own = -1
@@ -208,7 +216,10 @@ def installed_modules(tree: Path, *, attestations: bool = False) -> list[Install
 
 
 class _Tree:
-    """An open tree; `own` is the descriptor for its lock and kept versions, -1 if there isn't one."""
+    """An open tree.
+
+    `own` is the descriptor of the folder for its lock and kept versions; -1 without a folder.
+    """
 
     def __init__(self, descriptor: int, own: int, path: Path) -> None:
         self.descriptor, self.own, self._path = descriptor, own, path
@@ -216,7 +227,7 @@ class _Tree:
     @classmethod
     @contextmanager
     def locked(cls, path: Path) -> Iterator[_Tree]:
-        """Open a tree alone, and complete an interrupted installation."""
+        """Open a tree under an exclusive lock, and complete an interrupted installation."""
         with _open_folder(path) as descriptor:
             _require_own(descriptor, str(path))
             with _open_or_create(descriptor, OWN) as own:
@@ -236,10 +247,10 @@ class _Tree:
                     os.close(lock)
 
     def recover(self, checkpoint: Checkpoint = lambda _: None) -> None:
-        """Keep the version that an install has replaced, and remove unfinished ones.
+        """Keep the version that an interrupted installation replaced, and remove unfinished versions.
 
-        ``new.CATEGORY.PLATFORM.ATTEMPT`` has the version of that attempt until the exchange, and the replaced
-        one afterwards.
+        ``new.CATEGORY.PLATFORM.ATTEMPT`` contains the version of that attempt before the exchange, and the
+        replaced version afterwards.
         """
         for entry in [name for name in self._list_own_entries() if name.startswith("new.")]:
             _, category, platform, attempt_id = (*entry.split("."), "", "", "")[:4]
@@ -289,7 +300,7 @@ class _Tree:
         return installed
 
     def installed(self, name: str) -> Installed | None:
-        """Return an installed module; None if its folder doesn't exist. Raises: RequestError."""
+        """Return an installed module, or None if its folder doesn't exist. Raises: RequestError."""
         category, platform = name.split("/")
         try:
             with (
@@ -306,7 +317,7 @@ class _Tree:
         return found
 
     def kept(self, name: str) -> Installed | None:
-        """Return the kept version of a module, or None."""
+        """Return the kept version of a module, or None if there isn't one."""
         if self.own < 0:
             return None
         try:
@@ -337,7 +348,7 @@ class _Tree:
             return Installed(name=name, version="", problems=(_describe_problem(problem),))
 
     def _list_entries(self, descriptor: int) -> list[tuple[str, bool]]:
-        """Return the names and whether each is a file, without hidden ones and caches."""
+        """Return the names in a folder and whether each is a file, without hidden files and caches."""
         with os.scandir(descriptor) as entries:
             found = list(islice(entries, MOST_MODULES + 1))
             if len(found) > MOST_MODULES:
@@ -351,7 +362,7 @@ def _stray_entry(name: str) -> Installed:
 
 
 def _examine_folder(folder: int, name: str, kept: Installed | None) -> Installed:
-    """Return a module's folder compared with its record."""
+    """Return a module's folder, compared with its record."""
     kept_version = None if kept is None else kept.version
     record = _read_record(folder)
     try:
@@ -412,7 +423,10 @@ def _version_key(version: str) -> tuple[int, ...]:
 
 
 def _read_files(folder: int, prefix: str = "", depth: int = 1) -> dict[str, bytes]:
-    """Read a folder without hidden files and caches. Raises: RequestError ``module.refused``; OSError."""
+    """Read a folder's files, except hidden files and caches.
+
+    Raises: RequestError ``module.refused``; OSError.
+    """
     files: dict[str, bytes] = {}
     with os.scandir(folder) as entries:
         found = sorted(islice(entries, MOST_ENTRIES + 1), key=lambda each: each.name)
@@ -454,7 +468,7 @@ def _read_content(folder: int, name: str, most_bytes: int = MOST_BYTES) -> bytes
 
 
 def _read_record(folder: int) -> Mapping[str, Any]:
-    """Return the record of a module; empty if it has no readable one."""
+    """Return the record of a module, or an empty mapping if it has no readable record."""
     try:
         found = json.loads(_read_content(folder, RECORD, MOST_OWN_BYTES) or b"{}")
     except (ValueError, RecursionError, OSError):
@@ -463,7 +477,7 @@ def _read_record(folder: int) -> Mapping[str, Any]:
 
 
 def _write_all(parent: int, name: str, files: Mapping[str, bytes], checkpoint: Checkpoint) -> None:
-    """Write files into a new folder, durably."""
+    """Write files durably into a new folder."""
     try:
         with _open_or_create(parent, name) as folder:
             for path, content in files.items():
@@ -488,7 +502,7 @@ def _write_one(folder: int, folders: list[str], last: str, content: bytes) -> No
 
 
 def _rename(source: int, old: str, target: int, new: str, flag: int) -> None:
-    """Rename without replacing an existing folder, or exchange two folders, atomically."""
+    """Rename a folder without replacing an existing one, or exchange two folders, atomically."""
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if call is None or call(source, os.fsencode(old), target, os.fsencode(new), flag):
         number = errno.ENOSYS if call is None else ctypes.get_errno()
@@ -528,7 +542,7 @@ def _open_or_create(parent: int, name: str) -> Iterator[int]:
 
 
 def _require_own(descriptor: int, shown: str) -> None:
-    """Raise RequestError if another user owns a folder, or all users can write to it."""
+    """Raise RequestError if another user owns a folder, or if all users can write to it."""
     found = os.fstat(descriptor)
     if found.st_uid != os.geteuid():
         raise _refusal_error(f"{shown} belongs to the user with id {found.st_uid}, not to you")
@@ -538,7 +552,7 @@ def _require_own(descriptor: int, shown: str) -> None:
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Translate errors of the file system into RequestError."""
+    """Translate the body's file-system errors into RequestError."""
     try:
         yield
     except OSError as problem:

@@ -1,4 +1,4 @@
-"""Requests about runs of approved pipelines on new data."""
+"""Defines the requests about runs of approved pipelines on new data."""
 
 from __future__ import annotations
 

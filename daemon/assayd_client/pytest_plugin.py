@@ -1,4 +1,4 @@
-"""A plugin for pytest: validate code in a test, or run a test's own body in a container.
+"""Implements a pytest plugin that validates code in a test, or runs a test's body in a container.
 
     def test_answer_is_right(assayd):
         assert assayd.submit({"kind": "extractor", "payload": {…}}, wait_s=60).verdict == "validated"
@@ -8,8 +8,8 @@
         from generated import total
         assert total([1, 2]) == 3
 
-A marked test runs alone, by the pytest of the container: with its module and the files that the marker names,
-without conftest files. Its result is the result here.
+A marked test runs alone in the container's pytest, with its module and the files that the marker names, but
+without conftest files. The result in the container is reported as the test's result.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ WAIT_S = 600.0
 
 
 class FailedInContainer(Exception):
-    """A marked test that did not pass; shown with the output of its container, without a traceback."""
+    """An error for a marked test that didn't pass; it shows the container's output and no traceback."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
+    """Register the marker `assayd`."""
     config.addinivalue_line("markers", MARKER)
 
 
@@ -45,7 +45,7 @@ def assayd() -> Iterator[Any]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> None:
-    """Run the body of a marked test in a container, with the fixtures of that run."""
+    """Run the body of a marked test in a container, with the fixtures of the container's pytest."""
     marker = item.get_closest_marker("assayd")
     if marker is not None and isinstance(item, pytest.Function):
         item.fixturenames.clear()
@@ -92,7 +92,7 @@ def node_of(item: pytest.Function) -> str:
 
 
 def failure_of(attempt: Any) -> str:
-    """Return why a test did not pass in its container, for a person."""
+    """Return the reason why a test didn't pass in its container, as text for display."""
     findings = attempt["report"]["findings"] if attempt["report"] else []
     execution = attempt["execution"] or {"stdout": "", "stderr": ""}
     printed = execution["stdout"] + execution["stderr"]

@@ -1,4 +1,4 @@
-"""The requests of the daemon's API, written once: each verb makes a request, which every client can send."""
+"""Defines the requests of the daemon's API. Each verb creates a request that every client can send."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GARBAGE_S = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientRequest(Generic[T]):
-    """One request before it is sent; `reads` names the type of document in the answer."""
+    """A request before it is sent; `reads` is the name of the document type in the answer."""
 
     method: str
     path: str
@@ -41,17 +41,17 @@ class ClientRequest(Generic[T]):
 
     @property
     def timeout_s(self) -> float:
-        """Return the timeout of the answer in seconds."""
+        """Return the timeout for the answer in seconds."""
         return self.wait_s + PATIENCE_S
 
     @property
     def target(self) -> str:
-        """Return path and query, as the request line has them."""
+        """Return path and query in the form of the request line."""
         query = urlencode(list(self.query))
         return f"{self.path}?{query}" if query else self.path
 
     def body(self) -> Any:
-        """Return the body: bytes, or an iterator over their pieces."""
+        """Return the body: bytes, or an iterator over its pieces."""
         if self.content is not None:
             return self.content
         return b"" if self.document is None else json.dumps(self.document, allow_nan=False).encode()
@@ -64,9 +64,9 @@ def submit(
     attempt_id: str | None = None,
     idempotency_key: str | None = None,
 ) -> ClientRequest[documents.AttemptDocument]:
-    """Submit code and return the attempt, finished if that happens within `wait_s` (at most 600).
+    """Submit code and return the attempt; wait up to `wait_s` (at most 600) for its verdict.
 
-    With an `attempt_id` (a ULID) or a key, sending the same again gives the same attempt.
+    With an `attempt_id` (a ULID) or a key, repeating the request returns the same attempt.
     """
     return ClientRequest(
         reads=lambda: documents.AttemptDocument,
@@ -80,12 +80,12 @@ def submit(
 
 
 def check(submission: Mapping[str, object]) -> ClientRequest[Any]:
-    """Return what the static stages find in a submission, as JSON; nothing is recorded."""
+    """Return the findings of the static stages for a submission, as JSON, without recording them."""
     return _post(lambda: dict[str, Any], "attempts", "check", document=submission)
 
 
 def attempt(attempt_id: str, *, wait_s: float = 0) -> ClientRequest[documents.AttemptDocument]:
-    """Return one attempt; waits up to `wait_s` (at most 600) for its verdict."""
+    """Return one attempt; wait up to `wait_s` (at most 600) for its verdict."""
     return _get(
         lambda: documents.AttemptDocument, "attempts", attempt_id, query=wait_query(wait_s), wait_s=wait_s
     )
@@ -110,7 +110,8 @@ def attempts(  # noqa: PLR0913  (one parameter per filter of the API)
 ) -> ClientRequest[documents.AttemptPageDocument]:
     """Return a page of attempts that match all filters, newest first.
 
-    `label` has pairs ``key=value``, `since` is an RFC 3339 time, `uid` another user, for operators.
+    `label` contains pairs ``key=value``, `since` is an RFC 3339 time, and `uid` selects another user
+    (operators only).
     """
     filters: dict[str, str | int | Sequence[str] | None] = {
         "id_prefix": id_prefix,
@@ -138,20 +139,20 @@ def summary(
     since: str | None = None,
     bucket_s: int | None = None,
 ) -> ClientRequest[documents.SummaryDocument]:
-    """Count the outcomes of finished attempts, in spans of `bucket_s` seconds; `batch` is an id."""
+    """Count the results of finished attempts, in intervals of `bucket_s` seconds; `batch` is an id."""
     filters = {"kind": kind, "batch": batch, "since": since, "bucket_s": bucket_s}
     return _get(lambda: documents.SummaryDocument, "summary", query=filter_query(filters))
 
 
 def cancel(attempt_id: str) -> ClientRequest[documents.AttemptDocument]:
-    """Stop an attempt. Raises: ClientError ``attempt.finished``."""
+    """Cancel an attempt. Raises: ClientError ``attempt.finished``."""
     return _post(lambda: documents.AttemptDocument, "attempts", attempt_id, "cancel")
 
 
 def replay(
     attempt_id: str, *, wait_s: float = 0, idempotency_key: str | None = None
 ) -> ClientRequest[documents.AttemptDocument]:
-    """Submit the same as an attempt once more (once per key); finished, the new one has `replay_diff`."""
+    """Submit an attempt's submission again (once per key); the finished replay has a `replay_diff`."""
     return _post(
         lambda: documents.AttemptDocument,
         "attempts",
@@ -164,12 +165,12 @@ def replay(
 
 
 def events(attempt_id: str, *, after: str | None = None) -> ClientRequest[StreamEvent]:
-    """Follow an attempt, from the event after that id, up to `finished`."""
+    """Follow an attempt, starting after the event with that id, until `finished`."""
     return _stream_request(path("attempts", attempt_id, "events"), after)
 
 
 def all_events(*, after: str | None = None) -> ClientRequest[StreamEvent]:
-    """Follow all attempts that this user may see, without end."""
+    """Follow all attempts that this user can see, without end."""
     return _stream_request("/v1/events", after)
 
 
@@ -184,7 +185,7 @@ def bundle(attempt_id: str) -> ClientRequest[bytes]:
 
 
 def batch(name: str) -> ClientRequest[documents.BatchDocument]:
-    """Return a batch with its counts, by its id or this user's name for it."""
+    """Return a batch with its counts, by its id or the user's name for it."""
     return _get(lambda: documents.BatchDocument, "batches", name)
 
 
@@ -194,7 +195,7 @@ def batches(*, cursor: str | None = None, limit: int = 20) -> ClientRequest[docu
 
 
 def batch_items(name: str, *, after: int = 0, limit: int = 100) -> ClientRequest[documents.ItemPageDocument]:
-    """Return a page of a batch's items after a line."""
+    """Return a page of a batch's items that follow a line."""
     return _get(lambda: documents.ItemPageDocument, "batches", name, "items", after=after, limit=limit)
 
 
@@ -209,17 +210,17 @@ def batch_attestation(name: str) -> ClientRequest[bytes]:
 
 
 def batch_events(name: str) -> ClientRequest[StreamEvent]:
-    """Follow a batch up to `finished`; every event has all counts."""
+    """Follow a batch until `finished`; every event contains all counts."""
     return _stream_request(path("batches", name, "events"), None)
 
 
 def retry_batch_errors(name: str) -> ClientRequest[documents.BatchDocument]:
-    """Run the items of a batch with the verdict `error` again. Raises: ClientError ``batch.cancelled``."""
+    """Rerun the items of a batch that have the verdict `error`. Raises: ClientError ``batch.cancelled``."""
     return _post(lambda: documents.BatchDocument, "batches", name, "retry-errors")
 
 
 def cancel_batch(name: str) -> ClientRequest[documents.BatchDocument]:
-    """Start nothing more of a batch. Raises: ClientError ``batch.finished``."""
+    """Cancel a batch, so that no more of its items start. Raises: ClientError ``batch.finished``."""
     return _post(lambda: documents.BatchDocument, "batches", name, "cancel")
 
 
@@ -261,22 +262,22 @@ def repair_state(repair_id: str) -> ClientRequest[documents.RepairDocument]:
 
 
 def repair_step(repair_id: str, number: int) -> ClientRequest[documents.StepDocument]:
-    """Return the prompt of one fix and the answer to it."""
+    """Return the prompt of one fix and the provider's answer."""
     return _get(lambda: documents.StepDocument, "repairs", repair_id, "steps", str(number))
 
 
 def repair_events(repair_id: str) -> ClientRequest[StreamEvent]:
-    """Follow a repair to its end; each event has the whole repair."""
+    """Follow a repair until it ends; each event contains the whole repair."""
     return ClientRequest(method="GET", path=path("repairs", repair_id, "events"))
 
 
 def cancel_repair(repair_id: str) -> ClientRequest[documents.RepairDocument]:
-    """End a repair. Raises: ClientError ``repair.finished``."""
+    """Cancel a repair. Raises: ClientError ``repair.finished``."""
     return _post(lambda: documents.RepairDocument, "repairs", repair_id, "cancel")
 
 
 def accept_fallback(repair_id: str) -> ClientRequest[documents.RepairDocument]:
-    """Take the rules that a repair offers. Raises: ClientError ``repair.no_fallback``."""
+    """Accept the rules that a repair offers. Raises: ClientError ``repair.no_fallback``."""
     return _post(lambda: documents.RepairDocument, "repairs", repair_id, "accept-fallback")
 
 
@@ -291,9 +292,9 @@ def generate(  # noqa: PLR0913  (one parameter per field of the API)
     labels: Mapping[str, str] | None = None,
     webhook: str | None = None,
 ) -> ClientRequest[documents.GenerationDocument]:
-    """Start a generation: code is written from words, validated and repaired.
+    """Start a generation: code is written from a natural-language request, validated and repaired.
 
-    `context` holds what the kind asks for, e.g. `sample_paths`.
+    `context` contains the values that the kind declares, e.g. `sample_paths`.
     """
     wanted = _drop_none(
         kind=kind,
@@ -321,24 +322,24 @@ def generations(
 
 
 def generation_events(generation_id: str) -> ClientRequest[StreamEvent]:
-    """Follow a generation to its end."""
+    """Follow a generation until it ends."""
     return ClientRequest(method="GET", path=path("generations", generation_id, "events"))
 
 
 def generation_step(generation_id: str, number: int) -> ClientRequest[documents.StepDocument]:
-    """Return the prompt of one attempt of a generation, and the answer to it."""
+    """Return the prompt of one attempt of a generation, and the provider's answer."""
     return _get(lambda: documents.StepDocument, "generations", generation_id, "steps", str(number))
 
 
 def cancel_generation(generation_id: str) -> ClientRequest[documents.GenerationDocument]:
-    """End a generation. Raises: ClientError ``generation.finished``."""
+    """Cancel a generation. Raises: ClientError ``generation.finished``."""
     return _post(lambda: documents.GenerationDocument, "generations", generation_id, "cancel")
 
 
 def hint_generation(
     generation_id: str, hint: str, *, attempt_id: str | None = None
 ) -> ClientRequest[documents.GenerationDocument]:
-    """Go on with a finished generation, or with an edited attempt in the place of its last.
+    """Continue a finished generation with a hint, optionally from an edited attempt.
 
     Raises: ClientError ``generation.running``.
     """
@@ -349,13 +350,13 @@ def hint_generation(
 
 
 def approve_generation(generation_id: str, name: str) -> ClientRequest[documents.LibraryEntryDocument]:
-    """Put what a generation came to into the library. Raises: ClientError ``library.not_validated``."""
+    """Add the result of a generation to the library. Raises: ClientError ``library.not_validated``."""
     parts = ("generations", generation_id, "approve")
     return _post(lambda: documents.LibraryEntryDocument, *parts, document={"name": name})
 
 
 def approve(attempt_id: str, name: str) -> ClientRequest[documents.LibraryEntryDocument]:
-    """Put a validated attempt into the library. Raises: ClientError ``library.not_validated``."""
+    """Add a validated attempt to the library. Raises: ClientError ``library.not_validated``."""
     return _post(
         lambda: documents.LibraryEntryDocument, "attempts", attempt_id, "approve", document={"name": name}
     )
@@ -364,19 +365,19 @@ def approve(attempt_id: str, name: str) -> ClientRequest[documents.LibraryEntryD
 def library(
     *, cursor: str | None = None, limit: int = 100, uid: int | None = None
 ) -> ClientRequest[documents.LibraryPageDocument]:
-    """Return a page of a library: the newest version of each name. `uid`: another user's, for operators."""
+    """Return a page of a library: the newest version of each name. `uid`: another user (operators only)."""
     return _get(lambda: documents.LibraryPageDocument, "library", cursor=cursor, limit=limit, uid=uid)
 
 
 def library_history(name: str, *, uid: int | None = None) -> ClientRequest[documents.LibraryPageDocument]:
-    """Return all versions of a name, newest first. `uid`: another user's, for operators."""
+    """Return all versions of a name, newest first. `uid`: another user (operators only)."""
     return _get(lambda: documents.LibraryPageDocument, "library", name, uid=uid)
 
 
 def remove_from_library(
     name: str, version: int | None = None, *, uid: int | None = None
 ) -> ClientRequest[documents.LibraryPageDocument]:
-    """Remove one version of a name, or all; return the removed ones. `uid`: another user's, for operators."""
+    """Remove one or all versions of a name; return them. `uid` selects another user (operators only)."""
     parts = ("library", name) if version is None else ("library", name, str(version))
     return _delete(lambda: documents.LibraryPageDocument, *parts, query=filter_query({"uid": uid}))
 
@@ -397,7 +398,7 @@ def policy(name: str) -> ClientRequest[dict[str, Any]]:
 
 
 def check_policy(name: str, content: bytes) -> ClientRequest[documents.PolicyCheckDocument]:
-    """Check the text of a profile, as TOML, among those that the daemon has; for operators."""
+    """Check a profile's TOML text together with the daemon's profiles (operators only)."""
     sent: dict[str, Any] = {"content": (content,), "headers": {"Content-Type": "text/plain; charset=utf-8"}}
     return _post(lambda: documents.PolicyCheckDocument, "policies", name, "check", **sent)
 
@@ -412,7 +413,7 @@ def try_policy(  # noqa: PLR0913  (one parameter per field of the API)
     labels: Sequence[str] = (),
     kind: str | None = None,
 ) -> ClientRequest[StreamEvent]:
-    """Judge stored submissions under a profile, or under the text of one; the last event has the result."""
+    """Check stored submissions against a profile or a profile's text; the last event has the result."""
     wanted = _drop_none(since=since, batch=batch, labels=list(labels), kind=kind)
     document = _drop_none(policy=policy, profile=profile, run=run, **wanted)
     return ClientRequest(method="POST", path=path("policies", "try"), document=document)
@@ -426,7 +427,7 @@ def suggest_policy(
     labels: Sequence[str] = (),
     kind: str | None = None,
 ) -> ClientRequest[documents.SuggestionDocument]:
-    """Return the additions to a profile that would have let refused code through."""
+    """Return the additions to a profile that would have allowed refused code."""
     document = _drop_none(policy=policy, since=since, batch=batch, labels=list(labels), kind=kind)
     return _post(
         lambda: documents.SuggestionDocument, "policies", "suggest", document=document, wait_s=READ_S
@@ -436,7 +437,7 @@ def suggest_policy(
 def explain_policy(
     policy: str, *, language: str, code: str, kind: str | None = None
 ) -> ClientRequest[documents.ExplanationDocument]:
-    """Return what a profile's static rules say of a piece of ``python``, ``bash`` or ``sql``."""
+    """Return the findings of a profile's static rules for a piece of ``python``, ``bash`` or ``sql``."""
     document = _drop_none(policy=policy, language=language, code=code, kind=kind)
     return _post(lambda: documents.ExplanationDocument, "policies", "explain", document=document)
 
@@ -447,7 +448,7 @@ def kinds() -> ClientRequest[documents.KindListDocument]:
 
 
 def kind(name: str) -> ClientRequest[documents.KindDocument]:
-    """Return one kind: payload schema, stages, rules."""
+    """Return one kind: its payload schema, stages and rules."""
     return _get(lambda: documents.KindDocument, "kinds", name)
 
 
@@ -458,29 +459,29 @@ def records(route: str, record_id: str | None = None, **filters: str | int | Non
 
 
 def doctor() -> ClientRequest[documents.ExaminationDocument]:
-    """Let the daemon examine itself."""
+    """Return the results of the daemon's health checks."""
     return _get(lambda: documents.ExaminationDocument, "doctor")
 
 
 def daemon() -> ClientRequest[documents.DaemonDocument]:
-    """Return the daemon's identity and the location of its state; for operators."""
+    """Return the daemon's identity and the location of its state (operators only)."""
     return _get(lambda: documents.DaemonDocument, "daemon")
 
 
 def audit(*, since: str | None = None) -> ClientRequest[bytes]:
-    """Return the audit log as lines of JSON, oldest first; for operators."""
+    """Return the audit log as lines of JSON, oldest first (operators only)."""
     query = (("since", since),) if since is not None else ()
     return ClientRequest(method="GET", path="/v1/audit", query=query, wait_s=GARBAGE_S)
 
 
 def collect_garbage(*, dry_run: bool = False) -> ClientRequest[documents.GarbageDocument]:
-    """Remove attempts by age and size; for operators."""
+    """Remove attempts by age and size (operators only)."""
     query = (("dry_run", "true"),) if dry_run else ()
     return _post(lambda: documents.GarbageDocument, "gc", query=query, wait_s=GARBAGE_S)
 
 
 def metrics() -> ClientRequest[bytes]:
-    """Return the metrics in Prometheus' text format."""
+    """Return the metrics in the Prometheus text format."""
     return ClientRequest(method="GET", path="/metrics")
 
 
@@ -492,7 +493,7 @@ def send_batch(
     dedupe: bool | None = None,
     webhook: str | None = None,
 ) -> ClientRequest[documents.BatchDocument]:
-    """Send the lines of a batch in pieces of any size; a repetition adds only the missing lines."""
+    """Send the lines of a batch in pieces of any size; sending them again adds only the missing lines."""
     chosen = None if dedupe is None else str(dedupe).lower()
     return ClientRequest(
         method="POST",
@@ -508,18 +509,18 @@ def send_batch(
 def create_token(
     name: str, *, tenant: str | None = None, scopes: Sequence[str] | None = None, node: str | None = None
 ) -> ClientRequest[documents.NewTokenDocument]:
-    """Create a token of a gateway. Only this answer has the token itself."""
+    """Create a token of a gateway. Only this answer contains the token itself."""
     wanted = _drop_none(name=name, tenant=tenant, scopes=scopes, node=node)
     return _post(lambda: documents.NewTokenDocument, "tokens", document=wanted)
 
 
 def tokens() -> ClientRequest[documents.TokenListDocument]:
-    """Return the tokens of a gateway, without themselves."""
+    """Return the tokens of a gateway, without their secrets."""
     return _get(lambda: documents.TokenListDocument, "tokens")
 
 
 def revoke_token(token_id: str) -> ClientRequest[documents.TokenDocument]:
-    """End a token of a gateway."""
+    """Revoke a token of a gateway."""
     return _delete(lambda: documents.TokenDocument, "tokens", token_id)
 
 
@@ -529,17 +530,17 @@ def nodes() -> ClientRequest[documents.NodeListDocument]:
 
 
 def drain_node(name: str) -> ClientRequest[documents.NodeDocument]:
-    """Have a node take no further work."""
+    """Drain a node, so that it accepts no further work."""
     return _post(lambda: documents.NodeDocument, "nodes", name, "drain")
 
 
 def resume_node(name: str) -> ClientRequest[documents.NodeDocument]:
-    """Have a node that was drained take work again."""
+    """Let a drained node accept work again."""
     return _post(lambda: documents.NodeDocument, "nodes", name, "resume")
 
 
 def distrust_node(name: str, *, since: str | None = None) -> ClientRequest[documents.DistrustDocument]:
-    """Mark a node's verdicts (of runs since an RFC 3339 time), and have it take no further work."""
+    """Mark a node's verdicts (of runs since an RFC 3339 time), and drain the node."""
     query = filter_query({"since": since})
     return _post(lambda: documents.DistrustDocument, "nodes", name, "distrust", query=query)
 
@@ -569,7 +570,7 @@ def _delete(reads: Callable[[], type[T]], *parts: str, query: Query = ()) -> Cli
 
 
 def path(*parts: str) -> str:
-    """Return a path of the API, whatever is in its parts."""
+    """Return a path of the API, with each part percent-encoded."""
     return "/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 
@@ -579,7 +580,7 @@ def wait_query(wait_s: float) -> Sequence[tuple[str, str]]:
 
 
 def filter_query(filters: Mapping[str, str | int | Sequence[str] | None]) -> list[tuple[str, str]]:
-    """Return filters as query parameters; None means that a filter isn't set."""
+    """Return filters as query parameters; a filter with the value None is omitted."""
     query: list[tuple[str, str]] = []
     for name, value in filters.items():
         if isinstance(value, str | int):
@@ -590,7 +591,7 @@ def filter_query(filters: Mapping[str, str | int | Sequence[str] | None]) -> lis
 
 
 def _drop_none(**fields: object) -> dict[str, object]:
-    """Return the fields that are set."""
+    """Return only the fields that are set."""
     return {name: value for name, value in fields.items() if value is not None}
 
 

@@ -1,10 +1,11 @@
-"""Rewards for training: the share of hidden tests that each answer of a model passes.
+"""Computes rewards for training: the share of hidden tests that each answer of a model passes.
 
     tests = HiddenTests(entry_point="double", tests=["assert double(2) == 4"])
     score(["def double(x): return 2 * x", "def double(x): return 4"], tests)    # [1.0, 1.0]
 
-An answer may be a chat message with a fenced block. Equal answers to the same tests are judged once. A reward
-is None, and never 0, if the daemon could not judge the answer: a busy sandbox must not punish a model.
+An answer can be a chat message with a fenced block. Equal answers to the same tests are judged once. A
+reward is None, and never 0, if the daemon could not judge the answer: a busy sandbox must not lower a
+model's reward.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Rewards(list[float | None]):
 
     @property
     def lost(self) -> int:
-        """Return how many answers the daemon could not judge."""
+        """Return how many answers the daemon couldn't judge."""
         return sum(reward is None for reward in self)
 
 
@@ -45,8 +46,8 @@ async def score_async(
 ) -> Rewards:
     """Return the reward of each answer: the share of passed tests, or only 1 and 0.
 
-    `tests` are those of all answers, or those of each. `workers` answers are judged at the same time.
-    `timeout_s` bounds each test (default: the profile's limit).
+    `tests` are the tests of all answers, or a sequence with the tests of each answer. Up to `workers`
+    answers are judged concurrently. `timeout_s` is the timeout of each test (default: the profile's limit).
     """
     of_each = [tests] * len(completions) if isinstance(tests, HiddenTests) else list(tests)
     if len(of_each) != len(completions):
@@ -74,7 +75,7 @@ def score(
     timeout_s: float | None = None,
     daemon: Target = None,
 ) -> Rewards:
-    """Return the reward of each answer, as `score_async`; works inside a running event loop too."""
+    """Return the reward of each answer, as `score_async` does; also works inside a running event loop."""
     asked = score_async(
         completions, tests, all_or_nothing=all_or_nothing, workers=workers, timeout_s=timeout_s, daemon=daemon
     )
@@ -83,9 +84,9 @@ def score(
 
 
 async def _score_submission(client: AsyncClient, submission: dict[str, object]) -> float | None:
-    """Return the score of one submission; None if the daemon couldn't judge it in `TRIES` tries.
+    """Return the score of a submission, or None if the daemon couldn't judge it in `TRIES` tries.
 
-    Raises: ClientError, if the daemon refuses the request itself: trying again would not help.
+    Raises: ClientError, if the daemon refuses the request itself: a retry wouldn't help.
     """
     for _ in range(TRIES):
         try:

@@ -1,4 +1,4 @@
-"""What a request to a gateway needs beyond one to a socket: the token of a file, and TLS that is checked."""
+"""Adds to requests to a gateway what local sockets don't need: a token from a file, and verified TLS."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ TOKEN_CHARS = 4096
 
 
 def authorization(server: ServerChoice) -> str:
-    """Return the value of the Authorization header; its file is read each time, as the token may change."""
+    """Return the value of the Authorization header; the token file is read each time, as it may change."""
     return f"Bearer {read_token(server.token_file)}"
 
 
 def require_usable(server: ServerChoice) -> None:
-    """Read the files of a server once. Raises: RequestError ``usage``, if one of them can't be used."""
+    """Read the token and CA files of a server once.
+
+    Raises: RequestError ``usage``, if one can't be used.
+    """
     read_token(server.token_file)
     tls_context(server)
 
 
 def read_token(path: Path) -> str:
-    """Return the token of a file. Raises: RequestError ``usage``, unless it is the caller's own and private.
+    """Return the token in a file. Raises: RequestError ``usage``, unless the file is private to the caller.
 
-    Errors contain nothing from the file.
+    Error messages never contain the file's content.
     """
     try:
         # Non-blocking, because opening a pipe without a writer would wait.
@@ -56,9 +59,9 @@ def _require_private(path: Path, found: os.stat_result) -> None:
 
 
 def tls_context(server: ServerChoice) -> ssl.SSLContext:
-    """Return the TLS context for a server: TLS 1.2 or newer, with checks of certificate and name.
+    """Return the TLS context for a server: TLS 1.2 or later, and verification of certificate and name.
 
-    Raises: RequestError ``usage``, for a file of certificates that cannot be read.
+    Raises: RequestError ``usage``, if the file of certificates can't be read.
     """
     try:
         return _create_context(server.ca_file)

@@ -1,7 +1,7 @@
 """Groups paths by shape, counts an extractor's results for them, and compares two such counts.
 
-Two paths have the same shape if they differ only in their words and numbers. All counts are bounded, however
-many paths there are.
+Two paths have the same shape if they differ only in their words and numbers. The size of the counts is
+bounded, regardless of the number of paths.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def group_by_shape(paths: Iterable[str]) -> dict[str, list[str]]:
 def shape_of(path: str) -> str:
     """Return the shape of a path: placeholders for words and numbers, and the original suffix.
 
-    ``/data/CLIENT-7/2024/report.csv`` becomes ``/a/A-9/9999/a.csv``.
+    ``/data/CLIENT-7/2024/report.csv`` has the shape ``/a/A-9/9999/a.csv``.
     """
     stem, dot, suffix = path.rpartition(".")
     if not stem or not suffix.isalnum():
@@ -57,7 +57,7 @@ def _placeholder(found: re.Match[str]) -> str:
 
 @dataclass(slots=True)
 class ShapeCount:
-    """The paths of one shape: their number, those with fields, and the errors of others."""
+    """The paths of one shape: their number, the number with fields, and the errors of the others."""
 
     paths: int = 0
     matched: int = 0
@@ -68,7 +68,7 @@ class ShapeCount:
 
 
 class Tally:
-    """Counts results by shape and by field. A path is matched if it gave a dict with at least one field."""
+    """A count of results by shape and field. A path is matched if its result has at least one field."""
 
     def __init__(self) -> None:
         self.paths = self.matched = self.failed = 0
@@ -83,9 +83,9 @@ class Tally:
         *,
         submitted: bool = True,
     ) -> None:
-        """Count one path with its result, or with the reason for having none.
+        """Count one path with its result, or with the reason why it has none.
 
-        Paths that weren't submitted aren't among the examples, which a repair tries.
+        Paths that weren't submitted aren't used as examples, because a repair submits the examples.
         """
         matched, failed = bool(result), result is None
         one = self._shape_count(path)
@@ -115,7 +115,7 @@ class Tally:
         return one
 
     def document(self) -> Document:
-        """Return all counts, the shapes with the most unmatched paths first."""
+        """Return all counts; shapes with the most unmatched paths come first."""
         return {
             "paths": self.paths,
             "matched": self.matched,
@@ -137,10 +137,11 @@ class Tally:
 
 
 def compared(before: Tally, now: Tally) -> Document:
-    """Return the changes from the paths of an approval to the paths of a tree.
+    """Return how the paths of a tree differ from the paths at approval.
 
-    `drift` is the largest of these shares: of paths that don't match although their shape did at approval or
-    is new; and, of each field, how much fewer of the matched paths have it.
+    `drift` is the maximum of these shares: the share of paths that don't match although their shape matched
+    at approval or is new; and, for each field, the decrease in the share of matched paths that have the
+    field.
     """
     document = now.document()
     known = {shape for shape, one in before.shapes.items() if one.matched < one.paths}
@@ -161,7 +162,7 @@ def compared(before: Tally, now: Tally) -> Document:
 
 
 def _lost_fields(before: Tally, now: Tally) -> Iterator[dict[str, Any]]:
-    """Yield the fields that a smaller share of matched paths has than at the approval."""
+    """Yield the fields that a smaller share of matched paths has than at approval."""
     for name, number in before.fields.items():
         then, today = _ratio(number, before.matched), _ratio(now.fields[name], now.matched)
         if now.matched and today < then:

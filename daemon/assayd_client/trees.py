@@ -1,7 +1,7 @@
-"""Walks the files of a folder in a fixed order: symbolic links aren't followed, problems are reported.
+"""Walks the files of a folder in a fixed order; symbolic links aren't followed, and problems are reported.
 
-The order is that of the bytes of the names, folder by folder, so that a walk can continue after a path.
-Memory holds the names of the folders on the way down, not those of the tree.
+Names are sorted by their bytes, folder by folder, so that a walk can continue after a given path. Memory
+contains only the names in the folders from the root to the current one, not all names of the tree.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Parts = tuple[bytes, ...]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file, or a path that can't be read or submitted, with a code and a message."""
+    """A file, or a path that can't be read or submitted, with an error code and a message."""
 
     path: str
     code: str | None = None
@@ -27,13 +27,13 @@ class Found:
 
 @dataclass(slots=True)
 class TreeWalk:
-    """One walk of a folder; `links` counts the symbolic links that it skipped."""
+    """A walk of a folder's files; `links` counts the symbolic links that it skipped."""
 
     tree: Path
     links: int = 0
 
     def files(self, after: str | None = None) -> Iterator[Found]:
-        """Yield every file in order; with `after`, only those beyond that path of an earlier walk."""
+        """Yield every file in order; with `after`, only the files beyond that path of an earlier walk."""
         yield from self._walk_below(str(self.tree), None if after is None else self._split_path(after))
 
     def _split_path(self, path: str) -> Parts:
@@ -55,7 +55,7 @@ class TreeWalk:
             waiting += reversed(inner)
 
     def _sorted_entries(self, folder: str, after: Parts | None) -> list[tuple[str, Parts | None, bool]]:
-        """Return the entries of a folder in order, without those that an earlier walk covered."""
+        """Return the entries of a folder in order, except those that an earlier walk covered."""
         found = []
         with os.scandir(folder) as entries:
             named = sorted((os.fsencode(entry.name), entry) for entry in entries)

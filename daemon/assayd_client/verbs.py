@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Verb(Generic[P, T]):
-    """A request that each client has as a method; the client determines the type of its result."""
+    """A request that each client has as a method; the client determines the type of the result."""
 
     _send: str
     """The method of the clients that sends it."""
@@ -29,7 +29,7 @@ class Verb(Generic[P, T]):
         self.__doc__ = ask.__doc__
 
     def _bind_method(self, client: Any, owner: Any) -> Any:
-        """Return the method for a client; without a client, a function that shows the signature."""
+        """Return the verb as a client's method; without a client, return a function with its signature."""
         if client is None:
             return _documented_function(self._ask, owner, self._send)
 
@@ -73,12 +73,12 @@ class DocumentVerb(Verb[P, T]):
     @overload
     def __get__(self, client: PlainClient, owner: object = None) -> Callable[P, Document]: ...
     def __get__(self, client: Any, owner: object = None) -> Any:
-        """Return the verb as a method."""
+        """Return the verb as a method of the client."""
         return self._bind_method(client, owner)
 
 
 class Content(Verb[P, bytes]):
-    """A verb with a raw answer."""
+    """A verb whose answer is unprocessed bytes."""
 
     _send = "send_for_content"
 
@@ -89,7 +89,7 @@ class Content(Verb[P, bytes]):
     @overload
     def __get__(self, client: AsyncClient, owner: object = None) -> Callable[P, Awaitable[bytes]]: ...
     def __get__(self, client: Any, owner: object = None) -> Any:
-        """Return the verb as a method."""
+        """Return the verb as a method of the client, with raw content."""
         return self._bind_method(client, owner)
 
 
@@ -132,10 +132,11 @@ class Lines(Verb[P, T]):
 
 
 class Verbs:
-    """The verbs of all clients.
+    """Base class of the clients, with all verbs.
 
     Attributes:
-        returned: what the methods return, by the method that sends their request; for `help`.
+        returned: the return types of the methods for `help`, by the name of the method that sends the
+            request.
     """
 
     returned: ClassVar[Mapping[str, str]]

@@ -1,4 +1,4 @@
-"""The requests about workflows; `requests` has all others."""
+"""Defines the requests about workflows; `requests` defines all others."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ CHECK_S = 60.0
 def check_workflow(
     document: str, *, inputs: Inputs | None = None
 ) -> ClientRequest[documents.WorkflowCheckDocument]:
-    """Check a workflow, YAML or JSON text; nothing is run. `inputs` has values by node and name."""
+    """Check a workflow in YAML or JSON without running it. `inputs` contains values by node and name."""
     return _post(lambda: documents.WorkflowCheckDocument, "check", document=document, inputs=inputs)
 
 
 def start_workflow(
     document: str, *, inputs: Inputs | None = None, repair: Mapping[str, object] | None = None
 ) -> ClientRequest[documents.WorkflowDocument]:
-    """Check a workflow and run it. `repair` has a provider for nodes that fail, and max_attempts."""
+    """Check a workflow and run it. `repair` contains a provider for failed nodes, and `max_attempts`."""
     return _post(lambda: documents.WorkflowDocument, document=document, inputs=inputs, repair=repair)
 
 
@@ -36,16 +36,17 @@ def resume_workflow(
     inputs: Inputs | None = None,
     repair: Mapping[str, object] | None = None,
 ) -> ClientRequest[documents.WorkflowDocument]:
-    """Run an ended workflow again; nodes with the same code and inputs keep their results.
+    """Run a finished workflow again; nodes with unchanged code and inputs keep their results.
 
-    Without a document and inputs, those of the ended one are used. Raises: ClientError ``workflow.running``.
+    By default, the document and inputs of the finished workflow are used. Raises: ClientError
+    ``workflow.running``.
     """
     asked = {"document": document, "inputs": inputs, "repair": repair}
     return _post(lambda: documents.WorkflowDocument, workflow_id, "resume", **asked)
 
 
 def workflow(workflow_id: str, *, wait_s: float = 0) -> ClientRequest[documents.WorkflowDocument]:
-    """Return one workflow; waits up to `wait_s` (at most 600) for its verdict."""
+    """Return one workflow; wait up to `wait_s` (at most 600) for its verdict."""
     return ClientRequest(
         method="GET",
         path=path("workflows", workflow_id),
@@ -76,17 +77,17 @@ def workflow_outputs(workflow_id: str) -> ClientRequest[documents.WorkflowOutput
 
 
 def workflow_bundle(workflow_id: str) -> ClientRequest[bytes]:
-    """Return the bundle of an ended workflow as a tar."""
+    """Return the bundle of a finished workflow as a tar archive."""
     return ClientRequest(method="GET", path=path("workflows", workflow_id, "bundle"))
 
 
 def workflow_events(workflow_id: str) -> ClientRequest[StreamEvent]:
-    """Follow a workflow to its end."""
+    """Follow a workflow until it ends."""
     return ClientRequest(method="GET", path=path("workflows", workflow_id, "events"))
 
 
 def cancel_workflow(workflow_id: str) -> ClientRequest[documents.WorkflowDocument]:
-    """End a workflow with its running attempts. Raises: ClientError ``workflow.finished``."""
+    """Cancel a workflow and its running attempts. Raises: ClientError ``workflow.finished``."""
     return _post(lambda: documents.WorkflowDocument, workflow_id, "cancel")
 
 

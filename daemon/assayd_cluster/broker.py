@@ -1,8 +1,8 @@
-"""The broker as gateway and node use it: one quorum queue, through a configured Celery.
+"""Connects gateways and nodes to the broker: one quorum queue, through a configured Celery application.
 
-Delivery is at least once: a message that is delivered twice is claimed once. Nothing is declared from here:
-exchange, queue and accounts are the broker's own definitions (deploy/rabbitmq), which neither account can
-change.
+Messages are delivered at least once: a message that is delivered twice is claimed once. This code declares
+no exchange, queue or account: the broker's configuration (deploy/rabbitmq) defines them, and neither
+account can change them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EXCHANGE = "assayd"
 
 
 def make_celery(url: str, *, queue: str, ca_file: Path | None = None) -> Celery:
-    """Return the Celery application of gateway and node, without connecting it."""
+    """Return the Celery application of gateways and nodes, without connecting it to the broker."""
     app = Celery("assayd", broker=url, set_as_current=False)
     exchange = Exchange(EXCHANGE, type="direct", durable=True, no_declare=True)
     quorum = {

@@ -1,10 +1,10 @@
-"""Keeps analysis workers warm and assigns each one job at a time, users and their flows in turn.
+"""Keeps analysis workers warm and assigns each one job at a time; users, and the flows of each, take turns.
 
-One user never occupies all of them: of two or more, one is reserved for users without one.
+One user never occupies all workers: if there are two or more, one is reserved for users who have none.
 
-A worker that dies of a limit, or takes too long, takes only its own job: the answer is then the finding
-that the source can't be analysed, and a new worker is started. One that dies of the daemon's own error is an
-internal error.
+If a worker exceeds a limit or a timeout, only its own job fails: the result is a finding that the source
+can't be analysed, and a new worker is started. If a worker dies through a fault of the daemon, the result
+is an internal error.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Checked:
 
     @property
     def failed(self) -> bool:
-        """Return whether a stage failed."""
+        """Return whether a static stage failed."""
         return any(stage.status is StageStatus.FAILED for stage in self.stages)
 
 
@@ -115,14 +115,14 @@ class _Worker:
         )
 
     async def _read(self) -> bytes:
-        """Return the next bytes; empty once the worker has ended, even with unread input."""
+        """Return the next bytes; empty once the worker has ended, even if input is unread."""
         with suppress(ConnectionResetError):
             return await self.stdout.read(1 << 16)
         return b""
 
 
 class Analyst:
-    """The one way to static stage reports. Use `running()` or `opened()`."""
+    """The only source of static stage reports. Use `running()` or `opened()`."""
 
     def __init__(
         self,
@@ -148,16 +148,17 @@ class Analyst:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Analyst]:
-        """Keep workers while the body runs. Raises: AssaydError."""
+        """Keep the workers running while the body runs. Raises: AssaydError."""
         async with self.opened():
             await self.start_workers()
             yield self
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Analyst]:
-        """Keep the process that forks workers while the body runs.
+        """Keep the process that forks workers running while the body runs.
 
-        It imports all kinds meanwhile. The body must call `start_workers` before the first request.
+        The process imports all kinds in the meantime. The body must call `start_workers` before the first
+        request.
 
         Raises: AssaydError.
         """
@@ -177,7 +178,7 @@ class Analyst:
     async def check(
         self, validator: Kind, payload: BaseModel, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
     ) -> Checked:
-        """Run the static stages of one submission, when it is the turn of its flow.
+        """Run the static stages of one submission when its flow's turn comes.
 
         Raises: AssaydError when a worker can't be started.
         """
@@ -206,7 +207,7 @@ class Analyst:
     ) -> RepairDescription:
         """Return the request for a fix of a failed submission.
 
-        Raises: WorkerDied, when reading it is too much; AssaydError.
+        Raises: WorkerDied, if reading the submission exceeds a limit; AssaydError.
         """
         body = FAILED.dump_json(request)
 
@@ -219,21 +220,21 @@ class Analyst:
         return await self._run_in_turn(validator.name, flow, ask)
 
     async def patch(self, validator: Kind, request: PatchRequest, *, flow: Flow = OUR_OWN) -> PatchResult:
-        """Put a fix into a submission. Raises: as `describe`."""
+        """Apply a fix to a submission. Raises: as `describe`."""
         body = PATCHING.dump_json(request)
         return await self._run_in_turn(
             validator.name, flow, lambda worker: _send_request(worker, "patch", validator.name, body, PATCHED)
         )
 
     async def taken(self, validator: Kind, payload: Document, *, flow: Flow = OUR_OWN) -> Taken:
-        """Return which fields a submission takes out of which texts. Raises: as `describe`."""
+        """Return the fields that a submission extracts from each text. Raises: as `describe`."""
         body = json.dumps(payload).encode()
         return await self._run_in_turn(
             validator.name, flow, lambda worker: _send_request(worker, "taken", validator.name, body, TAKEN)
         )
 
     async def prepare(self, validator: Kind, payload: BaseModel, *, flow: Flow = OUR_OWN) -> BaseModel:
-        """Return a payload that the static stages have passed in its prepared form. Raises: as `describe`."""
+        """Return the prepared form of a payload that passed the static stages. Raises: as `describe`."""
         body = payload.model_dump_json().encode()
         answer = await self._run_in_turn(
             validator.name,
@@ -255,19 +256,20 @@ class Analyst:
         return await self._run_in_turn(validator.name, flow, ask)
 
     async def read(self, reader: str, body: bytes, *, flow: Flow = OUR_OWN) -> bytes:
-        """Have a function read hostile text, and return its answer; the caller validates it.
+        """Read hostile text with a function in a worker and return its result, which the caller validates.
 
         Args:
-            reader: refers to a function from bytes to bytes, ``package.module:name``; never the caller's.
+            reader: the name of a function from bytes to bytes, ``package.module:name``; never chosen by the
+                sender of the text.
             body: the text to read.
             flow: the flow whose turn it uses.
 
-        Raises: WorkerDied, when reading it is too much; AssaydError.
+        Raises: WorkerDied, if reading the text exceeds a limit; AssaydError.
         """
         return await self._run_in_turn(reader, flow, lambda worker: _exchange(worker, "read", reader, body))
 
     async def _run_in_turn(self, kind: str, flow: Flow, work: Callable[[_Worker], Awaitable[T]]) -> T:
-        """Run a job on a worker when its user's turn comes. Raises: as `_run_on_worker`."""
+        """Run a job on a worker when its user's turn comes. Raises: WorkerDied; AssaydError."""
         async with self._turns.hold(*flow, str(next(self._numbers))):
             return await self._work(kind, work)
 
@@ -298,7 +300,7 @@ class Analyst:
             self._free.put_nowait(worker)
 
     async def _start_replacement(self) -> _Worker | None:
-        """Start a worker for a lost one: the job that lost it waits for the start, and no later job does."""
+        """Replace a lost worker; only the job that lost it waits for the start."""
         try:
             return await self._start()
         except (AssaydError, WorkerDied) as problem:
@@ -316,7 +318,7 @@ class Analyst:
         raise AssaydError("analysis.unavailable", "the analysis worker didn't start")
 
     async def _ensure_parent(self) -> WorkerParent:
-        """Return the process that forks workers; start it if necessary. Raises: AssaydError."""
+        """Return the process that forks workers; start the process if necessary. Raises: AssaydError."""
         limits = self._limits
         async with self._starting:
             if self._parents and not self._parents[-1].retired:
@@ -350,7 +352,7 @@ async def _check(
 
 
 def _send_policy(worker: _Worker, policy: ExecutionPolicy) -> None:
-    """Send a policy if the worker doesn't have it yet."""
+    """Send a policy to the worker if the worker doesn't have it yet."""
     if policy.digest not in worker.policies:
         header: frames.Header = {"type": "policy", "digest": policy.digest}
         worker.stdin.write(frames.encode(header, POLICY.dump_json(policy)))
@@ -369,7 +371,7 @@ async def _send_request(
 async def _exchange(
     worker: _Worker, what: str, kind: str, body: bytes, *, policy: str | None = None
 ) -> bytes:
-    """Send a job and return its raw answer."""
+    """Send a job to the worker and return the raw answer."""
     parts = list(frames.chunks(body))
     for part in parts[:-1]:
         worker.stdin.write(frames.encode({"type": "part"}, part))

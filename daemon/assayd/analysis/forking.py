@@ -1,7 +1,8 @@
 """The parent of analysis workers: it has imported everything, and forks a worker for each request.
 
-Runs in that process. It reads no submissions: only requests of the daemon, over one socket that
-its workers don't have. Workers share the memory of the imported modules, and start in milliseconds.
+This module runs in the parent process. The parent reads only the daemon's requests, never submissions, over
+a socket that its workers don't have. Workers share the memory of the imported modules and start in
+milliseconds.
 
     daemon ──fork + the worker's stream──> parent
            <─{"pid"} + pidfd──
@@ -24,11 +25,11 @@ _BROKEN = 1
 
 
 def fork_on_request(control: socket.socket, work: Callable[[], None]) -> None:
-    """Fork a worker for each received stream and report how each worker ended, until the daemon is gone.
+    """Fork a worker for each received stream and report how each worker ended, until the daemon has exited.
 
     Args:
         control: the socket to the daemon.
-        work: what a worker does with its stream as standard input and output.
+        work: the function that a worker runs, with its stream as standard input and output.
     """
     workers: dict[int, int] = {}
     waiting = select.poll()
@@ -60,7 +61,7 @@ def _fork(stream: int, work: Callable[[], None]) -> tuple[int, int]:
 
 
 def _run_child(stream: int, work: Callable[[], None]) -> NoReturn:
-    """Run the work in the forked child and exit; never return to the parent's code."""
+    """Run the function in the forked child and exit; never return to the parent's code."""
     status = _BROKEN
     try:
         for target in (0, 1):

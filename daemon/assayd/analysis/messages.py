@@ -1,4 +1,4 @@
-"""What daemon and analysis worker say to each other, as JSON over frames.
+"""Messages between the daemon and an analysis worker, as JSON in frames.
 
 The worker has read hostile text: its answer is validated like any other input.
 """
@@ -23,7 +23,7 @@ POLICY: TypeAdapter[ExecutionPolicy] = TypeAdapter(ExecutionPolicy)
 class WorkerAnswer:
     """A worker's answer: the result of each static stage, and the fields that preparation changed.
 
-    `prepared` holds only the fields that differ.
+    `prepared` contains only the fields that preparation changed.
     """
 
     stages: tuple[StageReport, ...]
@@ -35,7 +35,7 @@ ANSWER: TypeAdapter[WorkerAnswer] = TypeAdapter(WorkerAnswer)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """A failed submission to repair, with the report that says what failed."""
+    """A failed submission to repair, with the report of its failure."""
 
     payload: dict[str, object]
     report: dict[str, object]
@@ -52,7 +52,7 @@ class PatchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairDescription:
-    """The request for a fix, and the digest of the submission's normal form."""
+    """The request for a fix, and the digest of the submission's normalized form."""
 
     context: RepairContext
     digest: str
@@ -60,7 +60,7 @@ class RepairDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchResult:
-    """The patched payload and the digest of its normal form, or why the fix can't be applied."""
+    """The patched payload and its normalized form's digest, or the reason why the fix can't be applied."""
 
     payload: dict[str, object]
     digest: str
@@ -90,7 +90,7 @@ POLICIES_REMEMBERED = 64
 
 
 def remember(known: dict[str, T], digest: str, value: T) -> None:
-    """Add a policy to the known ones and forget the oldest beyond the limit; both sides use this rule."""
+    """Add a policy to the known ones and remove the oldest beyond the limit; both sides use this rule."""
     known[digest] = value
     if len(known) > POLICIES_REMEMBERED:
         del known[next(iter(known))]

@@ -1,7 +1,7 @@
-"""Analysis workers as processes: forked by a parent that has imported everything, which is started here.
+"""Analysis workers as processes, forked by a parent that has imported all kinds and is started here.
 
-What the parent does is in `forking`. A worker is known by the descriptor that its parent sends, not by a
-number.
+The parent's code is in `forking`. The daemon identifies a worker by the process descriptor that the parent
+sends, not by its PID.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CRASHES = frozenset({-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.S
 
 
 class WorkerProcess:
-    """One worker; `returncode` is None until it has ended."""
+    """An analysis worker process; `returncode` is None until the process has ended."""
 
     def __init__(self, descriptor: int) -> None:
         self.returncode: int | None = None
@@ -35,18 +35,18 @@ class WorkerProcess:
         self._ended = asyncio.Event()
 
     def kill(self) -> None:
-        """Kill it. Raises: ProcessLookupError once it has ended."""
+        """Kill the worker. Raises: ProcessLookupError once it has ended."""
         if self.returncode is not None:
             raise ProcessLookupError
         signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
 
     async def wait(self) -> int | None:
-        """Return its status once it has ended."""
+        """Wait until the worker has ended, and return its exit status."""
         await self._ended.wait()
         return self.returncode
 
     def end(self, status: int) -> None:
-        """Note its end."""
+        """Record the worker's exit status."""
         self.returncode = status
         os.close(self._descriptor)
         self._ended.set()
@@ -54,7 +54,7 @@ class WorkerProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartedWorker:
-    """A forked worker with its stream."""
+    """A forked worker, together with its stream."""
 
     process: WorkerProcess
     reader: asyncio.StreamReader
@@ -62,7 +62,7 @@ class StartedWorker:
 
 
 class WorkerParent:
-    """The daemon's handle of the process that forks workers. `start` creates it, `close` ends it."""
+    """The daemon's handle for the process that forks workers; `start` starts it, `close` ends it."""
 
     def __init__(self, control: socket.socket, process: Process) -> None:
         self._control = control
@@ -91,7 +91,7 @@ class WorkerParent:
         return cls(ours, process)
 
     async def fork(self) -> StartedWorker:
-        """Return a new worker. Raises: AssaydError ``analysis.unavailable``."""
+        """Fork a worker and return it. Raises: AssaydError ``analysis.unavailable``."""
         if self.retired:
             raise _unavailable_error()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -116,14 +116,14 @@ class WorkerParent:
         return self.retired and not self._running and not self._asked
 
     async def close(self) -> None:
-        """End the parent; workers end as their streams do."""
+        """End the parent; workers end when their streams are closed."""
         self._handle_parent_exit()
         with suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()
 
     def _receive_message(self) -> None:
-        """Receive a message from the parent: a worker was forked or has ended."""
+        """Receive a message from the parent, which reports that a worker was forked or has ended."""
         try:
             flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
             data, descriptors, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES, 1, flags)
@@ -149,7 +149,7 @@ class WorkerParent:
             waiting.set_result(process)
 
     def _handle_parent_exit(self) -> None:
-        """Record that the parent has ended, and end its forked workers."""
+        """Record that the parent has exited, and end its forked workers."""
         if self._control.fileno() < 0:
             return
         self.retired = True

@@ -1,8 +1,8 @@
 """An analysis worker: reads jobs from standard input, runs static stages, writes stage reports.
 
-Started as `python -m assayd.analysis.worker`, it is the parent of workers: it imports all kinds, and forks on
-request (`forking`). A worker confines itself before its first job; when a job exceeds its limits the worker
-dies, and takes only that job with it.
+Started as `python -m assayd.analysis.worker`, it is the parent of the workers: it imports all kinds and
+forks workers on request (`forking`). A worker confines itself before its first job; if a job exceeds its
+limits, the worker dies and only that job fails.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def examine(
     *,
     before_trial: Callable[[], None] = lambda: None,
 ) -> WorkerAnswer:
-    """Run the static stages, and prepare the payload when none of them failed."""
+    """Run the static stages, and prepare the payload if none of them failed."""
     stages = run_stages(validator, payload, policy)
     if any(stage.status is StageStatus.FAILED for stage in stages):
         return WorkerAnswer(stages=stages, prepared=None)
@@ -82,7 +82,7 @@ def examine(
 
 
 def _prepare_trial(validator: Kind, ready: BaseModel, policy: ExecutionPolicy) -> BaseModel:
-    """Prepare the payload with a trial; without one if that fails, as trials don't affect the verdict."""
+    """Prepare the payload with a trial, or without it if that fails: trials don't affect the verdict."""
     try:
         prepared: BaseModel = validator.prepare_trial(ready, policy)
     except Exception:  # noqa: BLE001 - printed to the daemon's standard error
@@ -105,7 +105,7 @@ def _differs(before: object, after: object) -> bool:
 
 
 def run_stages(validator: Kind, payload: BaseModel, policy: ExecutionPolicy) -> tuple[StageReport, ...]:
-    """Run the static stages in order; skip those that follow a stopping failure."""
+    """Run the static stages in order; after a failure that stops validation, skip the following stages."""
     reports: list[StageReport] = []
     stopped = False
     for stage in validator.stages:
@@ -131,7 +131,7 @@ def describe(validator: Kind, request: Failed, policy: ExecutionPolicy) -> Repai
 
 
 def patch(validator: Kind, request: PatchRequest) -> PatchResult:
-    """Put a fix into a submission; an unaccepted form is returned as an error, not raised."""
+    """Apply a fix to a submission; return an error instead of raising it if the kind rejects the form."""
     given = request.proposal
     try:
         if given.form != "code" or not request.passage:
@@ -146,14 +146,14 @@ def patch(validator: Kind, request: PatchRequest) -> PatchResult:
 
 
 def _apply_answer(validator: Kind, base: Mapping[str, object], given: Proposal) -> dict[str, object]:
-    """Return the payload with an answer applied. Raises: ValueError, if the kind doesn't accept its form."""
+    """Return the payload with an answer applied. Raises: ValueError, if the kind rejects its form."""
     if given.form not in validator.forms:
         raise ValueError(f"the kind {validator.name} doesn't accept answers in the form {given.form}")
     return dict(validator.answered(base, given))
 
 
 def _problem_message(problem: ValueError) -> str:
-    """Return the reason why an answer doesn't fit, without its content."""
+    """Return the reason why an answer doesn't fit, without the answer's content."""
     if not isinstance(problem, ValidationError):
         return str(problem)[:_TOLD_CHARS]
     first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
@@ -169,7 +169,7 @@ def brief(validator: Kind, context: bytes, policy: ExecutionPolicy) -> Generatio
 
 
 def taken(validator: Kind, body: bytes) -> Taken:
-    """Return which fields a submission takes out of which texts."""
+    """Return the fields that a submission extracts from each text."""
     return validator.taken(validator.payload.model_validate_json(body))
 
 
@@ -178,7 +178,7 @@ def _digest(kind: Kind, payload: BaseModel) -> str:
 
 
 def confine(memory_bytes: int) -> None:
-    """Lower this process's limits: memory, files, processes, core dumps."""
+    """Reduce this process's limits: memory, files, processes, core dumps."""
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
@@ -188,14 +188,14 @@ def confine(memory_bytes: int) -> None:
 
 
 def allow_cpu(seconds: float) -> None:
-    """Allow this process `seconds` more seconds of CPU time; the kernel kills it afterwards."""
+    """Allow this process `seconds` more seconds of CPU time, after which the kernel kills it."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     limit = int(usage.ru_utime + usage.ru_stime + seconds) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
 def serve(source: BinaryIO, sink: BinaryIO, *, cpu_s: float, kinds: Mapping[str, Kind]) -> None:
-    """Answer jobs until the input ends."""
+    """Process jobs until the input ends."""
     policies: dict[str, ExecutionPolicy] = {}
     decoder = frames.Decoder()
     body = bytearray()
@@ -222,8 +222,9 @@ def serve(source: BinaryIO, sink: BinaryIO, *, cpu_s: float, kinds: Mapping[str,
 def _tune_gc() -> None:
     """Tune garbage collection: freeze the existing objects and collect less often.
 
-    It took 6 % of the time of the static stages of 1,600 lines of Python, and takes 1 % so. Memory stays
-    bounded: at most half a million objects wait to be looked at, and the process has its cap.
+    Garbage collection took 6 % of the time of the static stages for 1,600 lines of Python; with these
+    settings, it takes 1 %. Memory stays bounded: at most half a million objects wait for a collection, and
+    the process has a memory limit.
     """
     gc.collect()
     gc.freeze()

@@ -1,9 +1,9 @@
-"""Accepts connections: limits them per user, and serves users in turn.
+"""Accepts connections, limits them per user, and serves users in turn.
 
-An event loop's own server makes a transport and a protocol for all that wait at the listening socket before
-it does anything else. A user who connects and leaves thousands of times then keeps everyone waiting. Here,
-accepting costs little: a connection without a place is refused before anything is made for it, the others are
-served in turn by user, and one whose client has left is closed unserved.
+The standard server of an event loop creates a transport and a protocol for every waiting connection before
+it does anything else. A user who connects and disconnects thousands of times then delays everyone. Here,
+accepting costs little: a connection without a free slot is refused before any object is created for it, the
+others are served with users in turn, and a connection whose client has disconnected is closed unserved.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class ApiServer(uvicorn.Server):
     """A uvicorn server that serves users in turn and installs no signal handlers."""
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
-        """Leave signals to the daemon."""
+        """Do not install signal handlers: the daemon handles signals."""
         return nullcontext()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept on these sockets."""
+        """Start accepting connections on these sockets."""
         await self.lifespan.startup()
         listeners = [Listener(each, self) for each in sockets or []]
         for each in listeners:
@@ -49,7 +49,7 @@ class ApiServer(uvicorn.Server):
 
 @dataclass(frozen=True, slots=True)
 class _AcceptedConnection:
-    """An accepted connection that waits to be served."""
+    """An accepted connection that is waiting to be served."""
 
     connected: socket.socket
     caller: Caller | None
@@ -57,7 +57,7 @@ class _AcceptedConnection:
 
 
 class Listener:
-    """One listening socket, and the connections that wait to be served."""
+    """One listening socket, and the accepted connections that are waiting to be served."""
 
     def __init__(self, listening: socket.socket, server: uvicorn.Server) -> None:
         self._listening = listening
@@ -69,12 +69,12 @@ class Listener:
         self._resuming: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
-        """Start to accept."""
+        """Start accepting connections."""
         self._listening.setblocking(False)
         self._loop.add_reader(self._listening, self._accept)
 
     def close(self) -> None:
-        """Accept no more, and close what waits."""
+        """Stop accepting connections, and close the waiting ones."""
         if self._resuming is not None:
             self._resuming.cancel()
         self._loop.remove_reader(self._listening)
@@ -88,7 +88,7 @@ class Listener:
         await asyncio.gather(*self._serving, return_exceptions=True)
 
     def _accept(self) -> None:
-        """Accept waiting connections for a limited time; the event loop calls again if there are more."""
+        """Accept waiting connections for a limited time; the event loop calls again if more are waiting."""
         until = perf_counter() + ACCEPTING_S
         while perf_counter() < until:
             try:
@@ -105,7 +105,7 @@ class Listener:
             self._admit(connected, address)
 
     def _admit(self, connected: socket.socket, address: object) -> None:
-        """Queue a connection to be served, or refuse it if its user has no place left."""
+        """Queue a connection to be served, or refuse it if its user has no free slot."""
         connected.setblocking(False)
         caller = read_caller(connected)
         host = address[0] if isinstance(address, tuple) else None

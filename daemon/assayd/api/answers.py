@@ -1,4 +1,4 @@
-"""Which answers each route gives, as the reference shows them."""
+"""The responses of each route, as the API reference describes them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Responses = dict[int | str, dict[str, Any]]
 
 
 def of(model: type[BaseModel], description: str) -> Responses:
-    """Return the answers of a route that always gives one document."""
+    """Return the description of a route that always responds with one document."""
     return {200: described(model, description)}
 
 
 def described(model: type[BaseModel], description: str) -> dict[str, Any]:
-    """Describe an answer that is one document."""
+    """Return the OpenAPI description of a response that is one document."""
     return {"model": model, "description": description}
 
 
@@ -79,7 +79,7 @@ REPLAYED: Responses = {
 
 
 def events(description: str) -> Responses:
-    """Return the answers of a route that streams events."""
+    """Return the responses of a route that streams events."""
     stream = "Server-sent events: `id`, `event` (the kind), and `data`, JSON with the same id and kind."
     content = {"text/event-stream": {"schema": {"description": stream}}}
     return {200: {"description": f"{description}.", "content": content}}
@@ -203,7 +203,7 @@ LIBRARY_ENTRY: Responses = {200: described(LibraryEntryDocument, "The entry")}
 
 
 def describe_request_body(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the OpenAPI description of a body that a route reads itself."""
+    """Return the OpenAPI description of a request body that a route reads itself."""
     content = {"application/json": {"schema": model.model_json_schema()}}
     return {"requestBody": {"required": True, "content": content}}
 

@@ -1,4 +1,4 @@
-"""Put the application together: routes, errors, the gate for peers, and the server's settings."""
+"""Builds the application: routes, error handlers, the access check for peers, and the server's settings."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Api(FastAPI):
     """A FastAPI application whose OpenAPI document also describes bodies that routes read themselves."""
 
     def openapi(self) -> dict[str, Any]:
-        """Return the OpenAPI document, which is built only once."""
+        """Return the OpenAPI document; it is built only once."""
         if self.openapi_schema is None:
             self.openapi_schema = reference(self, self.state.service.kinds)
         return self.openapi_schema
@@ -82,7 +82,7 @@ def create_app(  # noqa: PLR0913  (each is a separate part)
     audit: AuditLog | None = None,
     tracing: Tracing = NO_TRACING,
 ) -> FastAPI:
-    """Create the application of a daemon; `routers` belong to its kinds, `audit` records changes."""
+    """Create the application of a daemon; `routers` are its kinds' routes, `audit` records changes."""
     app = Api(
         title="assayd",
         version=__version__,
@@ -143,7 +143,8 @@ def server_config(
 ) -> uvicorn.Config:
     """Return the uvicorn configuration; the daemon binds the socket and handles signals itself.
 
-    `places` limits the connections (default: 256); `refused` is called for each that finds no place.
+    `places` limits the number of connections (default: 256); `refused` is called for each refused
+    connection.
     """
     return uvicorn.Config(
         app,

@@ -1,4 +1,4 @@
-"""Notes every request that changed something in the audit log: who, what, and on what."""
+"""Records requests that changed something in the audit log: the caller, the operation and its object."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class AuditMiddleware:
         self._audit = audit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, and note a change that was accepted."""
+        """Handle a request, and record a change that was accepted."""
         if scope["type"] != "http" or scope["method"] not in CHANGING:
             await self._app(scope, receive, send)
             return
@@ -61,7 +61,7 @@ def is_audited(route: str) -> bool:
 
 
 def actor_of(caller: Caller) -> dict[str, object]:
-    """Return who the caller is: a user and process of this host, or a token with its tenant."""
+    """Return the caller's identity: a user and process of this host, or a token with its tenant."""
     if caller.remote:
         return {"tenant": caller.peer.uid, "token": caller.token}
     return {"uid": caller.peer.uid, "pid": caller.peer.pid}

@@ -1,4 +1,4 @@
-"""Routes of batches. Each checks the caller, calls the service once, and answers."""
+"""Routes for batches. Each route checks the caller, calls the service once, and responds."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def get_batch_attestation(call: CallDep, batch_id: Id) -> Response:
 
 @router.post("/{id}/retry-errors", status_code=202, responses=answers.BATCH_RETRIED)
 async def retry_batch_errors(call: CallDep, batch_id: Id) -> Response:
-    """Run the items with the verdict `error` again, as new attempts; malformed lines stay as they are."""
+    """Run the items with the verdict `error` again as new attempts; malformed lines stay unchanged."""
     batch = await call.batch(batch_id)
     await call.batches.run_errors_again(batch)
     return json_response(batch_document(await call.batches.progress(batch.id)), status=202)

@@ -1,8 +1,9 @@
-"""HTTP/1.1 with bounds on what one connection can have the server do, whoever is at its other end.
+"""HTTP/1.1 with limits on the work that one connection can cause, whoever the client is.
 
-uvicorn's fast protocol has none of these bounds: it parses all of a read at once, and makes a request of each
-head in it, even if the client has gone. Here a read is parsed in small pieces, connections in turn; what
-follows a request waits unparsed until that is answered; and what exceeds a bound is refused with 400.
+uvicorn's fast protocol has none of these limits: it parses all received data at once, and creates a request
+for each head in the data, even if the client has disconnected. Here received data is parsed in small
+pieces, with connections in turn; data after a request stays unparsed until that request is answered; and
+data that exceeds a limit is refused with status 400.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class _Refusal(Exception):
 
 
 class _ParserFlow(FlowControl):
-    """Pauses the parser in the place of the transport, so that the end of a connection is always seen."""
+    """Flow control that pauses the parser, not the transport, so that a disconnect is always noticed."""
 
     def __init__(self, transport: asyncio.Transport, connection: BoundedHttpTools) -> None:
         super().__init__(transport)
@@ -90,13 +91,13 @@ class BoundedHttpTools(HttpToolsProtocol):
         self._next: tuple[RequestResponseCycle, ASGI3Application] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the time limit for the first headers."""
+        """Start the timeout for the headers of the connection's first request."""
         super().connection_made(transport)
         self.flow = _ParserFlow(transport, self)
         self._start_head_timer()
 
     def data_received(self, data: bytes) -> None:
-        """Keep received data until this connection's turn."""
+        """Buffer received data until this connection's turn."""
         if self.transport.is_closing():
             return
         self._unset_keepalive_if_required()
@@ -107,20 +108,20 @@ class BoundedHttpTools(HttpToolsProtocol):
             self.transport.pause_reading()
 
     def go_on(self) -> None:
-        """Request a turn if there is something to do."""
+        """Request a turn if data or a request is waiting."""
         if self._settling:
             return
         if self._next is not None or (self._held and self._can_parse()):
             self.turns.take(self.user, self._key, self._take_turn)
 
     def _can_parse(self) -> bool:
-        """Return whether the buffered data belongs to the current request, or no request is open."""
+        """Return whether buffered data can be parsed: it continues the current request, or none is open."""
         cycle = self._answering
         has_ended = cycle is None or cycle.response_complete
         return (has_ended or (cycle is self.cycle and cycle.more_body)) and not self.flow.read_paused
 
     def _take_turn(self) -> None:
-        """Start the waiting request, or parse the next piece and start the request in it."""
+        """Start the waiting request, or parse the next piece and start the request that it completes."""
         if self.parser is None or self.has_left or self.transport.is_closing():
             return
         if self._next is None:
@@ -151,7 +152,7 @@ class BoundedHttpTools(HttpToolsProtocol):
             self.refuse(str(reason) if isinstance(reason, _Refusal) else "Invalid HTTP request received.")
 
     def refuse(self, message: str) -> None:
-        """Answer 400 and close. Parsed requests without an answer are dropped."""
+        """Respond with status 400 and close the connection. Drop parsed requests without a response."""
         self._held.clear()
         self.pipeline.clear()
         self._next = None
@@ -165,7 +166,7 @@ class BoundedHttpTools(HttpToolsProtocol):
         self.send_400_response(message)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        """Hold a request until its turn comes; at most one is in progress."""
+        """Hold a request until its turn comes; at most one request is in progress."""
         self._next = cycle, app
 
     def _start_request(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
@@ -182,7 +183,7 @@ class BoundedHttpTools(HttpToolsProtocol):
             self.ended()
 
     def ended(self) -> None:
-        """Notice that a request ended, or the connection; for those who count them."""
+        """Handle the end of a request or of the connection; a hook for subclasses that count them."""
 
     def on_response_complete(self) -> None:
         """Continue with the data that arrived in the meantime."""
@@ -203,7 +204,7 @@ class BoundedHttpTools(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Count headers: each costs far more than its bytes."""
+        """Count headers: a header costs far more than its bytes."""
         if len(self.headers) >= MAX_HEADERS:
             raise _Refusal(f"The request has more than {MAX_HEADERS} headers.")
         if name.lower() == b"content-length" and value.isdigit():
@@ -211,7 +212,7 @@ class BoundedHttpTools(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Reset the count: a body may follow, then further headers."""
+        """Reset the count: a body may follow, and further headers after it."""
         self._head_bytes = 0
         self._in_head = False
         self._cancel_head_timer()
@@ -219,32 +220,32 @@ class BoundedHttpTools(HttpToolsProtocol):
         self.cycle.__class__ = JoinedAnswer
 
     def on_body(self, body: bytes) -> None:
-        """Reset the count: the body has a separate limit."""
+        """Reset the count of headers: the body has a separate limit."""
         self._head_bytes = 0
         self._body_left -= len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Reset the count: the connection's next request begins."""
+        """Reset the count of headers: the connection's next request begins."""
         self._head_bytes = self._body_left = 0
         super().on_message_complete()
 
     def pause_writing(self) -> None:
-        """Wait for a client that is slow to read, but not for ever: it holds a connection and memory."""
+        """Wait for a slow client, but only for a limited time: it occupies a connection and memory."""
         self._unread_due = self.loop.call_later(self.silence_s, self.transport.abort)
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """Go on."""
+        """Resume sending."""
         self._cancel_unread_timer()
         super().resume_writing()
 
     def eof_received(self) -> None:
-        """Record that the client has disconnected, so that nothing more is started for it."""
+        """Record that the client has disconnected, so that no further work is started for it."""
         self.has_left = True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop at once: the client has gone."""
+        """Stop all work for this connection: the client has disconnected."""
         self.is_lost = self.has_left = True
         self._cancel_head_timer()
         self._cancel_unread_timer()
@@ -260,7 +261,7 @@ class BoundedHttpTools(HttpToolsProtocol):
         self.ended()
 
     def _watch_head(self) -> None:
-        """Start the timeout of headers that have begun, unless earlier requests are unanswered."""
+        """Start the timeout for headers that have begun, unless earlier requests are unanswered."""
         if self._in_head and self._head_due is None and not self._held and not self.pipeline:
             self._start_head_timer()
 

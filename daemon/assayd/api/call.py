@@ -1,4 +1,4 @@
-"""The parts of a request that a route gets: the caller, the caller's rights, and the body up to its limit."""
+"""The parts of a request that a route receives: the caller, the caller's rights, and the limited body."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LARGE_BODY_BYTES = 64 * 2**10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiLimits:
-    """Limits of a request: its size, its duration and its pauses; and of the silence of event streams."""
+    """Limits of a request: its size, duration and pauses; and the longest silence of event streams."""
 
     body_bytes: int = 16 * 2**20
     payload: PayloadCaps = PayloadCaps()
@@ -48,7 +48,7 @@ class ApiLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request: the daemon that it is for, and the caller that it comes from."""
+    """A request: the daemon that receives it, and the caller who sent it."""
 
     service: Service
     batches: DaemonBatches
@@ -63,7 +63,7 @@ class Call:
     trials: PolicyTrials | None = None
 
     async def attempt(self, attempt_id: str) -> Attempt:
-        """Return an attempt that the caller may see.
+        """Return an attempt that the caller may see, by its id.
 
         Raises: RequestError ``not_found``, also if it belongs to another user.
         """
@@ -84,13 +84,13 @@ class Call:
         return batch
 
     def require_trials(self) -> PolicyTrials:
-        """Return what judges code on this host. Raises: RequestError ``policy.elsewhere``."""
+        """Return the parts that judge code on this host. Raises: RequestError ``policy.elsewhere``."""
         if self.trials is None:
             raise RequestError("policy.elsewhere", "nodes judge attempts; ask a node's daemon")
         return self.trials
 
     def sees(self, owned: Attempt | Batch) -> bool:
-        """Return whether the caller may know of it."""
+        """Return whether the caller may know that an attempt or batch exists."""
         return self.access.sees(self.caller, owned)
 
     @property
@@ -99,9 +99,10 @@ class Call:
         return None if self.access.is_operator(self.caller) else self.caller.peer.uid
 
     def listed_uid(self, wanted: int | None) -> int | None:
-        """Return whose attempts are listed where those of one user are wanted.
+        """Return the user whose attempts are listed, for routes that list one user's attempts.
 
-        Raises: RequestError ``peer.not_operator``, for another user's.
+        Raises: RequestError ``peer.not_operator``, if that is another user and the caller isn't an
+        operator.
         """
         if wanted not in {None, self.caller.peer.uid}:
             self.require_operator()
@@ -113,11 +114,11 @@ class Call:
         return self.access.is_operator(self.caller)
 
     def holding(self) -> AbstractContextManager[GrowingReservation]:
-        """Reserve bytes of the budget in the caller's name."""
+        """Reserve bytes of the budget on behalf of the caller."""
         return self.budget.growing(self.caller.peer.uid, operator=self.is_operator)
 
     def require_operator(self) -> None:
-        """Require that the caller is an operator. Raises: RequestError ``peer.not_operator``."""
+        """Check that the caller is an operator. Raises: RequestError ``peer.not_operator``."""
         if not self.access.is_operator(self.caller):
             message = "only operators may do this: root, the daemon's user, and `access.operators_group`"
             if self.caller.remote:
@@ -126,11 +127,11 @@ class Call:
 
     @property
     def may_examine(self) -> bool:
-        """Return whether the caller may examine the daemon: operators and monitoring programs may."""
+        """Return whether the caller may examine the daemon, as operators and monitoring programs may."""
         return self.is_operator or self.caller.monitor
 
     def require_remote_monitor(self) -> None:
-        """Require that a remote caller may monitor. Raises: RequestError ``peer.not_operator``."""
+        """Check that a remote caller may monitor the daemon. Raises: RequestError ``peer.not_operator``."""
         if self.caller.remote and not self.may_examine:
             message = "this needs a token with the scope `metrics` or `operate`"
             raise RequestError("peer.not_operator", message)
@@ -153,7 +154,7 @@ class Call:
         status: int = 200,
         headers: Mapping[str, str] | None = None,
     ) -> Response:
-        """Answer with JSON text of about `size` bytes; large answers wait for their turn."""
+        """Return a response with JSON text of about `size` bytes; large responses wait for their turn."""
         if size <= LARGE_BYTES:
             return raw_json_response(await make(), status=status, headers=headers)
         return self.answer_large(make, status=status, headers=headers)
@@ -165,7 +166,7 @@ class Call:
         status: int = 200,
         headers: Mapping[str, str] | None = None,
     ) -> Response:
-        """Return a response with JSON text of any size, which is built when it is the caller's turn."""
+        """Return a response with JSON text of any size; the text is built when the caller's turn comes."""
         return LargeAnswer(self.large, self.caller.peer.uid, make, status=status, headers=headers)
 
     async def _body(self, attempt: Attempt) -> bytes:
@@ -183,7 +184,7 @@ class Call:
 
 
 async def get_call(request: Request) -> Call:
-    """Build the call from the application and the connection; refuse unknown query parameters."""
+    """Build the call from the application and the connection; reject unknown query parameters."""
     _refuse_unknown_query(request)
     state = request.app.state
     return Call(
@@ -207,8 +208,8 @@ CallDep = Annotated[Call, Depends(get_call)]
 async def body_pieces(request: Request, *, silence_s: float, total_s: float) -> AsyncIterator[bytes]:
     """Yield the pieces of a request body as they arrive.
 
-    Raises: RequestError ``too_slow``, when nothing has come for so long, or the whole takes longer than it
-        may; ``malformed``, when it ends early.
+    Raises: RequestError ``too_slow``, if a pause or the whole body exceeds its timeout; ``malformed``, if
+    the body ends early.
     """
     now = asyncio.get_running_loop().time
     due = now() + total_s
@@ -229,9 +230,9 @@ async def body_pieces(request: Request, *, silence_s: float, total_s: float) -> 
 
 
 async def read_body(request: Request, call: Call, held: GrowingReservation, *, max_bytes: int) -> bytes:
-    """Read a body, and no more than may be; it is held of the budget as it comes.
+    """Read a body up to the size limit; its bytes are reserved in the budget as they arrive.
 
-    Raises: RequestError ``too_large`` (before the whole body arrived), ``too_slow``, ``queue.full``.
+    Raises: RequestError ``too_large`` (before the whole body has arrived), ``too_slow``, ``queue.full``.
     """
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and int(declared) > max_bytes:
@@ -247,13 +248,13 @@ async def read_body(request: Request, call: Call, held: GrowingReservation, *, m
 
 
 async def read_model(request: Request, call: Call, model: type[B], *, max_bytes: int | None = None) -> B:
-    """Read a JSON body as a model. Raises: RequestError, as for submissions.
+    """Read a JSON body and return it as a model. Raises: RequestError, as for submissions.
 
     Args:
-        request: the request.
-        call: the call that it is.
-        model: the model.
-        max_bytes: how large the body may be; default: as large as a submission's.
+        request: the request to read.
+        call: the call of this request.
+        model: the class of the model.
+        max_bytes: the maximum size of the body; default: that of a submission.
     """
     with call.holding() as held:
         body = await read_body(request, call, held, max_bytes=max_bytes or call.limits.body_bytes)

@@ -55,7 +55,7 @@ async def list_kinds(call: CallDep) -> Response:
 
 @router.get("/v1/kinds/{kind}", tags=["discovery"], responses=answers.KIND)
 async def get_kind(call: CallDep, kind: str) -> Response:
-    """Describe one kind: the JSON Schema of its payload, its stages, its rules."""
+    """Describe one kind: the JSON Schema of its payload, its stages and its rules."""
     if kind not in call.service.kinds:
         raise RequestError("not_found", f"unknown kind {kind[:64]!r}")
     validator = call.service.kinds[kind]
@@ -103,7 +103,7 @@ async def get_policy(call: CallDep, name: str) -> Response:
 async def examine_daemon(request: Request, call: CallDep) -> Response:
     """Examine engine, images, canary, limits and permissions, for operators; others get the last result.
 
-    One caller at a time. `age_ms` says how long ago it was.
+    Only one examination runs at a time. `age_ms` is the age of the result.
     """
     state = request.app.state
     call.require_remote_monitor()
@@ -132,7 +132,7 @@ async def get_daemon(call: CallDep) -> Response:
 
 
 def _last_examination(examined: tuple[float, ExaminationDocument] | None) -> Response:
-    """Return the last examination. Raises: RequestError ``peer.not_operator``, if there is none."""
+    """Return the last health check. Raises: RequestError ``peer.not_operator``, if there is none."""
     if examined is None:
         message = "this daemon wasn't examined since its start; an operator can run `assay doctor`"
         raise RequestError("peer.not_operator", message)
@@ -179,7 +179,7 @@ async def collect_garbage(
 
 @router.get("/healthz", tags=["operations"], responses=answers.ALIVE)
 async def get_health(call: CallDep) -> Response:
-    """Report that the daemon answers."""
+    """Report that the daemon responds to requests."""
     return json_response(StatusDocument.model_construct(status="ok"))
 
 
@@ -192,7 +192,7 @@ async def get_readiness(call: CallDep) -> Response:
 
 @router.get("/metrics", tags=["operations"], responses=answers.METRICS, response_class=Response)
 async def get_metrics(call: CallDep) -> Response:
-    """Return the metrics in Prometheus' text format; remote callers need `metrics` or `operate` as scope."""
+    """Return the metrics in Prometheus' text format; remote callers need scope `metrics` or `operate`."""
     call.require_remote_monitor()
     return Response(call.kept.get("metrics", call.service.metrics), media_type=CONTENT_TYPE)
 

@@ -1,4 +1,4 @@
-"""The one table from error codes to HTTP statuses, and the one form that all errors have."""
+"""The only mapping from error codes to HTTP statuses, and the common format of all errors."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ RETRY_AFTER_S: Mapping[int, str] = {429: "1", 503: "5"}
 
 
 def status_of(error: AssaydError) -> int:
-    """Return the HTTP status of an error."""
+    """Return the HTTP status for an error."""
     if error.code in STATUS:
         return STATUS[error.code]
     if isinstance(error, RequestError):
@@ -106,7 +106,7 @@ def error_response(error: AssaydError, *, headers: Mapping[str, str] | None = No
 
 
 def install_error_handlers(app: FastAPI) -> None:
-    """Answer all errors of an application, including the framework's, in one format."""
+    """Make an application return all errors, including the framework's, in one format."""
     app.add_exception_handler(AssaydError, _on_assayd_error)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, _on_invalid_parameters)
@@ -114,7 +114,7 @@ def install_error_handlers(app: FastAPI) -> None:
 
 
 def _public_error(error: AssaydError) -> AssaydError:
-    """Hide the messages of an engine or a disk: they may name paths, images and hosts."""
+    """Remove the messages of engine and disk errors: they may name paths, images and hosts."""
     if isinstance(error, RequestError) or error.code in STATUS:
         return error
     part = {EngineError: "the container engine", StoreError: "the store"}.get(type(error), "the daemon")

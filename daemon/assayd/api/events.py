@@ -1,4 +1,4 @@
-"""Server-sent events, as a stream that can be resumed."""
+"""Server-sent events as a resumable stream."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ UNREAD_S = 60.0
 class EventStream(Response):
     """A streaming response that lasts until the events end or the client disconnects.
 
-    A comment every `heartbeat_s` shows that a silent stream lives. If the client reads nothing meanwhile, the
-    stream ends; a client that returns resumes it by ``Last-Event-ID``.
+    A comment every `heartbeat_s` seconds shows that a silent stream is alive. If the client reads nothing
+    in the meantime, the stream ends; a client that reconnects resumes the stream with ``Last-Event-ID``.
     """
 
     media_type = "text/event-stream"
@@ -54,7 +54,7 @@ class EventStream(Response):
         self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events and heartbeats side by side."""
+        """Send events and heartbeats concurrently."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         async with asyncio.TaskGroup() as group:
             sending = group.create_task(counted(partial(self._send_events, send)))
@@ -83,21 +83,21 @@ class EventStream(Response):
 
 
 async def of_attempt(events: AsyncGenerator[Event, None]) -> Documents:
-    """Write the events of one attempt."""
+    """Yield the events of one attempt in the format of server-sent events."""
     async with aclosing(events):
         async for event in events:
             yield event_document(event)
 
 
 async def of_all(events: AsyncGenerator[tuple[str, Event], None]) -> Documents:
-    """Yield the events of all attempts as documents, with their position in this stream as id."""
+    """Yield the events of all attempts as documents, with their position in this stream as the id."""
     async with aclosing(events):
         async for place, event in events:
             yield event_document(event, place)
 
 
 async def of_batch(told: AsyncGenerator[Progress, None]) -> Documents:
-    """Yield a document each time that the batch has got further; closes `told` at the end."""
+    """Yield a document whenever the batch has made progress; close `told` at the end."""
     async with aclosing(told):
         async for progress in told:
             yield progress_document(progress)

@@ -1,7 +1,7 @@
-"""How users share one server: whose input is next, and how many connections each user may have.
+"""How users share one server: the order in which their input is processed, and connections per user.
 
 Parsing and starting a request takes processor time before anything is known about it. Without turns, a user
-with many connections that send at the same moment keeps all others waiting for all of them.
+whose many connections send at the same moment delays all other users until all of that input is processed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from assayd.pace import UserThrottle
 
 
 class Turns:
-    """The pieces of work of all connections of one server: one is done in each turn of the event loop."""
+    """A queue of work from all connections of one server; one piece is done per event loop iteration."""
 
     def __init__(self, pace: UserThrottle | None = None) -> None:
         self._waiting: FairQueue[tuple[int, Callable[[], None]]] = FairQueue()
@@ -25,7 +25,7 @@ class Turns:
         self._resting: asyncio.TimerHandle | None = None
 
     def take(self, user: int, key: str, work: Callable[[], None]) -> None:
-        """Do this work now, or in a later turn. A key that waits already isn't queued twice."""
+        """Do this work now or in a later turn. If work with this key is already waiting, do nothing."""
         if key in self._waiting:
             return
         self._pace.note(user)
@@ -36,7 +36,7 @@ class Turns:
             self._run_work(user, work)
 
     def forget(self, key: str) -> None:
-        """Drop the work under this key, if it still waits."""
+        """Remove the work with this key from the queue if it is still waiting."""
         if key in self._waiting:
             self._waiting.remove(key)
 
@@ -54,7 +54,7 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._begin_turn)
 
     def _begin_turn(self) -> None:
-        """Begin a turn of the event loop: start the waiting work of users who needn't pause."""
+        """Begin a turn: start the waiting work of users who aren't throttled."""
         self._is_due = False
         if self._resting is not None:
             self._resting.cancel()
@@ -71,10 +71,10 @@ OPERATORS_SHARE = 8
 
 
 class Places:
-    """The connection slots of one server; a request whose client has disconnected also takes one.
+    """The connection slots of one server; a request whose client has disconnected also occupies a slot.
 
-    A user, except an operator, can't hold more places than are free, so that each further user finds half of
-    the rest, however many others hold idle connections.
+    A user other than an operator can't hold more slots than are free, so that each further user can get
+    half of the remaining slots, however many idle connections others hold.
     """
 
     def __init__(self, limit: int) -> None:
@@ -84,11 +84,11 @@ class Places:
 
     @property
     def total(self) -> int:
-        """Return how many places are held."""
+        """Return the number of occupied slots."""
         return self._total
 
     def take(self, user: Hashable, *, is_operator: bool = False) -> bool:
-        """Take a place, and return whether there was one."""
+        """Take a slot if one is available, and return whether it was taken."""
         kept = 0 if is_operator else self._limit // OPERATORS_SHARE
         free = self._limit - kept - self._total
         if free <= 0 or (not is_operator and self._held[user] > free):
@@ -98,7 +98,7 @@ class Places:
         return True
 
     def give_back(self, user: Hashable) -> None:
-        """Free a place."""
+        """Release a slot."""
         self._total -= 1
         self._held[user] -= 1
         if not self._held[user]:

@@ -1,4 +1,4 @@
-"""Keeps answers that are the same for everyone, so that asking often doesn't make them often."""
+"""Caches responses that are the same for every caller, so that frequent requests don't recompute them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ SHARE = 10
 
 
 class AnswerCache:
-    """A cache of the last answer for each name."""
+    """A cache of the last response for each name."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._kept: dict[str, tuple[float, object]] = {}
 
     def get(self, name: str, make: Callable[[], T], *, changes: bool = True) -> T:
-        """Return the cached answer, or compute it.
+        """Return the cached response, or compute it.
 
         Args:
-            name: of the answer; from a closed set.
-            make: makes it.
-            changes: keep it for ten times as long as it took to make; otherwise for ever.
+            name: the name of the response; from a closed set.
+            make: computes the response.
+            changes: whether the response can change: it is then cached for ten times as long as it took to
+                compute; otherwise without a limit.
         """
         now = self._clock()
         until, answer = self._kept.get(name, (-math.inf, None))

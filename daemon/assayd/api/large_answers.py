@@ -1,6 +1,7 @@
-"""Makes and sends a few large answers at a time, users in turn.
+"""Builds and sends a few large responses at a time, with users in turn.
 
-Otherwise, a client that requests many of them and reads none would make the daemon hold them all.
+Otherwise, a client that requests many large responses and reads none would make the daemon hold all of them
+in memory.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _PIECE_BYTES = 256 * 2**10
 
 
 class LargeAnswers:
-    """The slots for large answers. Args: `most_s` is the time limit of a client for one, in seconds."""
+    """The slots for large responses. Args: `most_s` is a client's time limit per response, in seconds."""
 
     def __init__(self, *, most_s: float) -> None:
         self.most_s = most_s
@@ -49,7 +50,7 @@ class LargeAnswer(Response):
         self._make = make
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Make and send it. A client that does not take it in time is cut off."""
+        """Build and send the response. A client that doesn't read it in time is disconnected."""
         answers = self._answers
         async with answers.slots.hold(self._uid, "", str(next(answers.numbers))):
             body = await self._make()

@@ -70,7 +70,7 @@ async def get_library_history(call: CallDep, name: Name, uid: Owner = None) -> R
 
 @router.delete("/library/{name}", responses=answers.LIBRARY_REMOVED)
 async def remove_library_name(call: CallDep, name: Name, uid: Owner = None) -> Response:
-    """Remove a name with all of its versions; the attempts stay until they are too old or too many."""
+    """Remove a name with all of its versions; the attempts stay until retention limits remove them."""
     removed = await call.library.remove(_resolve_owner(call, uid, name), name)
     if not removed:
         raise _missing_error(name)
@@ -93,7 +93,7 @@ async def get_library_entry(call: CallDep, name: Name, version: Version, uid: Ow
 
 @router.delete("/library/{name}/{version}", responses=answers.LIBRARY_REMOVED)
 async def remove_library_entry(call: CallDep, name: Name, version: Version, uid: Owner = None) -> Response:
-    """Remove one version of a name; its attempt stays until it is too old or there are too many."""
+    """Remove one version of a name; its attempt stays until retention limits remove it."""
     removed = await call.library.remove(_resolve_owner(call, uid, name, version), name, version)
     if not removed:
         raise _missing_error(name, version)

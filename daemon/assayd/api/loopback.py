@@ -1,6 +1,6 @@
-"""Metrics for a collector that cannot open a Unix socket: two paths on a loopback port, and nothing else.
+"""Metrics for a collector that can't open a Unix socket: two paths on a loopback port and no others.
 
-Callers can't be identified there, so no attempt is shown. Off by default.
+Callers can't be identified on this port, so it shows no attempts. It is off by default.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Starts the requests of a user at a pace, and sends streams at it, while others ask for something too."""
+"""Limits the rate at which a user's requests start and streams are sent while other users have requests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SHARE: ContextVar[_CallerPace | None] = ContextVar("share", default=None)
 
 
 async def counted(work: Callable[[], Awaitable[None]]) -> None:
-    """Do a part of a request in another task than the request's; its steps count as the caller's."""
+    """Do a part of a request in another task; the time of its steps is charged to the caller."""
     share = _SHARE.get()
     await (work() if share is None else _time_steps(work(), share.used))
 
@@ -54,7 +54,7 @@ class PacedStream(StreamingResponse):
     """A streaming response that is throttled between its pieces; Starlette sends it in a separate task."""
 
     async def stream_response(self, send: Send) -> None:
-        """Send all pieces."""
+        """Send all pieces, pausing between them while the caller is throttled."""
         self.body_iterator = _throttled_pieces(self.body_iterator)
         await counted(partial(super().stream_response, send))
 
@@ -69,8 +69,9 @@ class PacingMiddleware:
     """ASGI middleware that throttles users who keep the event loop busy.
 
     Args:
-        pace: that of users, who are alone if only nodes ask.
-        nodes_pace: that of nodes, each of which is alone if neither a user nor another node asks.
+        pace: the limit for users; it doesn't apply to a user if only nodes send requests at the same time.
+        nodes_pace: the limit for nodes; it doesn't apply to a node if no user or other node sends requests
+            at the same time.
     """
 
     def __init__(self, app: ASGIApp, pace: UserThrottle, nodes_pace: UserThrottle | None = None) -> None:
@@ -80,7 +81,7 @@ class PacingMiddleware:
         self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand the request on when its user need not rest; what it uses of the loop counts."""
+        """Pass the request on once its user isn't throttled; its event loop time is charged to the user."""
         caller = scope.get("state", {}).get("caller")
         if scope["type"] != "http" or not isinstance(caller, Caller):
             await self._app(scope, receive, send)
@@ -112,7 +113,7 @@ class PacingMiddleware:
         await turn
 
     def _admit_next(self, user: Hashable, pace: UserThrottle) -> None:
-        """Admit the user's next request, unless the user is throttled; repeat until none is waiting."""
+        """Admit the user's next request, unless the user is throttled; repeat until none is left."""
         loop, waiting = asyncio.get_running_loop(), self._waiting[user]
         rest_s = pace.rest_s(user)
         while waiting and not rest_s:
@@ -132,7 +133,7 @@ class PacingMiddleware:
 
 @coroutine
 def _time_steps(work: Awaitable[None], used: Callable[[float], None]) -> Generator[Any, Any, None]:
-    """Run an awaitable and report how long each of its steps kept the event loop busy."""
+    """Run an awaitable and report for how long each of its steps kept the event loop busy."""
     steps = work.__await__()
     resume: Callable[[], Any] = partial(steps.send, None)
     while True:

@@ -1,4 +1,4 @@
-"""The user at the other end of a connection, according to the kernel, and that user's rights."""
+"""Identifies the user at the other end of a connection through the kernel, with the user's rights."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Caller:
     """The sender of a request: its credentials at connection time, and all its groups.
 
     Attributes:
-        remote: whether it is on another host, by a token; its uid is then its tenant's number.
-        operator: whether its token says that it sees everything.
-        monitor: whether its token says that it reads metrics and examinations.
-        token: id of its token, if it is on another host.
-        is_node: whether that is the token of a cluster's node, whose work isn't done for one user.
+        remote: whether the caller is on another host and has a token; its uid is then its tenant's number.
+        operator: whether its token lets it see everything.
+        monitor: whether its token lets it read metrics and examinations.
+        token: the id of its token, if the caller is on another host.
+        is_node: whether the token belongs to a cluster's node, whose requests don't serve a single user.
     """
 
     peer: Peer
@@ -55,9 +55,9 @@ class Caller:
 class SocketAccess:
     """The users who can use the socket, and those who see all attempts.
 
-    With neither uids nor gids listed, whoever can open the socket may use it; a remote caller's token was
-    judged before. Operators always may: root,
-    the daemon's own user `own_uid` (who can read its files anyway), and the operators' group.
+    If neither uids nor gids are listed, everyone who can open the socket may use it; a remote caller's
+    token was checked before. Operators may always use it: root, the daemon's own user `own_uid` (who can
+    read its files anyway), and the operators' group.
     """
 
     uids: frozenset[int] = frozenset()
@@ -72,13 +72,13 @@ class SocketAccess:
         return caller.peer.uid in self.uids or not self.gids.isdisjoint(caller.groups)
 
     def is_operator(self, caller: Caller) -> bool:
-        """Return whether this caller sees everything."""
+        """Return whether this caller can see everything."""
         if caller.remote:
             return caller.operator
         return caller.peer.uid in {0, self.own_uid} or self.operators_gid in caller.groups
 
     def sees(self, caller: Caller, owned: Attempt | Batch) -> bool:
-        """Return whether this caller may know of an attempt or a batch."""
+        """Return whether this caller may know that an attempt or a batch exists."""
         return owned.peer.uid == caller.peer.uid or self.is_operator(caller)
 
 
@@ -90,7 +90,7 @@ class PeerGate:
         self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 403, or hand the request on."""
+        """Respond with status 403, or pass the request on."""
         if scope["type"] == "http":
             caller = scope.get("state", {}).get("caller")
             if not isinstance(caller, Caller) or not self._access.admits(caller):
@@ -101,7 +101,7 @@ class PeerGate:
 
 
 def read_caller(connected: socket.socket) -> Caller | None:
-    """Return the peer of a connection, as the kernel identifies it; None if it isn't a Unix socket."""
+    """Return the peer of a connection as identified by the kernel; None if it isn't a Unix socket."""
     if connected.family != socket.AF_UNIX:
         return None
     pid, uid, gid = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
@@ -111,7 +111,8 @@ def read_caller(connected: socket.socket) -> Caller | None:
 def unread_bytes(transport: asyncio.BaseTransport) -> int:
     """Return the number of sent bytes that the peer hasn't read; 0 if it isn't a Unix socket.
 
-    Source: unix(7), SIOCOUTQ; the kernel counts its own overhead, and nothing once everything is read.
+    Source: unix(7), SIOCOUTQ. The kernel's count includes its own overhead, and is 0 once everything is
+    read.
     """
     connection = transport.get_extra_info("socket")
     if connection is None or connection.family != socket.AF_UNIX or transport.is_closing():
@@ -145,7 +146,7 @@ class PeerHttpTools(BoundedHttpTools):
 
     @classmethod
     def admits(cls, caller: Caller | None, user: int) -> bool:
-        """Take a place for a connection, and return whether there was one."""
+        """Take a slot for a connection, and return whether one was available."""
         if cls.places is None:
             return True
         is_operator = caller is not None and cls.access is not None and cls.access.is_operator(caller)
@@ -155,7 +156,7 @@ class PeerHttpTools(BoundedHttpTools):
         return is_admitted
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Note the caller in the state of every request of this connection."""
+        """Store the caller in the state of every request of this connection."""
         super().connection_made(transport)
         self.app_state = {
             **self.app_state,
@@ -165,7 +166,7 @@ class PeerHttpTools(BoundedHttpTools):
         }
 
     def ended(self) -> None:
-        """Give the place back when the connection has gone and its last request has ended."""
+        """Release the slot when the connection has closed and its last request has ended."""
         if self.is_lost and self.task is None and self.holds_place and self.places is not None:
             self.holds_place = False
             self.places.give_back(self.user)
@@ -181,14 +182,14 @@ def protocol_for(
     """Return the protocol class of one server.
 
     Args:
-        places: its connections; None if they are counted before they come here.
-        access: says who is an operator.
-        silence_s: how long an answer may wait for a client that doesn't read it.
-        refused: called for each connection that was turned away.
+        places: the connection slots; None if connections are counted before they reach the protocol.
+        access: decides who is an operator.
+        silence_s: how long a response waits for a client that doesn't read it.
+        refused: called for each refused connection.
     """
     attributes = {"places": places, "access": access, "silence_s": silence_s, "turns": Turns()}
     return type("PeerHttpTools", (PeerHttpTools,), attributes | {"refused": staticmethod(refused or _ignore)})
 
 
 def _ignore() -> None:
-    """Do nothing."""
+    """Do nothing: the default for `refused`."""

@@ -1,4 +1,4 @@
-"""Routes that show what a policy would change; nothing is loaded or enforced."""
+"""Routes that show the effects of a policy change; no policy is loaded or enforced."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ router = APIRouter(prefix="/v1/policies", tags=["discovery"], responses=answers.
     openapi_extra=answers.describe_request_body(TryBody),
 )
 async def try_policy(request: Request, call: CallDep) -> Response:
-    """Judge the caller's stored submissions under a profile; closing the stream cancels it."""
+    """Check the caller's stored submissions under a profile; closing the stream cancels the trial."""
     wanted = await read_model(request, call, TryBody)
     policy = await _resolve_policy(call, wanted)
     if wanted.run and wanted.profile is not None:
@@ -74,7 +74,7 @@ async def try_policy(request: Request, call: CallDep) -> Response:
     "/suggest", responses=answers.SUGGESTION, openapi_extra=answers.describe_request_body(SuggestBody)
 )
 async def suggest_policy(request: Request, call: CallDep) -> Response:
-    """Return the smallest additions to a profile that would have let the caller's refused code through."""
+    """Return the smallest additions to a profile that would have let the caller's refused code pass."""
     wanted = await read_model(request, call, SuggestBody)
     trials, query = call.require_trials(), _build_query(call, wanted)
     with trials.limit_to_one(call.caller.peer.uid):
@@ -96,7 +96,7 @@ async def suggest_policy(request: Request, call: CallDep) -> Response:
     "/explain", responses=answers.EXPLANATION, openapi_extra=answers.describe_request_body(ExplainBody)
 )
 async def explain_policy(request: Request, call: CallDep) -> Response:
-    """Return what a profile's static rules say of a piece of code; nothing is run."""
+    """Return the findings of a profile's static rules for a piece of code; nothing is run."""
     wanted = await read_model(request, call, ExplainBody)
     trials, uid = call.require_trials(), call.caller.peer.uid
     policy = trials.policies.get(wanted.policy)

@@ -1,7 +1,7 @@
-"""Makes the reference at `/openapi.json`, in the form that generators of clients take.
+"""Builds the API reference at `/openapi.json` in the form that client generators accept.
 
-Decides how operations and models are called there, and how submissions are described: a model per kind, told
-apart by `kind`. What the models hold is `documents`'.
+This module decides the names of operations and models in the reference, and how submissions are described:
+one model per kind, with `kind` as the discriminator. `documents` decides the fields of the models.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def name_operations(routes: Iterable[BaseRoute]) -> None:
 
 
 def reference(app: FastAPI, kinds: Mapping[str, Kind]) -> dict[str, Any]:
-    """Return the OpenAPI document of an application that takes submissions of these kinds."""
+    """Return the OpenAPI document of an application that accepts submissions of these kinds."""
     document = get_openapi(title=app.title, version=app.version, routes=app.routes)
     whole: dict[str, Any] = json.loads(_SUFFIX.sub(r'"\1\2"', json.dumps(document)))
     whole["components"]["schemas"].update(_submission_schemas(kinds))

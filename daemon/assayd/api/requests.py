@@ -1,4 +1,4 @@
-"""Assigns every request an id, which its answer, log lines and attempts' events carry; counts requests."""
+"""Assigns every request an id for its response, log lines and attempts' events; and counts requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ USABLE = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
 class RequestIds:
-    """Middleware that binds a request id, the caller's or a new one, while a request is answered."""
+    """Middleware that binds a request id, the caller's or a new one, while a request is handled."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
@@ -29,7 +29,7 @@ class RequestIds:
         self._ids = UlidGenerator()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer under an id."""
+        """Handle a request under its id."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -78,5 +78,5 @@ def _read_request_id(scope: Scope) -> str | None:
 
 
 def _route_path(scope: Scope) -> str:
-    """Return the path of the declared route, as callers could create any number of time series otherwise."""
+    """Return the path of the declared route; actual paths would let callers create endless time series."""
     return getattr(scope.get("route"), "path", "none")

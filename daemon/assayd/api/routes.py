@@ -1,4 +1,4 @@
-"""Routes of attempts. Each checks the caller, calls the service once, and answers."""
+"""Routes for attempts. Each route checks the caller, calls the service once, and responds."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ async def get_attempt(call: CallDep, attempt_id: Id, wait_s: WaitS = 0) -> Respo
 
 @router.post("/{id}/cancel", status_code=202, responses=answers.CANCELLED)
 async def cancel_attempt(call: CallDep, attempt_id: Id) -> Response:
-    """Ask an attempt to end; its verdict becomes `cancelled` unless another came first."""
+    """Cancel an attempt; its verdict becomes `cancelled` unless it reaches another verdict first."""
     attempt = await call.attempt(attempt_id)
     if attempt.state is State.FINISHED:
         raise RequestError("attempt.finished", "the attempt is finished")
@@ -179,7 +179,7 @@ async def cancel_attempt(call: CallDep, attempt_id: Id) -> Response:
 async def replay_attempt(
     call: CallDep, attempt_id: Id, wait_s: WaitS = 0, idempotency_key: IdempotencyKey = None
 ) -> Response:
-    """Submit the same again; `replay_diff` of the new attempt has the differences."""
+    """Submit the same code again; `replay_diff` of the new attempt contains the differences."""
     _check_idempotency_key(idempotency_key)
     replay = await call.service.replay(
         await call.attempt(attempt_id), peer=call.caller.peer, idempotency_key=idempotency_key
@@ -258,7 +258,7 @@ async def _submit(
     idempotency_key: str | None = None,
     max_runs: int | None = None,
 ) -> Accepted:
-    """Read and accept a submission. A large one holds its turn until it is recorded."""
+    """Read and accept a submission. A large submission keeps its turn until it is recorded."""
     async with AsyncExitStack() as turn:
         with call.holding() as held:
             body = await read_body(request, call, held, max_bytes=call.limits.body_bytes)
@@ -277,7 +277,7 @@ async def _submit(
 
 
 async def read_submitted(body: bytes, call: Call) -> Submission:
-    """Parse a submission; a large one in a thread. Raises: RequestError."""
+    """Parse a submission, in a thread if it is large. Raises: RequestError."""
     read = partial(read_submission, body, call.service.kinds, caps=call.limits.payload)
     if len(body) > LARGE_BODY_BYTES:
         async with call.budget.parsing(call.caller.peer.uid):
@@ -292,7 +292,7 @@ async def read_submitted(body: bytes, call: Call) -> Submission:
 
 
 async def answer_submitted(call: Call, attempt: Attempt, wait_s: float, *, pending: int) -> Response:
-    """Wait for an accepted attempt and return its response; `pending` is the status before its verdict."""
+    """Wait for an accepted attempt; return its response, with status `pending` if it has no verdict yet."""
     attempt = await _wait_for_verdict(call, attempt, wait_s)
     status = 200 if attempt.state is State.FINISHED else pending
     location = {"Location": f"/v1/attempts/{attempt.id}"}
@@ -313,7 +313,7 @@ def _read_label(text: str) -> tuple[str, str]:
 
 
 def _shorten_intent(attempt: Attempt) -> Attempt:
-    """Return an attempt with a shortened intent, for a list."""
+    """Return an attempt whose intent is shortened for a list."""
     intent = attempt.intent
     if intent is None or len(intent) <= LISTED_CHARS:
         return attempt

@@ -1,4 +1,4 @@
-"""Routes about many attempts at once: the counts of their outcomes."""
+"""Routes about many attempts at once: counts of their outcomes."""
 
 from __future__ import annotations
 

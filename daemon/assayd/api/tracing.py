@@ -1,4 +1,4 @@
-"""Reads which trace a request continues: spans begun on its behalf are in it, and its log lines name it."""
+"""Reads the trace that a request continues; its id is added to the request's spans and log lines."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from assayd.ports.tracing import TraceOrigin, Tracing, continuing
 
 
 class TracedRequests:
-    """Middleware that binds the caller's trace and the arrival time of a request while it is answered."""
+    """Middleware that binds the caller's trace and the arrival time of a request while it is handled."""
 
     def __init__(self, app: ASGIApp, tracing: Tracing) -> None:
         self._app = app
         self._tracing = tracing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer."""
+        """Handle a request with the caller's trace and its arrival time bound."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

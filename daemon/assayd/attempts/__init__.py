@@ -1,1 +1,1 @@
-"""How a submission becomes an attempt, runs, and is put on record."""
+"""The life of an attempt: how a submission is accepted, run and recorded."""

@@ -1,8 +1,8 @@
-"""Whether the daemon accepts attempts, and why not: the one answer that all interfaces show.
+"""Decides whether the daemon accepts attempts, and why not: the one decision that all interfaces report.
 
-Decides from three sources: whether the daemon stops, whether attempts can be run (`Readiness`), and whether
-there is room for their bundles (`DiskQuota`). /readyz, the gauge, doctor, the service manager, the log and
-admission ask here.
+The decision has three sources: whether the daemon is stopping, whether attempts can be run (`Readiness`),
+and whether there is disk space for their bundles (`DiskQuota`). `/readyz`, the gauge, `doctor`, the service
+manager, the log and admission use it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Acceptance:
     """The decision whether new attempts are accepted.
 
     Args:
-        runs: whether attempts can be run, and why not.
-        quota: knows the room for bundles.
-        image_problem: why nothing can be run in an image, by its name.
+        runs: returns whether attempts can be run, and why not.
+        quota: measures the space for bundles.
+        image_problem: returns why nothing can be run in an image, by its name.
     """
 
     def __init__(
@@ -46,19 +46,19 @@ class Acceptance:
         self._stopping = False
 
     def stop(self) -> None:
-        """Accept nothing more."""
+        """Stop accepting attempts."""
         self._stopping = True
         self._log_change()
 
     def now(self) -> tuple[bool, str]:
-        """Return whether attempts are accepted, and why not, by the last check of the disk."""
+        """Return whether attempts are accepted, and why not, according to the last check of the disk."""
         if self._stopping:
             return False, STOPPING
         runs, reason = self._runs()
         return (False, reason) if not runs else (not self._disk_problem, self._disk_problem)
 
     async def look(self) -> tuple[bool, str]:
-        """Look at the disk, and return whether attempts are accepted, and why not."""
+        """Check the disk, and return whether attempts are accepted, and why not."""
         try:
             await self._quota.require_room()
         except RequestError as refusal:
@@ -69,24 +69,24 @@ class Acceptance:
         return self.now()
 
     async def require(self) -> None:
-        """See that attempts are accepted. Raises: RequestError ``not_ready``."""
+        """Check that attempts are accepted. Raises: RequestError ``not_ready``."""
         accepts, reason = await self.look()
         if not accepts:
             raise RequestError("not_ready", reason, retryable=True)
 
     def require_image(self, name: str) -> None:
-        """See that attempts can be run in an image. Raises: RequestError ``not_ready``."""
+        """Check that attempts can be run in an image. Raises: RequestError ``not_ready``."""
         if problem := self._image_problem(name):
             raise RequestError("not_ready", problem, retryable=True)
 
     async def check_periodically(self) -> NoReturn:
-        """Check the disk periodically, for callers that use the last result."""
+        """Check the disk periodically; other methods use the last result."""
         while True:
             await self.look()
             await asyncio.sleep(LOOKED_EVERY_S)
 
     async def rows(self) -> list[HealthRow]:
-        """Return the rows for doctor: one for the disk, and one while the daemon stops."""
+        """Return the rows for `doctor`: one for the disk, and one while the daemon is stopping."""
         await self.look()
         free_mb, min_free_mb = self._quota.free_bytes // MIB, self._quota.min_free_bytes // MIB
         remedy = (
@@ -107,7 +107,7 @@ class Acceptance:
         return [disk, stopping] if self._stopping else [disk]
 
     def _log_change(self) -> None:
-        """Log each change of the reason why no attempts are accepted."""
+        """Log each change of the reason why attempts aren't accepted."""
         _, reason = self.now()
         if reason == self._told:
             return

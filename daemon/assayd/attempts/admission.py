@@ -1,6 +1,6 @@
-"""How submissions become attempts: looked up, admitted, recorded, put into the queue; once each.
+"""How submissions become attempts: looked up, admitted, recorded and queued, exactly once each.
 
-Decides about refusals. A submission that is already accepted is never refused.
+This module decides which submissions are refused. A submission that was already accepted is never refused.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ log = structlog.get_logger()
 class AttemptOrigin:
     """The origin of an attempt: its sender, its keys, and the batch or attempt that it belongs to.
 
-    `max_runs` limits its runs, in addition to the daemon's setting.
+    `max_runs` limits the attempt's runs, in addition to the daemon's setting.
     """
 
     peer: Peer
@@ -57,18 +57,18 @@ class Admission:
 
     Args:
         jobs: records attempts.
-        records: returns what kinds keep, by kind.
-        conclusion: ends attempts that can't be started.
+        records: returns the recorder of each kind, by kind.
+        conclusion: concludes attempts that can't be started.
         policies: all profiles.
         kinds: the enabled kinds.
-        clock: the time of acceptance.
-        ids: makes ids of attempts.
+        clock: returns the time of acceptance.
+        ids: creates ids of attempts.
         webhooks: decides which URLs can be named.
         scheduler: the queue.
-        repair_requests: records repairs that submissions ask for.
-        acceptance: whether attempts are accepted.
+        repair_requests: records the repairs that submissions request.
+        acceptance: decides whether attempts are accepted.
         caps: limits that no policy sets.
-        quota: what each user can add to the disk.
+        quota: limits the bytes that each user can add to the disk.
         tracing: begins the trace of an attempt.
     """
 
@@ -106,7 +106,7 @@ class Admission:
         self._tracing = tracing
 
     async def submit(self, submission: Submission, origin: AttemptOrigin) -> Accepted:
-        """Accept a submission durably and put it into the queue, or return the attempt that it was before."""
+        """Accept a submission durably and queue it, or return the attempt that it became earlier."""
         submission = await self.complete(submission, origin.peer.uid)
         span = self._begin_span(submission, origin)
         if await self._is_known(origin):
@@ -145,23 +145,23 @@ class Admission:
             await self._webhooks.check(url, uid)
 
     async def complete(self, submission: Submission, uid: int) -> Submission:
-        """Replace references to records of the submission's kind by the full payload."""
+        """Replace references to records of the submission's kind with the full payload."""
         records = self._records.get(submission.kind)
         payload = await records.complete(submission, uid) if isinstance(records, Completing) else None
         return submission if payload is None else with_payload(submission, payload, self._kinds)
 
     async def submit_document(self, document: bytes, origin: AttemptOrigin) -> Accepted:
-        """Accept a submission from the daemon or its records; a large one holds its turn until recorded."""
+        """Accept a submission from the daemon or its records; a large one keeps its turn until recorded."""
         async with self._scheduler.budget.reading(len(document), origin.peer.uid):
             return await self.submit(await self.read(document), origin)
 
     async def _request_repair(self, attempt: Attempt, submission: Submission) -> None:
-        """Request the repair of an attempt in case it fails, if its submission says so."""
+        """Request the repair of an attempt in case it fails, if its submission asks for that."""
         if submission.repair is not None:
             await self._repair_requests.record(attempt, submission.repair)
 
     async def _is_known(self, origin: AttemptOrigin) -> bool:
-        """Return whether the same sender has used this attempt id or idempotency key before."""
+        """Return whether the same sender has already used this attempt id or idempotency key."""
         jobs, uid = self._jobs, origin.peer.uid
         if origin.attempt_id is not None:
             known = await jobs.get(origin.attempt_id)
@@ -172,7 +172,7 @@ class Admission:
     def _begin_span(self, submission: Submission, origin: AttemptOrigin) -> Span:
         """Begin the span of an attempt; the span never ends if the attempt isn't accepted.
 
-        The items of a batch have a trace each: they may be thousands.
+        Each item of a batch has a separate trace, because a batch can have thousands of items.
         """
         begun = trace_origin()
         facts: dict[str, Attribute] = {"kind": submission.kind, "policy": submission.policy}
@@ -204,7 +204,7 @@ class Admission:
         return await self._jobs.accept(attempt, submission.document, idempotency_key=key)
 
     async def read(self, document: bytes) -> Submission:
-        """Read an accepted submission; a large one in a thread, so that the event loop stays free."""
+        """Read an accepted submission, in a thread if it is large, so that the event loop isn't blocked."""
         return await read_accepted(document, self._kinds)
 
     async def read_in_turn(self, document: bytes, uid: int) -> Submission:
@@ -216,20 +216,20 @@ class Admission:
             return await self.read(document)
 
     def require_ready(self) -> None:
-        """See that attempts are accepted. Raises: RequestError ``not_ready``."""
+        """Check that attempts are accepted. Raises: RequestError ``not_ready``."""
         ready, reason = self._acceptance.now()
         if not ready:
             raise RequestError("not_ready", reason, retryable=True)
 
     async def require_quota(self, uid: int, document_bytes: int) -> None:
-        """Require that a user may add `document_bytes` bytes of documents.
+        """Check that a user may add `document_bytes` bytes of documents.
 
         Raises: RequestError ``not_ready``, ``quota.disk``.
         """
         await self._quota.require(uid, document_bytes=document_bytes)
 
     def policy(self, submission: Submission) -> ExecutionPolicy:
-        """Return the profile, tightened by what the request overrides, and by what its payload asks for."""
+        """Return the profile, tightened by the request's overrides and the payload's requirements."""
         policy = self._policies.get(submission.policy)
         if submission.overrides:
             policy = tighten(policy, submission.overrides)
@@ -258,13 +258,14 @@ class Admission:
         )
 
     async def unfinished(self) -> Sequence[Attempt]:
-        """Return the attempts without a verdict; before the daemon is ready, those of previous runs."""
+        """Return the attempts without a verdict; before the daemon is ready, those from previous runs."""
         return await self._jobs.unfinished()
 
     async def recover(self, unfinished: Sequence[Attempt], *, renumbered: bool = True) -> None:
-        """Start attempts that a previous run has left without a verdict; one document at a time is held.
+        """Start attempts without a verdict from a previous run; only one document at a time is in memory.
 
-        `renumbered`: their events begin behind all that were, as those are gone.
+        `renumbered`: whether their events get numbers above all earlier ones, because the earlier events
+        are lost.
         """
         for attempt in unfinished:
             document = await self._jobs.document(attempt.id)
@@ -293,14 +294,14 @@ class Admission:
         return self._tracing.begin("attempt", facts, parent=from_text(attempt.trace))
 
     async def _give_up(self, attempt: Attempt, document: bytes, trouble: AssaydError) -> None:
-        """End an attempt that this daemon can't start any more, e.g. because its profile was removed."""
+        """Conclude an attempt that this daemon can no longer start, e.g. because its profile is gone."""
         failure = Failure(code=trouble.code, message=trouble.message)
         given_up = await self._conclusion.give_up(attempt, document, failure)
         await self._jobs.finish(ended(given_up, self._clock.now()))
 
 
 def require_image(validator: Kind, policy: ExecutionPolicy) -> None:
-    """Refuse a policy with another image for a kind that needs its own image.
+    """Check that a policy doesn't change the image of a kind that requires its own image.
 
     Raises: RequestError ``policy.image``.
     """
@@ -314,7 +315,7 @@ def require_image(validator: Kind, policy: ExecutionPolicy) -> None:
 
 
 def limits_of(policy: ExecutionPolicy, caps: Limits) -> Limits:
-    """Return the limits of an attempt: the policy's resources within the daemon's caps."""
+    """Return the limits of an attempt: the policy's resources, reduced to the daemon's caps."""
     resources = policy.resources
     return replace(
         caps,

@@ -1,4 +1,4 @@
-"""One attempt while it runs: the decisions before its start, its times, and its events."""
+"""One running attempt: the decisions made before its start, its timings, and its events."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ UNITS_TRACED = 100
 
 
 class Abandoned(Exception):
-    """The daemon stops before the attempt has its verdict; the next run of the daemon recovers it.
+    """An exception raised when the daemon stops before the verdict; the daemon's next run recovers it.
 
-    `run_number` is of the run that was broken off, None when none was.
+    `run_number` is the number of the interrupted run; None if no run was interrupted.
     """
 
     def __init__(self, run_number: int | None) -> None:
@@ -44,10 +44,10 @@ class Abandoned(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Job:
-    """An attempt while it runs, with all decisions from its acceptance, and its submission once it is read.
+    """A running attempt with all decisions from its acceptance, and its submission once it is read.
 
-    `prepared` is the checked payload. `abandoned` once the daemon stops and does not wait
-    for its verdict. `span` is the attempt in its trace.
+    `prepared` is the checked payload. `abandoned` is set once the daemon stops without waiting for the
+    attempt's verdict. `span` is the span of the attempt in its trace.
     """
 
     attempt: Attempt
@@ -64,7 +64,7 @@ class Job:
     abandoned: bool = False
 
     def cancel(self) -> None:
-        """End it with the verdict `cancelled`: a person wants it so."""
+        """End the attempt with the verdict `cancelled`, at a user's request."""
         self.abandoned = False
         self.deadline.cancel()
 
@@ -76,13 +76,13 @@ class Job:
 
     @property
     def submission(self) -> Submission:
-        """Return the submission. Raises: ValueError before it is read."""
+        """Return the submission. Raises: ValueError, if it hasn't been read yet."""
         if self.read is None:
             raise ValueError(f"the submission of {self.attempt.id} isn't read yet")
         return self.read
 
     def move(self, state: State) -> None:
-        """Go to the next state and publish it. Raises: ValueError for a move that is not in the table."""
+        """Change to the next state and publish it. Raises: ValueError for a forbidden transition."""
         if state not in TRANSITIONS[self.attempt.state]:
             raise ValueError(f"an attempt can't go from {self.attempt.state} to {state}")
         self.attempt = replace(self.attempt, state=state)
@@ -94,7 +94,7 @@ class Job:
 
     @contextmanager
     def measured(self, clock: Clock, step: str, *, span: str | None = None) -> Iterator[Span]:
-        """Add the time of the body to the step's timing; yield its span (default name: the step's)."""
+        """Add the body's duration to the step's timing; yield a span, by default named after the step."""
         began = clock.monotonic()
         try:
             with self.traced(span or step) as begun:
@@ -104,7 +104,7 @@ class Job:
 
     @contextmanager
     def traced(self, step: str) -> Iterator[Span]:
-        """Trace a step as a span, and add the span's ids to log lines."""
+        """Trace a step as a span while the body runs, and add the span's ids to log lines."""
         span, error = self.span.child(step), None
         try:
             with structlog.contextvars.bound_contextvars(**trace_log_fields(span.context)):
@@ -117,17 +117,17 @@ class Job:
 
 
 def error_name(problem: BaseException) -> str:
-    """Return the code of an AssaydError, otherwise the name of its class; it contains no text of users."""
+    """Return an AssaydError's code, or another error's class name; both are free of users' text."""
     return problem.code if isinstance(problem, AssaydError) else type(problem).__name__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Facts for operators in addition to the row; None if nothing ran, or it wasn't observed.
+    """Facts for operators in addition to the row; None if no container ran, or the value wasn't observed.
 
-    `would_fail` says of an attempt under report-only whether enforcement would fail it; None of others.
-    `stages` are those that ran, with their time in seconds. `limit_shares` says of each limit how much of it
-    was used, 1 for all.
+    `would_fail` is whether enforcement would fail a report-only attempt; None for other attempts. `stages`
+    are the stages that ran, with their durations in seconds. `limit_shares` is the share of each limit that
+    was used; 1 means all of it.
     """
 
     stage_reached: str = ""
@@ -151,11 +151,11 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """An attempt with its verdict, and its documents as JSON bytes, as the bundle has them.
+    """An attempt with its verdict, and its documents as JSON bytes, as stored in the bundle.
 
-    Without a `report` they are those of the bundle that the attempt names. `static_misses` are the rules of
-    runtime refusals in code that passed the static stages. `cases` of the run, and `refusals`, the errors
-    that prevented it, are for kinds that keep records.
+    Without a `report`, the documents are in the bundle that the attempt names. `static_misses` are the
+    rules of runtime refusals in code that passed the static stages. `cases`, the cases of the run, and
+    `refusals`, the errors that prevented it, are for kinds that keep records.
     """
 
     attempt: Attempt
@@ -168,7 +168,7 @@ class Finished:
 
 
 class UnitPublisher(RunObserver):
-    """A publisher of the runner's reports: as events, and as spans within `span`."""
+    """A publisher of the runner's messages, as events and as spans within `span`."""
 
     def __init__(self, job: Job, spec: RunSpec, span: Span = NO_SPAN) -> None:
         self._job = job
@@ -187,5 +187,5 @@ class UnitPublisher(RunObserver):
             self._span.past("unit", took_s, index=index, cause=cause, cpu_s=result.usage.cpu_s)
 
     def output(self, index: int, stream: str, data: bytes) -> None:
-        """Publish what a unit wrote."""
+        """Publish a unit's output."""
         self._job.emit(stream, output_body(self._units[index], data))

@@ -1,4 +1,4 @@
-"""Counts waiting attempts and stored bundles, for gauges that need the database."""
+"""Counts waiting attempts and stored bundles for gauges whose values come from the database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Puts on record what an attempt came to: merges its report and writes its bundle."""
+"""Records the outcome of an attempt: merges its report and writes its bundle."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class SerializedResult:
 
 
 def is_large_result(result: RunResult) -> bool:
-    """Return whether a result takes long to process."""
+    """Return whether a result takes long to process because it is large."""
     records = [record for unit in result.units for record in unit.results]
     parts = sum(1 + len(unit.events) for unit in result.units) + sum(r.count(b"{") for r in records)
     size = sum(map(len, records)) + sum(len(output.content) for output in result.outputs)
@@ -77,7 +77,7 @@ def is_large_result(result: RunResult) -> bool:
 
 
 def _is_large_report(report: Report) -> bool:
-    """Return whether a report takes long to write: it has many cases or long findings."""
+    """Return whether a report takes long to write because it has many cases or long findings."""
     if len(report.cases or ()) > MANY_CASES:
         return True
     texts = sum(len(f.message) + len(f.context or "") + len(f.snippet or "") for f in report.findings)
@@ -88,7 +88,7 @@ def _is_large_report(report: Report) -> bool:
 class Conclusion:
     """A writer of reports and bundles, which are signed if there is an `attester`.
 
-    `attachments` returns further files of an attempt of a chain.
+    `attachments` returns the additional files of an attempt that belongs to a chain.
     """
 
     artifacts: ArtifactStore
@@ -99,7 +99,7 @@ class Conclusion:
     """Of the thread for large results: several would compete with the event loop for the interpreter."""
 
     async def call_in_thread(self, attempt: Attempt, function: Callable[[], T]) -> T:
-        """Call a function in a thread, one at a time; users take turns."""
+        """Call a function in a thread, one function at a time; users take turns."""
         async with self.turns.hold(*attempt.flow, attempt.id):
             return await asyncio.to_thread(function)
 
@@ -110,7 +110,7 @@ class Conclusion:
         ran: Ran | None,
         failure: Failure | None,
     ) -> Finished:
-        """Merge all results into the report and write the bundle."""
+        """Merge all results into the report, write the bundle, and return the finished attempt."""
         report = _build_report(job, static, ran, failure, self.clock.now())
         for stage in report.stages[len(static) :]:
             job.publish_stage(stage)
@@ -141,7 +141,7 @@ class Conclusion:
         )
 
     async def give_up(self, attempt: Attempt, document: bytes, failure: Failure) -> Attempt:
-        """End an attempt that can't be started because its kind or profile is gone."""
+        """Conclude an attempt that can't be started because its kind or profile no longer exists."""
         ended = replace(with_failure(failure, attempt), cause=None)
         report = Report(
             attempt_id=attempt.id,
@@ -208,7 +208,7 @@ def _build_concluded(
 
 
 def _is_static_miss(finding: Finding, job: Job) -> bool:
-    """Return whether the static stages could have found this; they can't know the host of a connection."""
+    """Return whether the static stages could have found this fault; they can't know a connection's host."""
     listed = job.policy.network.mode is NetworkMode.ALLOWLIST
     return finding.rule.startswith(POLICY_RULES) and not (listed and finding.rule == NETWORK_RULE)
 
@@ -246,7 +246,7 @@ def _build_report(
 
 
 def _retry_context(job: Job, report: Report) -> str | None:
-    """Return the text for a model's next try, about a failure or a pass that proves little."""
+    """Return the text for a model's next try, about a failure or about a pass that proves little."""
     if report.verdict not in _RATED:
         return None
     failed = {stage.name: stage for stage in report.stages if stage.status is StageStatus.FAILED}
@@ -279,7 +279,7 @@ def _add_rating(job: Job, report: Report) -> Report:
 
 
 def _add_score(job: Job, report: Report, ran: Ran | None) -> Report:
-    """Add the kind's integrity score, if it has one; null if the run says nothing about the code."""
+    """Add the kind's integrity score, if it has one; null if the run shows nothing about the code."""
     integrity = job.validator.integrity(job.submission.payload)
     if integrity is None or report.verdict not in _RATED:
         return replace(report, integrity=integrity)
@@ -310,7 +310,7 @@ def _serialize_result(job: Job, report: Report, ran: Ran | None) -> SerializedRe
 def _bundle_files(
     attempt: Attempt, document: bytes, report: bytes, execution: bytes, result: RunResult | None = None
 ) -> dict[str, bytes]:
-    """Return the files of the bundle by name, as docs/result-contract.md lists them."""
+    """Return the files of the bundle by name, as listed in docs/result-contract.md."""
     moment = stamp(attempt.created_at)
     files = {
         f"stdout_{moment}.log": _join_output(result, "stdout"),

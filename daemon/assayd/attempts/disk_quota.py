@@ -1,8 +1,9 @@
-"""Decides about disk space: none below `limits.min_free_mb`; the largest holders are refused first.
+"""Keeps `limits.min_free_mb` of disk space free: refuses the users with the most data first.
 
-Two things fill it. Documents that wait in the database can't be removed: a user can hold at most as many
-bytes of them as are left on the disk, or in the limit of a cluster's database. Bundles can be removed: if
-space gets short, the largest holders are refused until `retention` has removed their oldest bundles.
+Two kinds of data fill the disk. Documents that wait in the database can't be removed: a user can hold at
+most as many bytes of them as are free on the disk, or within the limit of a cluster's database. Bundles can
+be removed: if space is short, the users with the most data are refused until `retention` has removed their
+oldest bundles.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ class DiskQuota:
     """The quota of each user on the disk, and its enforcement.
 
     Args:
-        jobs: has the size of each user's data.
+        jobs: returns the size of each user's data.
         artifacts: measures the free space.
-        clock: dates these measurements.
-        min_free_bytes: space to keep free.
-        operators: users without a quota except that limit.
-        database_bytes: limit of waiting documents in a remote database.
+        clock: returns the time of these measurements.
+        min_free_bytes: the space to keep free.
+        operators: users to whom only that limit applies.
+        database_bytes: the limit of waiting documents in a remote database.
     """
 
     def __init__(
@@ -80,9 +81,9 @@ class DiskQuota:
             raise RequestError("not_ready", message, retryable=True)
 
     async def require(self, uid: int, *, document_bytes: int = 0) -> None:
-        """See that a user may add a bundle, and a document of so many bytes.
+        """Check that a user may add a bundle and a document of this many bytes.
 
-        Raises: RequestError ``not_ready``; ``quota.disk`` for who holds too much.
+        Raises: RequestError ``not_ready``; ``quota.disk``, if the user holds too much data.
         """
         await self.require_room()
         if uid in self._operators:
@@ -93,14 +94,14 @@ class DiskQuota:
         self._promised += 2 * document_bytes  # in the database, and in the bundle
 
     async def left_bytes(self) -> int:
-        """Return the free space for documents above the reserve: on the disk, or in the database."""
+        """Return the free space for documents beyond the reserve: on the disk, or in the database."""
         room = await self._free_space()
         return min(room, self._document_space(room)[0])
 
     async def _free_space(self) -> int:
-        """Return the free bytes above the reserve; measured once a second, more often if they are few.
+        """Return the free bytes beyond the reserve, measured once a second, or more often if few are left.
 
-        Raises: RequestError ``not_ready``, if the place of the bundles can't be used.
+        Raises: RequestError ``not_ready``, if the bundle directory can't be used.
         """
         now = self._clock.monotonic()
         if now >= self._free_until or self.free_bytes - self._promised < 2 * self.min_free_bytes:
@@ -149,7 +150,7 @@ class DiskQuota:
         return room, "on the disk above limits.min_free_mb"
 
     def _is_usage_known(self) -> bool:
-        """Return whether the usage of a shared database is known; always true without one."""
+        """Return whether the usage of a shared database is known; always True without a shared database."""
         return self._database is None or self._held_at is not None
 
     def _document_bytes(self, uid: int) -> int:
@@ -157,9 +158,9 @@ class DiskQuota:
         return self._added[uid] + (usage.document_bytes if usage is not None else 0)
 
     async def _refresh_usage(self) -> None:
-        """Update the usage of each user, unless it is recent; concurrent callers wait for the same result.
+        """Update the usage of each user, unless it is recent; concurrent callers wait for the same update.
 
-        Raises: StoreError; the next one looks again then.
+        Raises: StoreError; the next call then tries again.
         """
         async with self._looking:
             now = self._clock.monotonic()
@@ -172,7 +173,7 @@ class DiskQuota:
 
 
 def share(held: Iterable[int], limit: int) -> int:
-    """Return the most that each may hold so that all of it fits: the largest are cut to one height."""
+    """Return the greatest equal cap per user with which the total fits; only larger users are cut."""
     left, level = max(limit, 0), 0
     sizes = sorted(held)
     for index, size in enumerate(sizes):
@@ -184,18 +185,18 @@ def share(held: Iterable[int], limit: int) -> int:
 
 
 def excess(held: Mapping[int, int], limit: int) -> dict[int, int]:
-    """Return by how much each user exceeds the fair share; users within the share are omitted."""
+    """Return the number of bytes by which each user exceeds the fair share; omit users within the share."""
     level = share(held.values(), limit)
     return {uid: size - level for uid, size in held.items() if size > level}
 
 
 def excess_for_room(held: Mapping[int, int], needed: int, *, untouched: int) -> dict[int, int]:
-    """Return how many bytes each user has to release so that `needed` bytes become free.
+    """Return the number of bytes that each user has to release so that `needed` bytes become free.
 
     Args:
-        held: what each user holds.
-        needed: how much more has to be free; nothing, if it is not positive.
-        untouched: what no user has to release, whatever is needed.
+        held: the bytes that each user holds.
+        needed: the additional bytes that must become free; if not positive, nothing has to be released.
+        untouched: the bytes that each user can always keep, whatever `needed` is.
     """
     if needed <= 0:
         return {}

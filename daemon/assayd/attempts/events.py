@@ -1,7 +1,7 @@
-"""Events on their way: kept for those who follow, and for the store until the verdict.
+"""Publishes events: keeps them for followers, and until the verdict for the store.
 
-Publishing never waits. Followers read from one log per attempt, each at its own pace; output is kept in a
-ring, so one who is slow (or comes late) finds a gap, and is shown how many events it lacks.
+Publishing never waits. Followers read from one log per attempt, each at a separate pace. Output is kept in
+a ring buffer, so a slow or late follower gets a gap event with the number of missing events.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class EventHub:
         self._any = Signal()
 
     def open(self, attempt_id: str, owner: int, *, behind: int = 0) -> None:
-        """Begin an attempt's log; its events are for its owner, and are numbered behind a number."""
+        """Open an attempt's log; its events are visible to `owner` and numbered after `behind`."""
         log = self._attempt_log(attempt_id)
         log.owner = owner
         if behind:
             log.behind, log.next_seq = behind, behind + 1
 
     def publish(self, attempt_id: str, run_number: int, kind: str, body: dict[str, object]) -> Event:
-        """Number an event and show it to everybody who follows."""
+        """Number an event and send it to all followers."""
         (event,) = self.prepare(attempt_id, run_number, (kind, body))
         self.show(event)
         return event
@@ -63,7 +63,7 @@ class EventHub:
     def prepare(
         self, attempt_id: str, run_number: int, *bodies: tuple[str, dict[str, object]]
     ) -> tuple[Event, ...]:
-        """Number the next events, which are shown once their content is true."""
+        """Number the next events, which are sent to followers only once their content is recorded."""
         at, seq = self._clock.now(), self._attempt_log(attempt_id).next_seq
         return tuple(
             Event(attempt_id=attempt_id, run_number=run_number, seq=seq + place, kind=kind, at=at, body=body)
@@ -71,7 +71,7 @@ class EventHub:
         )
 
     def show(self, event: Event) -> None:
-        """Show a numbered event to everybody who follows."""
+        """Send a numbered event to all followers."""
         log = self._attempt_log(event.attempt_id)
         log.add(event)
         if event.kind not in OUTPUT:
@@ -83,7 +83,7 @@ class EventHub:
         return self._logs.get(attempt_id) or self._logs.setdefault(attempt_id, _Log())
 
     def durable(self, attempt_id: str) -> Sequence[Event]:
-        """Return the events of an attempt that must be stored."""
+        """Return the events of an attempt that must be stored durably."""
         log = self._logs.get(attempt_id)
         return tuple(log.durable) if log else ()
 
@@ -92,7 +92,7 @@ class EventHub:
         return self._attempt_log(attempt_id).next_seq - 1
 
     def close(self, attempt_id: str) -> None:
-        """End an attempt's log; followers get the remaining events, also late ones for a while."""
+        """Close an attempt's log; followers get the remaining events, for a while also late followers."""
         log = self._logs.pop(attempt_id, None)
         if log is not None:
             log.end()
@@ -101,11 +101,11 @@ class EventHub:
                 self._ended.popitem(last=False)
 
     def knows(self, attempt_id: str) -> bool:
-        """Return whether an attempt's events are in memory; otherwise they are in the store."""
+        """Return whether an attempt's events are in memory; if not, they are in the store."""
         return attempt_id in self._logs or attempt_id in self._ended
 
     async def follow(self, attempt_id: str, *, after: int = 0) -> AsyncGenerator[Event, None]:
-        """Return an attempt's events after the one of that number, then new ones, up to its end."""
+        """Yield an attempt's events after the given number, then new ones, up to its end."""
         log = self._logs.get(attempt_id) or self._ended.get(attempt_id)
         while log is not None:
             changed, ended = log.signal.next, log.ended
@@ -122,9 +122,10 @@ class EventHub:
         """Yield the durable events of all attempts from now on, each with its position in this stream.
 
         Args:
-            owner: only those of this user's attempts.
-            after: a place from an earlier stream; the events since then come first. A gap event replaces
-                lost ones: too many have happened, or the daemon has restarted.
+            owner: the user whose attempts' events are yielded.
+            after: a position in an earlier stream; the events since then are yielded first. A gap event
+                replaces events that were lost because there were too many, or because the daemon has
+                restarted.
         """
         seen = self._published
         if after is not None:
@@ -146,20 +147,20 @@ class EventHub:
             await changed.wait()
 
     def _missed_event(self) -> Event:
-        """Return an event for lost events; how many of them a follower would have seen is unknown."""
+        """Return a gap event for lost events; the number that this follower would have seen is unknown."""
         return Event(
             attempt_id="", run_number=0, seq=0, kind=GAP, at=self._clock.now(), body={"missed": None}
         )
 
     def end(self) -> None:
-        """Release those who follow all attempts."""
+        """End the streams of all followers of all attempts."""
         self._stopped = True
         self._any.give()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StreamEvent:
-    """An event in the stream of all attempts, with its number there."""
+    """An event in the stream of all attempts, with its position in that stream."""
 
     number: int
     owner: int | None
@@ -167,7 +168,7 @@ class _StreamEvent:
 
 
 class _Log:
-    """The events of one attempt: the durable ones, and a ring buffer of output."""
+    """The events of one attempt: the durable events, and a ring buffer of output."""
 
     def __init__(self) -> None:
         self.owner: int | None = None
@@ -180,7 +181,7 @@ class _Log:
         self._output_bytes = 0
 
     def add(self, event: Event) -> None:
-        """Keep an event; the oldest output makes room."""
+        """Store an event; if the buffer is full, drop the oldest output."""
         self.next_seq = event.seq + 1
         if event.kind in OUTPUT:
             self._output.append(event)
@@ -192,12 +193,12 @@ class _Log:
         self.signal.give()
 
     def end(self) -> None:
-        """Signal that nothing more comes."""
+        """Signal that no more events will follow."""
         self.ended = True
         self.signal.give()
 
     def after(self, seq: int) -> Iterator[Event]:
-        """Return the events in memory after an event, in order, with a gap event for missing ones."""
+        """Return the events in memory after an event, in order, with a gap event for each missing range."""
         kept = merge(tuple(self.durable), tuple(self._output), key=lambda event: event.seq)
         return insert_gaps(kept, max(seq, self.behind))
 

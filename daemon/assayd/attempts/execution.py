@@ -1,6 +1,6 @@
-"""Where attempts run: in containers of this host, or wherever else a program sees to it.
+"""Defines where attempts run: in containers of this host, or in another place that a program provides.
 
-The scheduler decides which attempt is carried out when; how, it leaves to an `Execute`.
+The scheduler decides when each attempt runs; an `Execute` decides how it runs.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from assayd.ports.driving import ALONE, Driving
 
 
 class Execute(Protocol):
-    """A function that carries out one attempt whose submission has been read."""
+    """A function that runs one attempt whose submission has been read."""
 
     async def __call__(self, job: Job) -> Finished:
-        """Return the attempt with its verdict, which is on record then.
+        """Run the attempt, and return it with its verdict, which has been recorded.
 
         Raises: Abandoned, if the program stops before the outcome is decided.
         """
@@ -30,7 +30,7 @@ class Execute(Protocol):
 
 
 class Readiness(Protocol):
-    """The readiness to run attempts, and the reasons against it."""
+    """Whether attempts can be run, and the reasons why not."""
 
     tried: asyncio.Event
     """Set once getting ready has succeeded or failed for the first time."""
@@ -40,7 +40,7 @@ class Readiness(Protocol):
         ...
 
     async def prepare(self) -> None:
-        """Get ready, however long it takes."""
+        """Become ready, however long that takes."""
         ...
 
     async def keep_ready(self) -> NoReturn:
@@ -48,23 +48,23 @@ class Readiness(Protocol):
         ...
 
     async def keep_sweeping(self) -> None:
-        """Remove leftovers repeatedly."""
+        """Remove leftovers periodically."""
         ...
 
     def image_problem(self, name: str) -> str:
-        """Return why nothing can be run in an image; empty if nothing is known against it."""
+        """Return why nothing can be run in an image; empty if no problem is known."""
         ...
 
     async def image_digest(self, name: str) -> str:
-        """Return the digest of the image that a name refers to now. Raises: EngineError."""
+        """Return the digest of the image to which a name currently refers. Raises: EngineError."""
         ...
 
     def show(self, metrics: Metrics) -> None:
-        """Set the gauges to what there is now."""
+        """Set the gauges to the current values."""
         ...
 
     async def examine(self) -> Sequence[HealthRow]:
-        """Run the examinations that need no container."""
+        """Run the health checks that need no container."""
         ...
 
     async def examine_isolation(self) -> HealthRow:
@@ -73,18 +73,18 @@ class Readiness(Protocol):
 
 
 class Elsewhere(Protocol):
-    """Access to attempts that are carried out by other processes."""
+    """Access to attempts that run in other processes."""
 
     async def attend(self, attempt: Attempt) -> None:
-        """Have the events of an unfinished attempt shown here too, from its beginning."""
+        """Show the events of an unfinished attempt here too, from its beginning."""
         ...
 
     async def ended(self, attempt_id: str, timeout_s: float) -> None:
-        """Wait for the verdict of an attempt, no longer than a time."""
+        """Wait for the verdict of an attempt, up to a timeout."""
         ...
 
     async def cancel(self, attempt_id: str) -> bool:
-        """Have an attempt ended; False when it has a verdict, or there is none of that id."""
+        """Cancel an attempt; return False if it has a verdict, or if no attempt has this id."""
         ...
 
 
@@ -92,8 +92,9 @@ class Elsewhere(Protocol):
 class Execution:
     """The parts that run attempts: an executor, its readiness and a self-test.
 
-    `selftest` runs samples of kinds there; None if each host does that itself. `elsewhere` has the attempts
-    of other processes; None for a single process. `driving` decides which process continues long work.
+    `selftest` runs samples of kinds there; None if each host does that itself. `elsewhere` gives access to
+    the attempts of other processes; None for a single process. `driving` decides which process continues
+    long-running work.
     """
 
     execute: Execute

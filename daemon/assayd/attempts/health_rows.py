@@ -1,4 +1,4 @@
-"""Doctor's rows that don't need the engine: identity, policies, static misses. Pure."""
+"""The rows of `doctor` that don't need the engine: identity, policies, static misses. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from assayd.model.health import HealthRow, HealthStatus
 
 
 def identity_row(former: str | None, state_dir: str) -> HealthRow:
-    """Report whether the state directory is a copy of another daemon's directory, `former`."""
+    """Return a row on whether the state directory is a copy of another daemon's directory, `former`."""
     if former is None:
         return HealthRow(check="identity", status=HealthStatus.OK, detail="the state directory isn't a copy")
     detail = (
@@ -25,7 +25,7 @@ def identity_row(former: str | None, state_dir: str) -> HealthRow:
 
 
 def policies_row(problem: str) -> HealthRow:
-    """Report whether the policies in use match the files; `problem` says why not."""
+    """Return a row on whether the policies in use match the files; `problem` is the reason if not."""
     if not problem:
         return HealthRow(
             check="policies", status=HealthStatus.OK, detail="the profiles in use match the files"
@@ -36,9 +36,10 @@ def policies_row(problem: str) -> HealthRow:
 
 
 def kinds_row(missing: Mapping[str, str], left_out: Mapping[str, str]) -> HealthRow:
-    """Report whether all kinds can be used.
+    """Return a row on whether all kinds can be used.
 
-    `missing`: packages that aren't installed, by purpose. `left_out`: policies that no file defines, by kind.
+    `missing` are the packages that aren't installed, by purpose; `left_out` are the policies that no file
+    defines, by kind.
     """
     if left_out:
         detail = "; ".join(f"{kind} isn't served: no policy {policy}" for kind, policy in left_out.items())
@@ -52,7 +53,7 @@ def kinds_row(missing: Mapping[str, str], left_out: Mapping[str, str]) -> Health
 
 
 def helpers_row(missing: Mapping[str, str]) -> HealthRow:
-    """Report whether the optional programs are installed; `missing` says what each would do."""
+    """Return a row on whether the optional programs are installed; `missing` describes their uses."""
     if not missing:
         return HealthRow(
             check="helpers", status=HealthStatus.OK, detail="all optional programs are installed"
@@ -63,7 +64,7 @@ def helpers_row(missing: Mapping[str, str]) -> HealthRow:
 
 
 def static_misses_row(misses: Counter[tuple[str, str]]) -> HealthRow:
-    """Report the findings of the runtime policy that the static stages missed."""
+    """Return a row with the findings of the runtime policy that the static stages missed."""
     if not misses:
         return HealthRow(check="static misses", status=HealthStatus.OK, detail="none since the start")
     listed = ", ".join(f"{kind} {rule}: {count}" for (kind, rule), count in misses.most_common(10))

@@ -1,7 +1,7 @@
-"""The images that policies name: tried before anything submitted runs in them, and suggested in hints.
+"""The images that policies name: tested before submitted code runs in them, and suggested in hints.
 
-Such an image is held to what a kind's own is: the probes of the isolation check must be held in it, and
-samples of the kind must get the verdicts that they state. Each is done once for an image, by its digest, at
+Such an image must meet the same requirements as a kind's own image: the isolation check must pass in it,
+and samples of the kind must get the verdicts that they state. Each test is run once per image digest, at
 the first use.
 """
 
@@ -68,9 +68,9 @@ class ImageTrials:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def require(self, validator: Kind, policy: ExecutionPolicy, spec: RunSpec) -> None:
-        """See that containers of the image that a policy names hold, and that the kind works in them.
+        """Check that containers of a policy's image are isolated, and that the kind works in them.
 
-        Raises: EngineError ``image.unfit``, ``image.no_python``, or why it cannot be tried.
+        Raises: EngineError ``image.unfit``, ``image.no_python``, or an error that prevents the test.
         """
         name = policy.image
         if name is None:
@@ -95,7 +95,7 @@ class ImageTrials:
             raise EngineError("image.unfit", f"image {name} can't be used for kind {validator.name}: {shown}")
 
     def _known_complaints(self, digest: str, validator: Kind) -> Sequence[str] | None:
-        """Return the complaints about an image; None if it must be tested, also some time after a failure."""
+        """Return the known complaints about an image; None if it must be tested, perhaps again."""
         failed_at = self._failed_at.get(digest)
         if failed_at is not None and self._clock.monotonic() - failed_at >= AGAIN_S:
             del self._failed_at[digest]
@@ -117,7 +117,7 @@ class ImageTrials:
         return complaints
 
     async def _run_samples(self, name: str, validator: Kind, *, python: bool) -> Sequence[str]:
-        """Run a kind's samples in an image under the kind's policy; Python only if the image has it."""
+        """Run a kind's samples in an image under the kind's policy; skip Python samples without Python."""
         policy = replace(self._policies.get(validator.default_policy), image=name)
         limits = limits_of(policy, self._caps)
         said = []
@@ -139,7 +139,7 @@ def _plan_sample(validator: Kind, sample: Sample, policy: ExecutionPolicy, limit
 
 
 def _runs_only_programs(spec: RunSpec | None) -> bool:
-    """Return whether all units are programs of the image, which need no Python."""
+    """Return whether all units only run programs of the image, which need no Python."""
     return spec is not None and all(unit.program is Program.EXEC for unit in spec.units)
 
 
@@ -147,14 +147,14 @@ _MISSING = "sandbox.module_missing"
 
 
 class ImageHints:
-    """A source of hints in findings about the images of profiles."""
+    """A source of hints for findings about missing modules, from the images that profiles name."""
 
     def __init__(self, images: Images, named: Callable[[], Mapping[str, Sequence[str]]]) -> None:
         self._images = images
         self._named = named
 
     async def add(self, validator: Kind, judgement: Judgement) -> Judgement:
-        """Return the judgement with what helps against modules that are missing."""
+        """Return the judgement with hints about images that contain the missing modules."""
         found = [one for findings in judgement.stage_findings.values() for one in findings]
         if not validator.any_image or all(finding.rule != _MISSING for finding in found):
             return judgement
@@ -166,7 +166,7 @@ class ImageHints:
         return replace(judgement, stage_findings=stages)
 
     async def _modules(self) -> Mapping[str, str]:
-        """Return a hint for each module of a built image; the first image by name takes precedence."""
+        """Return a hint for each module of a built image; of several images, the first by name wins."""
         known: dict[str, str] = {}
         for name, profiles in sorted(self._named().items()):
             try:

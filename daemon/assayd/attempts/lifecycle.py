@@ -1,9 +1,9 @@
-"""What happens to one attempt, from its submission to its bundle. Start reading here.
+"""The life of one attempt, from its submission to its bundle. Start reading here.
 
     check ─> plan ─> lease ─> run ─> judge ─> merge ─> bundle ─> verdict
 
-Submitted code that fails is a value all the way down. An internal error is an exception up to
-`LocalExecution.run`, which turns it into the verdict `error`: an attempt never ends without a verdict.
+A failure of submitted code is always a value. An internal error is an exception up to `LocalExecution.run`,
+which converts it to the verdict `error`: an attempt never ends without a verdict.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ AddHints = Callable[[Kind, Judgement], Awaitable[Judgement]]
 
 
 async def any_image(validator: Kind, policy: ExecutionPolicy, spec: RunSpec) -> None:
-    """Accept any image."""
+    """Accept every image: the default if images aren't tested."""
 
 
 async def no_hints(validator: Kind, judgement: Judgement) -> Judgement:
-    """Return the judgement unchanged."""
+    """Return the judgement unchanged: the default without image hints."""
     return judgement
 
 
@@ -70,8 +70,8 @@ async def no_hints(validator: Kind, judgement: Judgement) -> Judgement:
 class LocalExecution:
     """An executor of attempts in containers of this host. Implements `execution.Execute`.
 
-    Attempts with a container hold one of the `slots`. `retry_window_s` is how long an attempt whose lease
-    failed waits for the engine.
+    Attempts with a container hold one of the `slots`. `retry_window_s` is the maximum time for which an
+    attempt whose lease failed waits for the engine.
     """
 
     analyst: Analyst
@@ -89,14 +89,14 @@ class LocalExecution:
     add_hints: AddHints = no_hints
 
     async def __call__(self, job: Job) -> Finished:
-        """Run an attempt, and put its verdict on record."""
+        """Run an attempt, and record its verdict."""
         with self.sandbox.pool.attempt():
             finished = await self.run(job)
             with job.traced("record"):
                 return await self.verdicts.record(finished, job.timings_s)
 
     async def run(self, job: Job) -> Finished:
-        """Take an attempt from its submission to its bundle; the verdict is recorded by the caller.
+        """Process an attempt from its submission to its bundle; the caller records the verdict.
 
         Raises: Abandoned, if the daemon stops before the outcome is decided.
         """
@@ -130,7 +130,7 @@ class LocalExecution:
         ran: Ran | None,
         failure: Failure | None,
     ) -> Finished:
-        """Record the result; record an internal error if that fails."""
+        """Conclude the attempt with its result; if that fails, conclude it with an internal error."""
         try:
             return await self.conclusion.conclude(job, static, ran, failure)
         except Exception:
@@ -161,7 +161,7 @@ class LocalExecution:
         return checked
 
     async def _execute(self, job: Job, spec: RunSpec, payload: BaseModel) -> Ran:
-        """Run the plan in a container; once more if the first run was lost through an internal error.
+        """Run the plan in a container; run it again if the first run was lost to an internal error.
 
         A failed lease isn't a run. It is retried while the engine may recover.
         """
@@ -186,7 +186,7 @@ class LocalExecution:
             job.deadline.restart(WAITING_S)
 
     async def _wait_for_engine(self, job: Job, problem: EngineError, left_s: float) -> None:
-        """Wait until the sandbox can be used again. Raises: EngineError, if that takes too long."""
+        """Wait until the sandbox can be used again. Raises: EngineError, at the timeout."""
         async with job.deadline.scope():
             await asyncio.sleep(LEASE_AGAIN_S)
             try:
@@ -209,7 +209,7 @@ class LocalExecution:
 
     @asynccontextmanager
     async def _lease_container(self, job: Job, spec: RunSpec) -> AsyncIterator[Lease]:
-        """Hold a slot and a container while the body runs. Raises: EngineError, TimeoutError."""
+        """Hold a slot and a leased container while the body runs. Raises: EngineError, TimeoutError."""
         async with AsyncExitStack() as held:
             with job.measured(self.clock, "lease"):
                 async with job.deadline.scope():
@@ -219,7 +219,7 @@ class LocalExecution:
             yield lease
 
     async def _add_trial_findings(self, job: Job, payload: BaseModel, ran: Ran) -> Ran:
-        """Add the findings of a trial, if the kind and the profile want one and the submission passed."""
+        """Add the findings of a trial if the kind and the profile require one and the submission passed."""
         found = ran.judgement.stage_findings
         if not ran.result.outcome.completed or any(map(has_errors, found.values())):
             return ran
@@ -238,7 +238,7 @@ class LocalExecution:
     async def _run_trial(self, job: Job, spec: RunSpec) -> RunResult | None:
         """Run a trial in another container; None if none is available or the trial was interrupted.
 
-        It isn't journalled: a daemon that starts again runs the whole attempt, and removes the container.
+        A trial isn't recorded: a restarted daemon runs the whole attempt again and removes the container.
         """
         job.deadline.restart(WAITING_S)
         try:
@@ -253,7 +253,7 @@ class LocalExecution:
         return None if broken_off else result
 
     async def _record_run(self, job: Job, lease: Lease) -> None:
-        """Record which container this run gets, before any submitted code is sent to it."""
+        """Record the container that this run uses, before any submitted code is sent to it."""
         number = job.attempt.run_number + 1
         job.attempt = replace(job.attempt, run_number=number, warm=lease.warm)
         now = self.clock.now()
@@ -282,7 +282,7 @@ class LocalExecution:
         return Ran(result=result, judgement=await self.add_hints(job.validator, judgement))
 
     async def _call_decoder(self, job: Job, function: Callable[[], T], result: RunResult) -> T:
-        """Call a function that decodes a result; in a thread if the result is large."""
+        """Call a function that decodes a result, in a thread if the result is large."""
         return (
             await self.conclusion.call_in_thread(job.attempt, function)
             if is_large_result(result)
@@ -298,7 +298,7 @@ def _raise_if_abandoned(job: Job, ran: Ran | None, failure: Failure | None) -> N
 
 
 def _add_stage_spans(span: Span, stages: Sequence[StageReport]) -> None:
-    """Add spans for the stages, which a worker ran one after the other and has just sent."""
+    """Add spans for the stages, which a worker ran in sequence and has just reported."""
     left_s = sum(stage.duration_s for stage in stages)
     for stage in stages:
         left_s -= stage.duration_s
@@ -318,7 +318,7 @@ def _plan(job: Job, checked: Checked) -> RunSpec | None:
 
 
 def _settle_findings(job: Job, judgement: Judgement) -> Judgement:
-    """Return a judgement in which the profile's reporting mode is applied to the findings."""
+    """Return the judgement with the profile's reporting mode applied to its findings."""
     found = {
         stage: settle(findings, job.validator.rules, job.policy)
         for stage, findings in judgement.stage_findings.items()
@@ -327,7 +327,7 @@ def _settle_findings(job: Job, judgement: Judgement) -> Judgement:
 
 
 def _lost_run_failure(ran: Ran | None) -> Failure | None:
-    """Return the internal error if the last run was lost through one, otherwise None."""
+    """Return the internal error if the last run was lost to one, otherwise None."""
     if ran is None or ran.result.outcome.cause is not Cause.INFRASTRUCTURE:
         return None
     message = "The run was lost, and no retry is left; see the execution's evidence."

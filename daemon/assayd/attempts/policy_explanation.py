@@ -1,4 +1,4 @@
-"""Asks what a profile's static rules say of a snippet: it is put into a good sample of a kind and checked."""
+"""Returns a profile's static findings about a snippet, by checking it within a valid sample of a kind."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ async def explain(
     kind: str | None,
     uid: int,
 ) -> tuple[str, Sequence[Finding]]:
-    """Return the kind that read a snippet, and its findings; their lines are the snippet's.
+    """Return the kind that checked a snippet, and its findings with line numbers of the snippet.
 
-    Raises: RequestError ``kind.unknown``, ``invalid``, if the kind takes no such code.
+    Raises: RequestError ``kind.unknown``; ``invalid``, if the kind doesn't accept such code.
     """
     name = kind or _choose_kind(snippet, policy, kinds)
     reader = kinds.get(name)
@@ -80,7 +80,7 @@ def _good_payload(kind: Kind) -> Mapping[str, Any]:
 
 
 def _add_snippet(snippet: Snippet, payload: Mapping[str, Any], kind: Kind) -> tuple[Mapping[str, Any], int]:
-    """Return a payload with the snippet at its end, and the number of lines before the snippet."""
+    """Return a payload with the snippet appended, and the number of lines before the snippet."""
     if snippet.language != PYTHON and "steps" in payload:
         step = {"name": "snippet", "type": snippet.language, "content": snippet.text}
         return {**payload, "steps": [step]}, 0

@@ -1,7 +1,8 @@
 """Suggests the smallest additions to a profile that would have let refused code through.
 
-What guards isolation is never suggested: it is listed as withheld, with the reason. A name comes from the
-finding's `subject`, which is text of submitted code: it must have the form that a profile file accepts.
+Additions that would weaken isolation are never suggested, but listed as withheld, with the reason. A name
+is taken from the finding's `subject`, which is text of submitted code: it must have the form that a profile
+file accepts.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _BUILTINS = frozenset({".", "alias", "enable", "eval", "exec", "kill", "source",
 
 @dataclass(slots=True, kw_only=True)
 class Addition:
-    """A name to add under a key: how many attempts needed it, and when; `enough` needed only this."""
+    """A name to add under a key, with the count of attempts that needed it; `enough` needed only this."""
 
     key: str
     name: str
@@ -42,7 +43,7 @@ class Addition:
     last_at: datetime
 
     def add(self, at: datetime, *, enough: bool) -> None:
-        """Count an attempt."""
+        """Count an attempt that needs this addition."""
         self.count += 1
         self.enough += enough
         self.first_at, self.last_at = min(self.first_at, at), max(self.last_at, at)
@@ -50,7 +51,7 @@ class Addition:
 
 @dataclass(slots=True, kw_only=True)
 class Suggestion:
-    """The additions that a profile lacks; `helped` attempts would have passed with all of them."""
+    """The additions that a profile needs; `helped` attempts would have passed with all of them."""
 
     policy: str
     seen: int = 0
@@ -59,7 +60,7 @@ class Suggestion:
     withheld: dict[tuple[str, str], Addition] = field(default_factory=dict)
 
     def note(self, attempt: Attempt, findings: Iterable[Finding], policy: ExecutionPolicy) -> None:
-        """Count an attempt under each name that it was refused for."""
+        """Count an attempt under each name that caused its refusal."""
         keyed = [finding for finding in findings if finding.profile_key is not None]
         needed = {
             _wanted_addition(finding, policy): None for finding in keyed if not _is_allowed(finding, policy)
@@ -78,7 +79,7 @@ class Suggestion:
             into.setdefault((key, name), made).add(at, enough=len(needed) == 1)
 
     def toml(self) -> str:
-        """Return the additions as a profile that extends the reviewed profile."""
+        """Return the additions as the TOML of a profile that extends the reviewed profile."""
         tables: dict[str, dict[str, set[str]]] = {}
         for addition in self.additions.values():
             table, _, key = addition.key.rpartition(".")
@@ -104,7 +105,7 @@ def _render_table(name: str, keys: Mapping[str, set[str]]) -> list[str]:
 
 
 def _is_allowed(finding: Finding, policy: ExecutionPolicy) -> bool:
-    """Return whether the profile already allows what another profile refused."""
+    """Return whether the profile already allows a name that another profile refused."""
     name = finding.subject or ""
     match finding.profile_key:
         case "imports.allowed":
@@ -153,7 +154,7 @@ async def suggest(
     attempts: AsyncIterator[Attempt],
     findings: Callable[[Attempt], Awaitable[Iterable[Finding]]],
 ) -> Suggestion:
-    """Return the additions that a profile lacks for the attempts that it refused or would have refused."""
+    """Return the additions that a profile needs for the attempts that it refused or would have refused."""
     suggestion = Suggestion(policy=policy.name)
     async for attempt in attempts:
         suggestion.note(attempt, await findings(attempt), policy)
@@ -161,5 +162,5 @@ async def suggest(
 
 
 def listed(additions: Mapping[tuple[str, str], Addition]) -> list[Addition]:
-    """Return additions, those of the most attempts first."""
+    """Return the additions, sorted by the number of attempts, largest first."""
     return sorted(additions.values(), key=lambda one: (-one.count, one.key, one.name))

@@ -1,7 +1,8 @@
 """Judges stored submissions again under another profile, to show which verdicts would change.
 
-Static stages only, in the analysis workers and in the caller's turn: no container, and one document in memory
-at a time. With `run`, each is submitted in full and waited for instead. Nothing is enforced or loaded.
+Only static stages are run, in the analysis workers and at the caller's turn: without a container, and with
+one document in memory at a time. With `run`, each submission is submitted again instead, and its verdict
+awaited. No policy is enforced or loaded.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _JUDGED = frozenset({Verdict.VALIDATED, Verdict.FAILED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialExample:
-    """An attempt whose verdict would change, with the message."""
+    """An attempt whose verdict would change, with the message of the change."""
 
     attempt_id: str
     kind: str
@@ -61,7 +62,7 @@ class TrialChange:
     examples: list[TrialExample] = field(default_factory=list)
 
     def add(self, example: TrialExample) -> None:
-        """Count an attempt, and keep the first ones."""
+        """Count an attempt; keep the first ones as examples."""
         self.count += 1
         if len(self.examples) < EXAMPLES:
             self.examples.append(example)
@@ -69,7 +70,7 @@ class TrialChange:
 
 @dataclass(slots=True, kw_only=True)
 class PolicyTrial:
-    """The progress and results of a trial; `undecided` attempts failed at run time and need a run."""
+    """The progress and results of a trial; `undecided` attempts failed at run time and need a new run."""
 
     total: int
     tried: int = 0
@@ -81,7 +82,7 @@ class PolicyTrial:
     changes: dict[tuple[bool, str], TrialChange] = field(default_factory=dict)
 
     def note(self, attempt: Attempt, findings: Sequence[Finding], *, would_fail: bool) -> None:
-        """Count a verdict that would change, once under each rule that changes it."""
+        """Count a verdict that would change, once under each rule that causes the change."""
         if would_fail:
             self.would_fail += 1
         else:
@@ -104,7 +105,7 @@ Read = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyTrials:
-    """Tries profiles on attempts of a query. `busy` has the users with a trial under way: one each."""
+    """A runner of trials of profiles. `busy` contains the users with a running trial: at most one each."""
 
     jobs: DatabaseJobStore
     admission: Admission
@@ -119,7 +120,7 @@ class PolicyTrials:
     async def run(
         self, policy: ExecutionPolicy, query: Query, peer: Peer, *, run: bool = False
     ) -> AsyncGenerator[PolicyTrial, None]:
-        """Yield the trial as it proceeds; closing the generator cancels it.
+        """Yield the trial's state as it proceeds; closing the generator cancels the trial.
 
         Raises: RequestError ``policy.busy``.
         """
@@ -154,7 +155,7 @@ class PolicyTrials:
             self.busy.discard(uid)
 
     async def _select_attempts(self, query: Query) -> list[Attempt]:
-        """Return the newest finished attempts of a query whose verdicts depend on their code."""
+        """Return the newest finished attempts of a query whose verdicts depend on the submitted code."""
         found: list[Attempt] = []
         query = replace(query, state=State.FINISHED, limit=PAGE)
         while len(found) < MOST_TRIED:
@@ -168,7 +169,7 @@ class PolicyTrials:
     async def _check_attempt(
         self, trial: PolicyTrial, attempt: Attempt, policy: ExecutionPolicy, uid: int
     ) -> None:
-        """Compare an attempt's verdict with its static stages under the profile, at the caller's turn."""
+        """Compare an attempt's verdict with the result of its static stages under the profile, in turn."""
         try:
             document = await self.jobs.document(attempt.id)
         except AssaydError:

@@ -1,8 +1,9 @@
-"""How long finished attempts are kept, how many, and whose go first; and which batches clients send to now.
+"""Removes finished attempts by age, number and size; and tracks the batches that are being uploaded.
 
-If room gets short, bundles go first, those of approved attempts last, and rows only after all bundles of
-their user: a verdict takes little, and an attempt without its bundle is still found. Of an attempt that goes,
-the bundle is removed before the row: a row without its bundle is found again.
+If disk space is short, bundles are removed first, those of approved attempts last, and a user's rows only
+after all of that user's bundles: a verdict takes little space, and an attempt without its bundle can still
+be looked up. When an attempt is removed, its bundle is removed before its row, because a later sweep finds
+a row without a bundle.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """The limits of retention. `min_free_bytes`: disk space to keep free."""
+    """The limits of retention. `min_free_bytes` is the disk space to keep free."""
 
     days: int
     attempts: int
@@ -49,7 +50,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Removal:
-    """Attempts to remove, or only their bundles."""
+    """Attempts to remove entirely, or attempts of which only the bundles are removed."""
 
     attempts: Sequence[Attempt]
     bundles_only: bool = False
@@ -65,12 +66,12 @@ class _Excess:
     def choose(
         self, page: Sequence[Attempt], sizes: Mapping[str, int], *, by_number: bool = False
     ) -> Sequence[Attempt]:
-        """Return the first attempts of a page, as many as must be removed.
+        """Return as many attempts from the beginning of a page as must be removed.
 
         Args:
-            page: attempts that may go.
-            sizes: what each of them releases, in bytes, by id.
-            by_number: whether their number exceeds the limit; otherwise their size does.
+            page: attempts that may be removed.
+            sizes: the bytes that the removal of each attempt releases, by id.
+            by_number: whether the number of attempts exceeds its limit; otherwise, their size does.
         """
         chosen = []
         for attempt in page:
@@ -82,16 +83,16 @@ class _Excess:
         return chosen
 
     def is_nothing(self, *, by_number: bool) -> bool:
-        """Return whether enough has been removed."""
+        """Return whether no attempts or bytes remain to be released."""
         return (self.attempts if by_number else self.bytes) <= 0
 
 
 class Retention:
     """The removal of finished attempts and their bundles by age and size.
 
-    Excess bundles are removed from the largest holder, the oldest first, so that no user loses bundles
-    because of another's. Bundles are removed even if an unfinished batch needs their verdicts, and those of
-    approved attempts after all others.
+    Excess bundles are removed from the users with the most data, oldest first, so that no user loses
+    bundles because of another user's. Bundles are removed even if an unfinished batch needs their verdicts;
+    bundles of approved attempts are removed after all others.
     """
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
@@ -118,7 +119,7 @@ class Retention:
         """Whether this process sweeps by itself; of several on one database, one does."""
 
     async def keep_sweeping(self) -> NoReturn:
-        """Sweep on a timer, and when room gets short, until cancelled; a store in trouble is tried again."""
+        """Sweep periodically, and when disk space is short, until cancelled; retry after store errors."""
         due = 0.0
         while True:
             try:
@@ -130,7 +131,7 @@ class Retention:
             await asyncio.sleep(ROOM_LOOKED_AT_EVERY_S)
 
     async def sweep(self, *, dry_run: bool = False) -> SweepResult:
-        """Remove attempts by age and size, and replaced bundles; or only count them."""
+        """Remove attempts by age and size, and replaced bundles; in a dry run, only count them."""
         async with self._sweeping:
             swept = SweepResult()
             async with aclosing(self._select_removals(stays=dry_run)) as pages:
@@ -147,7 +148,7 @@ class Retention:
             return replace(swept, bundles=swept.bundles + len(doubles))
 
     async def _select_removals(self, *, stays: bool) -> AsyncGenerator[_Removal, None]:
-        """Yield the attempts to remove; `stays`: they still exist at the next query."""
+        """Yield the attempts to remove; `stays` is whether they still exist at the next query."""
         going: dict[str, Attempt] = {}
         async for page in self._pages(Removable(before=self._oldest_kept()), stays=stays):
             going |= {attempt.id: attempt for attempt in page}
@@ -184,7 +185,7 @@ class Retention:
     ) -> AsyncGenerator[Sequence[Attempt], None]:
         """Yield the attempts to remove, page by page, and add them to `unless`.
 
-        `stripped`: attempts whose bundles went before.
+        `stripped` are the attempts whose bundles were removed before.
         """
         if over.is_nothing(by_number=by_number):
             return
@@ -198,13 +199,13 @@ class Retention:
                 return
 
     async def _release_sizes(self, page: Sequence[Attempt], *, bundles_only: bool) -> Mapping[str, int]:
-        """Return what attempts release when they go, in bytes: with their rows, or their bundles only."""
+        """Return the bytes that the removal of each attempt releases: with its row, or only its bundle."""
         bundles = {attempt.id: disk_bytes(attempt.artifacts) for attempt in page}
         rows = {} if bundles_only else await self._jobs.row_bytes(list(bundles))
         return {attempt_id: size + rows.get(attempt_id, 0) for attempt_id, size in bundles.items()}
 
     async def _required_bytes(self, held: Mapping[int, StoredUsage]) -> Mapping[int, int]:
-        """Return how many bytes each user has to release: of bundles, or also of rows if space is short."""
+        """Return the bytes that each user has to release: of bundles, or also of rows if space is short."""
         bundles = {uid: usage.disk_bytes for uid, usage in held.items()}
         over = excess(bundles, self._keep.disk_bytes)
         freed = sum(over.values())
@@ -216,7 +217,7 @@ class Retention:
         return {uid: max(over.get(uid, 0), for_room.get(uid, 0)) for uid in over.keys() | for_room.keys()}
 
     async def _missing_space(self) -> int:
-        """Return how many bytes are missing to twice the reserve; below the reserve, users are refused."""
+        """Return the bytes by which free space is below twice the reserve; below it, users are refused."""
         return 2 * self._keep.min_free_bytes - await self._artifacts.free_bytes()
 
     def _oldest_kept(self) -> datetime:
@@ -247,7 +248,7 @@ class Retention:
             await self._jobs.remove(ids, unless=self._uploads.active)
 
     async def _superseded_bundles(self) -> Sequence[str]:
-        """Return the bundles of attempts whose verdict refers to another bundle."""
+        """Return the superseded bundles of attempts whose verdict refers to another bundle."""
         found = []
         for first in await self._artifacts.doubles():
             attempt = await self._jobs.get(first.rpartition("_")[2])
@@ -257,12 +258,12 @@ class Retention:
 
 
 def _without_bundle(attempt: Attempt) -> Attempt:
-    """Return an attempt without its bundle."""
+    """Return an attempt without the reference to its bundle."""
     return replace(attempt, bundle=None, artifacts=())
 
 
 def _subtract_usage(held: Mapping[int, StoredUsage], gone: Iterable[Attempt]) -> dict[int, StoredUsage]:
-    """Return the usage of each user without some attempts."""
+    """Return the usage of each user minus that of some attempts."""
     left = dict(held)
     for attempt in gone:
         usage = left[attempt.peer.uid]
@@ -285,7 +286,7 @@ def _log_removed(swept: SweepResult) -> None:
 
 
 class Uploads:
-    """The batch uploads to this daemon since it started, by batch."""
+    """The uploads of batches to this daemon since it started."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -310,6 +311,6 @@ class Uploads:
                 self._ended[batch_id] = self._clock.now()
 
     def received_since(self, moment: datetime) -> frozenset[str]:
-        """Return the batches with lines received since `moment`; forget the others."""
+        """Return the batches that received lines since `moment`; forget all others."""
         self._ended = {batch: ended for batch, ended in self._ended.items() if ended >= moment}
         return self.active | self._ended.keys()

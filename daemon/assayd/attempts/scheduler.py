@@ -1,7 +1,7 @@
-"""Decides which attempt runs when: accepts, queues, starts, cancels, recovers, drains.
+"""Decides when each attempt runs: queues, starts, cancels, recovers and drains attempts.
 
-What happens to an attempt once it is started is `lifecycle`'s. Each attempt is one task of one
-TaskGroup; at most `active` of them are under way, and of those at most `concurrency` hold a container.
+`lifecycle` runs an attempt once it is started. Each attempt is one task of one TaskGroup; at most `active`
+attempts are active at a time, and at most `concurrency` of these hold a container.
 """
 
 from __future__ import annotations
@@ -66,11 +66,12 @@ class QueueLimits:
 class Order:
     """An accepted attempt with all decisions from its acceptance.
 
-    `submission` is there for one that need not wait. `document` is read when the attempt starts; None: being
-    large, or of a previous run, it waits in the store. `size` is what it counts in the budget; read, it takes
-    about `read_bytes`. `request_id` is of the request that brought it; None when a previous run has left it.
-    `events_behind` is a number that no event of a previous run has reached, so that who follows can go on.
-    `span` is the attempt in its trace, `waiting` its time in the queue.
+    `submission` is set for an attempt that needn't wait. `document` is parsed when the attempt starts; it
+    is None if it is in the store, because it is large or from a previous run. `size` is its size in the
+    budget; once parsed, it takes about `read_bytes` bytes of memory. `request_id` is the id of the request
+    that submitted it; None if it is from a previous run. `events_behind` is a number that no event of a
+    previous run has exceeded, so that followers can continue. `span` is the attempt's span in its trace,
+    `waiting` the span of its time in the queue.
     """
 
     attempt: Attempt
@@ -92,12 +93,12 @@ class Scheduler:
 
     Args:
         execute: runs one attempt.
-        jobs: holds submissions that wait.
-        clock: the time of starts.
-        hub: where events go.
+        jobs: stores waiting submissions.
+        clock: returns the start time of attempts.
+        hub: publishes events.
         metrics: the counters.
-        stopping: set by the scheduler when it starts no more attempts.
-        limits: how much is accepted and under way.
+        stopping: an event that the scheduler sets when it starts no more attempts.
+        limits: limits of the queue and of active attempts.
     """
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
@@ -132,7 +133,7 @@ class Scheduler:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Scheduler]:
-        """Run attempts while the body runs; those under way at its end are left to the daemon's next run."""
+        """Run attempts while the body runs; at its end, active ones are left to the daemon's next run."""
         async with task_group() as self._tasks:
             try:
                 yield self
@@ -143,36 +144,36 @@ class Scheduler:
 
     @property
     def active(self) -> int:
-        """Count the attempts under way."""
+        """Return the number of active attempts."""
         return len(self._active)
 
     def resize(self, active: int) -> None:
-        """Let so many attempts be under way from now on; those that are go on."""
+        """Set the maximum number of active attempts; attempts that are already active continue."""
         self._limits = replace(self._limits, active=active)
         self._start_waiting()
 
     def states(self) -> Counter[State]:
-        """Count attempts without a verdict, by state."""
+        """Return the number of attempts without a verdict, by state."""
         counts = Counter(job.attempt.state for job in self._active.values())
         counts[State.QUEUED] += len(self._queue)
         return counts
 
     def oldest(self) -> datetime | None:
-        """Return when the oldest attempt without a verdict was accepted; None if there is none."""
+        """Return the time when the oldest attempt without a verdict was accepted; None without any."""
         active = (job.attempt.created_at for job in self._active.values())
         waiting = (order.attempt.created_at for order in self._queue.items())
         return min((*active, *waiting), default=None)
 
     def under_way(self, query: Query) -> list[Attempt]:
-        """List attempts in one of the states that only memory knows, newest first."""
+        """Return the attempts in one of the states that are kept only in memory, newest first."""
         found = [job.attempt for job in self._active.values() if query.matches(job.attempt)]
         found.sort(key=lambda attempt: (attempt.created_at, attempt.id), reverse=True)
         return found[: query.limit]
 
     def acquire(self, uid: int, size: int) -> None:
-        """Take the permit for one more attempt of this user, with a document of so many bytes.
+        """Acquire a permit for one more attempt of this user, with a document of this many bytes.
 
-        The end of the attempt that is started with it gives it back, or `release`.
+        The permit is released at the end of the attempt that is started with it, or by `release`.
 
         Raises: RequestError ``queue.full``, ``quota.full`` or ``not_ready`` (all retryable).
         """
@@ -189,16 +190,16 @@ class Scheduler:
         self._permits[uid] += 1
 
     def release(self, uid: int, size: int) -> None:
-        """Release a permit."""
+        """Release a permit and its bytes in the budget."""
         self.budget.release(uid, size)
         self._permits[uid] -= 1
         if not self._permits[uid]:
             del self._permits[uid]
 
     def start(self, order: Order, *, permitted: bool = True) -> None:
-        """Put an accepted attempt into the queue; one that needs no permit waits in the store.
+        """Put an accepted attempt into the queue; without a permit, it waits in the store.
 
-        If its waiters were already released, it stays recorded, and no one can wait for it.
+        If waiters were already released, the attempt stays recorded, but callers can't wait for it.
         """
         attempt = order.attempt
         self._finished[attempt.id] = asyncio.get_running_loop().create_future()
@@ -217,17 +218,17 @@ class Scheduler:
             self.release_waiters()
 
     def _start_waiting(self) -> None:
-        """Start waiting attempts in turn while there is capacity."""
+        """Start waiting attempts in turn while capacity is available."""
         while not self._stopping.is_set() and (order := self._pop_next()) is not None:
             self._begin(order)
         self._metrics.queue_depth.set(len(self._queue))
         self._metrics.queue_bytes.set(self.budget.held)
 
     def _pop_next(self) -> Order | None:
-        """Take the next attempt to start, users in turn.
+        """Remove and return the next attempt to start; users take turns.
 
-        A user's first needs one free place. Each further one must leave a free place for every
-        `MOST_PER_FREE` of the user's, and at least one.
+        A user's first attempt needs one free slot. Each further attempt must leave one free slot for every
+        `MOST_PER_FREE` active attempts of the user, and at least one.
         """
         free = self._limits.active - len(self._active)
         if free <= 0:
@@ -269,7 +270,7 @@ class Scheduler:
         return emit
 
     async def _run(self, job: Job, order: Order) -> None:
-        """Run one attempt, record its verdict, and wake up its waiters."""
+        """Run one attempt, record its verdict, and wake its waiters."""
         attempt_id = job.attempt.id
         waiting = self._finished[attempt_id]
         with structlog.contextvars.bound_contextvars(
@@ -306,14 +307,14 @@ class Scheduler:
             self._tasks.create_task(self._release_memory_later())
 
     async def _release_memory_later(self) -> None:
-        """Release memory again later, as the spec is kept until the container is removed."""
+        """Release memory again later, because the run spec is kept until the container is removed."""
         await pause(REMOVED_S, unless=self._stopping)
         await asyncio.to_thread(memory.give_back)
 
     async def _withdraw_run(self, attempt_id: str, run_number: int | None) -> None:
-        """Remove the record of a run that the daemon's stop interrupted, so that it doesn't count.
+        """Remove the record of a run that the daemon's stop interrupted, so that the run isn't counted.
 
-        One that cannot be taken off counts, as after a crash.
+        If the record can't be removed, the run is counted, like after a crash.
         """
         log.info("attempt.left", run_number=run_number)
         if run_number is not None:
@@ -336,7 +337,7 @@ class Scheduler:
             return finished
 
     def _large_slot(self, order: Order) -> AbstractAsyncContextManager[None]:
-        """Return one of the few slots for large submissions, in turn; nothing for others."""
+        """Hold one of the few slots for large submissions, in turn; hold nothing for other submissions."""
         return self._hold_large(order) if order.read_bytes > LARGE_BYTES else nullcontext()
 
     @asynccontextmanager
@@ -360,14 +361,14 @@ class Scheduler:
             job.read = await read_accepted(document, kinds)
 
     def _summarise(self, finished: Finished) -> None:
-        """Count the attempt, and log one line with everything that an operator needs."""
+        """Count a finished attempt, and log one line with everything that an operator needs."""
         for rule in finished.static_misses:
             self.static_misses[finished.attempt.kind, rule] += 1
         count_attempt(self._metrics, finished)
         log.info("attempt.finished", **summary_line(finished))
 
     def cancel(self, attempt_id: str) -> bool:
-        """End an attempt, waiting or under way; False when it is neither."""
+        """Cancel a waiting or active attempt; return False if it is neither."""
         job = self._active.get(attempt_id)
         if job is not None:
             job.cancel()
@@ -378,9 +379,9 @@ class Scheduler:
         return False
 
     async def wait(self, attempt_id: str, timeout_s: float | None) -> Finished | None:
-        """Wait for a queued or running attempt; None at the timeout, or if it is neither.
+        """Wait for a waiting or active attempt; return None at the timeout, or if it is neither.
 
-        An attempt that this run of the daemon can't finish is neither, from then on.
+        An attempt that this run of the daemon can no longer finish counts as neither.
         """
         future = self._finished.get(attempt_id)
         if future is None:
@@ -389,16 +390,16 @@ class Scheduler:
         return future.result() if done and not future.cancelled() else None
 
     def carries(self, attempt_id: str) -> bool:
-        """Return whether an attempt is queued or active here."""
+        """Return whether an attempt is waiting or active here."""
         return attempt_id in self._finished
 
     def current(self, attempt_id: str) -> Attempt | None:
-        """Return the current state of a running attempt."""
+        """Return the current state of an active attempt."""
         job = self._active.get(attempt_id)
         return job.attempt if job else None
 
     async def abandon_all(self) -> None:
-        """Break off everything under way, for the next run of the daemon, and wait until it is broken off."""
+        """Interrupt all active attempts, to be recovered by the daemon's next run; wait until they stop."""
         futures = [self._finished[attempt_id] for attempt_id in self._active]
         for job in self._active.values():
             job.abandon()
@@ -406,7 +407,7 @@ class Scheduler:
             await asyncio.wait(futures)
 
     def release_waiters(self) -> None:
-        """Wake up the waiters of attempts that won't be started any more; the attempts stay recorded."""
+        """Wake the waiters of attempts that will no longer be started; the attempts stay recorded."""
         self._released = True
         for order in self._queue.clear():
             self._finished.pop(order.attempt.id).cancel()
@@ -416,7 +417,7 @@ class Scheduler:
         self._hub.end()
 
     async def drain(self, timeout_s: float) -> bool:
-        """Accept no more and wait until nothing is left; False when the time was not enough."""
+        """Stop accepting attempts and wait until none is left; return False at the timeout."""
         self._stopping.set()
         if self._active:
             futures = [self._finished[attempt_id] for attempt_id in self._active]

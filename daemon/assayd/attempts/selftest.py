@@ -1,7 +1,7 @@
-"""Runs a validator's own samples the way of any attempt, and says where the result is not the stated one.
+"""Runs a validator's samples like other attempts, and reports deviations from the expected results.
 
-Nothing is recorded. `assay doctor` and tests/contract use it, so that a new kind proves itself without
-further wiring.
+Nothing is recorded. `assay doctor` and `tests/contract` use this module, so that a new kind is tested
+without further code.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ UNIT_TIMEOUT_S = 1.0
 
 
 class SelfTest:
-    """A runner of samples with the analysis workers and a sandbox."""
+    """A runner of samples that uses the analysis workers and a sandbox."""
 
     def __init__(self, analyst: Analyst, sandbox: Sandbox) -> None:
         self._analyst = analyst
@@ -35,9 +35,9 @@ class SelfTest:
     async def complaints(
         self, validator: Kind, sample: Sample, *, policy: ExecutionPolicy, limits: Limits
     ) -> list[str]:
-        """Run one sample; return a sentence for each deviation from what the sample states.
+        """Run one sample; return a sentence for each deviation from the sample's expected result.
 
-        Raises: AssaydError when it can't be run.
+        Raises: AssaydError, if it can't be run.
         """
         timeout_s = sample.unit_timeout_s
         if timeout_s is None and TIMEOUT_RULE in sample.rules:
@@ -54,7 +54,7 @@ class SelfTest:
         return _compare(sample, merge_stages(checked.stages, validator.runtime_stages, ran), ran)
 
     async def _run(self, spec: RunSpec, limits: Limits, *, again: bool = True) -> RunResult:
-        """Run a container; repeat the lease once after a retryable error, as for attempts."""
+        """Run a container; repeat the lease once after a retryable error, as for an attempt."""
         try:
             async with self._sandbox.lease(spec) as lease:
                 return await self._sandbox.run(lease, Deadline(limits.timeout_s))

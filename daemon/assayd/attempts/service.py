@@ -1,4 +1,4 @@
-"""The daemon as its API sees it: policies, queue, store and bundles behind one face."""
+"""The interface of the daemon for its API: combines policies, queue, store and bundles."""
 
 from __future__ import annotations
 
@@ -76,26 +76,26 @@ class DaemonService:
     """The service of a daemon behind its API. Implements `ports.service.Service`.
 
     Args:
-        jobs: the recorded attempts.
-        records: returns what kinds keep, by kind.
-        artifacts: the bundles.
+        jobs: stores the recorded attempts.
+        records: the recorder of each kind, by kind.
+        artifacts: stores the bundles.
         policies: all profiles.
         kinds: the enabled kinds.
-        clock: measures examinations.
+        clock: measures the duration of examinations.
         admission: accepts submissions.
-        acceptance: whether attempts are accepted.
-        scheduler: attempts that wait or are under way.
-        hub: their events.
-        readiness: whether attempts can be run.
-        selftest: runs samples of kinds; None where other hosts run attempts.
+        acceptance: decides whether attempts are accepted.
+        scheduler: manages waiting and active attempts.
+        hub: publishes the events of attempts.
+        readiness: returns whether attempts can be run.
+        selftest: runs samples of kinds; None if other hosts run attempts.
         retention: removes old attempts.
         metrics: the counters.
         caps: limits that no policy sets.
-        facts: who this daemon is.
+        facts: the identity of this daemon.
         examine_webhooks: returns the health of webhooks.
         left_out: the default policies that no file defines, by the kinds that need them.
         copied_from: the id of the daemon whose state directory was copied here, or None.
-        elsewhere: attempts of other processes; None without any.
+        elsewhere: gives access to attempts of other processes; None if there are none.
     """
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
@@ -150,7 +150,7 @@ class DaemonService:
         return self._acceptance.now()
 
     async def require_ready(self) -> None:
-        """See that attempts are accepted. Raises: RequestError ``not_ready``."""
+        """Check that attempts are accepted. Raises: RequestError ``not_ready``."""
         await self._acceptance.require()
 
     async def submit(
@@ -162,14 +162,14 @@ class DaemonService:
         idempotency_key: str | None = None,
         max_runs: int | None = None,
     ) -> Accepted:
-        """Accept a submission durably and put it into the queue."""
+        """Accept a submission durably and put the attempt into the queue."""
         origin = AttemptOrigin(
             peer=peer, attempt_id=attempt_id, idempotency_key=idempotency_key, max_runs=max_runs
         )
         return await self._admission.submit(submission, origin)
 
     async def replay(self, attempt: Attempt, *, peer: Peer, idempotency_key: str | None = None) -> Attempt:
-        """Accept the submission of a finished attempt once more; the same key gives the same replay.
+        """Accept the submission of a finished attempt again; the same key returns the same replay.
 
         Raises: RequestError ``attempt.unfinished``.
         """
@@ -181,7 +181,7 @@ class DaemonService:
         return accepted.attempt
 
     async def replay_diff(self, attempt: Attempt) -> Mapping[str, object] | None:
-        """Return how a finished replay differs from what it repeats; None when that is gone."""
+        """Return the differences of a finished replay from its original; None if the original is gone."""
         first = await self.get(attempt.replay_of) if attempt.replay_of is not None else None
         if first is None:
             return None
@@ -193,7 +193,7 @@ class DaemonService:
         return await asyncio.to_thread(_compare_attempts, first, attempt, before, after)
 
     async def wait(self, attempt_id: str, timeout_s: float) -> Attempt:
-        """Return the attempt once it is finished, or its current state when the time is up.
+        """Return the attempt once it is finished, or its current state at the timeout.
 
         Raises: RequestError ``not_found``.
         """
@@ -229,11 +229,11 @@ class DaemonService:
         return documents
 
     async def get(self, attempt_id: str) -> Attempt | None:
-        """Return an attempt by its id, or None."""
+        """Return the attempt with this id, or None."""
         return self._scheduler.current(attempt_id) or await self._jobs.get(attempt_id)
 
     async def list(self, query: Query) -> Page:
-        """List attempts, newest first; those under way with their present state."""
+        """List attempts, newest first; active attempts have their current state."""
         if query.state in UNDER_WAY:
             return Page(attempts=tuple(self._scheduler.under_way(query)), next_cursor=None)
         page = await self._jobs.list(query)
@@ -241,18 +241,18 @@ class DaemonService:
         return replace(page, attempts=fresh)
 
     async def summary(self, query: Query, bucket_s: int) -> Summary:
-        """Count what finished attempts came to, by spans of so many seconds."""
+        """Count the results of finished attempts per time bucket of this many seconds."""
         return await self._jobs.summary(query, bucket_s)
 
     async def cancel(self, attempt_id: str) -> None:
-        """Ask an attempt to end. Raises: RequestError ``attempt.finished``."""
+        """Cancel an attempt. Raises: RequestError ``attempt.finished``."""
         elsewhere = self._remote_source(attempt_id)
         here = self._scheduler.cancel(attempt_id)
         if not here and (elsewhere is None or not await elsewhere.cancel(attempt_id)):
             raise RequestError("attempt.finished", "the attempt has finished already")
 
     async def documents(self, attempt: Attempt) -> Documents:
-        """Return report and execution of a finished attempt; null for both where its bundle is gone."""
+        """Return report and execution record of a finished attempt; null for both if its bundle is gone."""
         try:
             return self._forget_documents(attempt.id) or await self.read_documents(attempt)
         except StoreError as problem:
@@ -262,7 +262,7 @@ class DaemonService:
             return NOTHING, NOTHING
 
     async def read_documents(self, attempt: Attempt) -> Documents:
-        """Return the documents of an attempt from its bundle, even if they are in memory."""
+        """Return the documents of an attempt from its bundle, even if they are also in memory."""
         if attempt.bundle is None:
             return NOTHING, NOTHING
         moment = stamp(attempt.created_at)
@@ -271,20 +271,20 @@ class DaemonService:
         return report, execution
 
     def artifact(self, attempt: Attempt, name: str) -> AsyncIterator[bytes]:
-        """Return one file of the bundle in pieces."""
+        """Yield one file of the bundle in pieces."""
         return self._artifacts.pieces(_require_bundle(attempt), name)
 
     def bundle_path(self, attempt: Attempt) -> str | None:
-        """Return the folder of an attempt's bundle on this machine; None without a bundle."""
+        """Return the folder of an attempt's bundle on this host; None if it has no bundle."""
         path = None if attempt.bundle is None else self._artifacts.path(attempt.bundle)
         return None if path is None else str(path)
 
     def bundle(self, attempt: Attempt) -> AsyncIterator[bytes]:
-        """Return the whole bundle as a tar stream."""
+        """Return the whole bundle as a tar archive, in pieces."""
         return self._artifacts.tar(_require_bundle(attempt))
 
     async def events(self, attempt_id: str, *, after: str | None = None) -> AsyncGenerator[Event, None]:
-        """Return the events of an attempt after the one with that id, up to ``finished``."""
+        """Yield the events of an attempt after the event with this id, up to ``finished``."""
         _, position = read_event_id(after) if after else (0, 0)
         elsewhere = None if self._hub.knows(attempt_id) else self._remote_source(attempt_id)
         attempt = await self._jobs.get(attempt_id) if elsewhere is not None else None
@@ -301,15 +301,15 @@ class DaemonService:
     def all_events(
         self, uid: int | None, *, after: str | None = None
     ) -> AsyncGenerator[tuple[str, Event], None]:
-        """Return the events of all attempts of a user (of everybody: None), each with its place."""
+        """Yield the events of all attempts of a user (None: of all users), each with its position."""
         return self._hub.follow_all(uid, after=after)
 
     async def collect_garbage(self, *, dry_run: bool) -> SweepResult:
-        """Remove attempts by age and size, or only report them."""
+        """Remove attempts by age and size; in a dry run, only report them."""
         return await self._retention.sweep(dry_run=dry_run)
 
     def policies(self) -> Mapping[str, Mapping[str, object]]:
-        """Describe the profiles, by name, with effective values."""
+        """Return the descriptions of the profiles, by name, with effective values."""
         policies = self._policies
         return {
             name: describe(policies.get(name), egress=policies.egress, origins=policies.origins(name))
@@ -328,7 +328,7 @@ class DaemonService:
         return describe(policy, egress=policies.egress), ()
 
     def facts(self) -> DaemonFacts:
-        """Return who this daemon is and where its state lies."""
+        """Return the identity of this daemon and the location of its state."""
         return self._facts
 
     def metrics(self) -> bytes:
@@ -340,7 +340,7 @@ class DaemonService:
         return metrics.render()
 
     async def image_digest(self, name: str) -> str:
-        """Return the digest of the image that a name refers to now. Raises: EngineError."""
+        """Return the digest of the image to which a name currently refers. Raises: EngineError."""
         return await self._readiness.image_digest(name)
 
     async def health(self) -> Sequence[HealthRow]:
@@ -366,7 +366,7 @@ class DaemonService:
         return rows
 
     def _missing_helpers(self) -> dict[str, str]:
-        """Return the optional programs of the kinds that aren't installed."""
+        """Return the optional programs of the kinds that aren't installed on this host."""
         helpers = {name: text for kind in self.kinds.values() for name, text in kind.helpers.items()}
         return {name: text for name, text in helpers.items() if shutil.which(name) is None}
 
@@ -378,7 +378,7 @@ class DaemonService:
             return (_overdue_row("engine", ENGINE_ANSWERS_S, HealthStatus.FAIL),)
 
     async def _time_check(self, check: str, examining: Coroutine[object, object, HealthRow]) -> HealthRow:
-        """Return the row of an examination with its duration; limit it to `EXAMINED_S` seconds."""
+        """Return the row of a health check with its duration; limit the check to `EXAMINED_S` seconds."""
         began = self._clock.monotonic()
         try:
             async with asyncio.timeout(EXAMINED_S):
@@ -388,7 +388,7 @@ class DaemonService:
         return replace(row, took_s=self._clock.monotonic() - began)
 
     async def _run_samples(self, selftest: SelfTest, validator: Kind, places: asyncio.Semaphore) -> HealthRow:
-        """Run a validator's samples: all that are only read, and some of those that need a container."""
+        """Run a validator's samples: all that need no container, and some of those that need one."""
         read = [sample for sample in validator.samples if not sample.needs_container]
         run = [sample for sample in validator.samples if sample.needs_container][:SAMPLES_RUN]
         samples = (*read, *run)

@@ -1,4 +1,4 @@
-"""Runs the static stages of a submission, and records nothing: an editor asks while its user types."""
+"""Runs the static stages of a submission without recording anything, e.g. for an editor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from assayd.model.submission import Submission
 
 
 async def check_static(submission: Submission, trials: PolicyTrials, *, uid: int) -> tuple[StageReport, ...]:
-    """Return the stages that an attempt would report, its run-time stages skipped; users take turns.
+    """Return the stages that an attempt would report, with run-time stages skipped; users take turns.
 
     Raises: RequestError, as for an attempt.
     """

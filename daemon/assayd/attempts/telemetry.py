@@ -1,6 +1,6 @@
-"""What operators see of the daemon's work: the line and the counts of a finished attempt, and its disk.
+"""Telemetry for operators: the log line and the counters of a finished attempt, and disk gauges.
 
-Decides the content. `log` defines the form of a line, `metrics` the names of the metrics.
+This module decides the content. `log` defines the format of a line, `metrics` the names of the metrics.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LOGGED = tuple(
 
 
 def facts_of(report: Report, result: RunResult | None, limits: Limits) -> Facts:
-    """Return what operators see of an attempt; what the guest wrote is not among it."""
+    """Return the facts about an attempt for operators; they contain nothing that the guest wrote."""
     facts = Facts(
         stage_reached=report.stage_reached,
         errors=sum(finding.severity is Severity.ERROR for finding in report.findings),
@@ -86,12 +86,12 @@ def _limit_shares(result: RunResult, limits: Limits) -> Iterator[tuple[str, floa
 
 
 def _count_denied(units: Sequence[UnitResult], kind: str) -> int:
-    """Count the distinct accesses that the policy refused, because the same code runs for every path."""
+    """Return the number of distinct accesses that the policy refused: the same code runs for every path."""
     return len({e for unit in units for e in unit.events if e.kind == kind and not e.allowed})
 
 
 def summary_line(finished: Finished) -> dict[str, object]:
-    """Return the facts about an attempt that operators need, as the keys of one log line."""
+    """Return the facts about an attempt for operators, as the keys of one log line."""
     attempt, facts = finished.attempt, finished.facts
     return {
         "verdict": attempt.verdict.value if attempt.verdict else None,
@@ -116,7 +116,7 @@ def summary_line(finished: Finished) -> dict[str, object]:
 
 
 def span_facts(finished: Finished) -> dict[str, Attribute]:
-    """Return the attributes that an attempt's span gets at its end: no text of users."""
+    """Return the attributes that are added to an attempt's span at its end; none contains users' text."""
     attempt, facts = finished.attempt, finished.facts
     return {
         "attempt_id": attempt.id,
@@ -133,7 +133,7 @@ def span_facts(finished: Finished) -> dict[str, Attribute]:
 
 
 def count_attempt(metrics: Metrics, finished: Finished) -> None:
-    """Count a finished attempt."""
+    """Update the counters for a finished attempt."""
     attempt, facts, kind = finished.attempt, finished.facts, finished.attempt.kind
     verdict = attempt.verdict.value if attempt.verdict else "none"
     labelled(metrics.attempts, kind, verdict, attempt.cause or "none").inc()
@@ -154,7 +154,7 @@ def count_attempt(metrics: Metrics, finished: Finished) -> None:
 
 
 def watch_disk(metrics: Metrics, state_dir: Path) -> None:
-    """Make the gauges of the disk read its current state at each scrape."""
+    """Make the disk gauges read the disk's current state at each scrape."""
     metrics.disk_free.set_function(lambda: shutil.disk_usage(state_dir).free)
     metrics.disk_size.set_function(lambda: shutil.disk_usage(state_dir).total)
     metrics.database_bytes.set_function(lambda: sum(map(_file_size, state_dir.glob("assayd.db*"))))

@@ -1,6 +1,7 @@
-"""Batches: lines taken in as they come, fed to the scheduler a few at a time, and followed.
+"""Batches: accepts lines as they arrive, submits a few at a time, and reports progress.
 
-A line becomes an item, an item an attempt. Ten thousand lines wait in the store and not in the queue.
+A line becomes an item, and an item becomes an attempt. Lines wait in the store, not in the queue, even if
+there are ten thousand.
 """
 
 from assayd.batches.batches import BatchLimits, DaemonBatches

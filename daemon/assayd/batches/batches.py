@@ -1,4 +1,4 @@
-"""The batches of this daemon: how items become attempts, how far each batch is, and its results."""
+"""The batches of this daemon: turns items into attempts, and returns progress and results."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SILENT_LOOKED_FOR_EVERY_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """Limits of batches: the number per user, the attempts of each at once, the size.
+    """Limits of batches: the number per user, the concurrent attempts of each, the size.
 
     `silent_upload` is the pause after which an upload counts as ended.
     """
@@ -63,23 +63,24 @@ class BatchLimits:
 
 
 class DaemonBatches:
-    """Batches, as the API sees them. Whose batch it is, the API checks.
+    """The batches, as the API uses them. The API checks the caller's rights to a batch.
 
     Args:
-        store: batches and their items.
-        jobs: attempts on record.
+        store: stores batches and their items.
+        jobs: stores the recorded attempts.
         admission: turns items into attempts.
-        scheduler: attempts that wait or are under way.
+        scheduler: manages waiting and active attempts.
         kinds: the enabled kinds.
-        clock: the time of changes.
-        ids: makes ids of batches and attempts.
-        image_digest: returns which image a name refers to at present.
+        clock: returns the time of changes.
+        ids: creates ids of batches and attempts.
+        image_digest: returns the digest of the image to which a name currently refers.
         documents: returns report and execution of a finished attempt as JSON text.
-        uploads: the batches that clients send to now.
-        limits: how many batches, attempts and lines.
-        driving: which process feeds a batch.
-        leads: whether this process ends uploads that broke off; of several on one database, one does.
-        attester: signs what batches came to; None: nothing is signed.
+        uploads: tracks the batches that are being uploaded.
+        limits: limits of batches, attempts and lines.
+        driving: decides which process feeds a batch.
+        leads: returns whether this process completes interrupted uploads; of several processes on one
+            database, one does.
+        attester: signs the results of batches; None if nothing is signed.
     """
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
@@ -134,17 +135,17 @@ class DaemonBatches:
                     task.cancel()
 
     def stop(self) -> None:
-        """Start no further attempts, and release followers; the scheduler ends the running ones."""
+        """Start no further attempts, and release followers; the scheduler ends the running attempts."""
         self._stopping.set()
         for feeder in self._feeders.values():
             feeder.stop()
 
     async def recover(self, unfinished: Sequence[Attempt], only: Container[str] | None = None) -> None:
-        """Go on with the batches of a previous run, after the attempts that it has left were started.
+        """Continue the batches of a previous run, after its unfinished attempts were started.
 
         Args:
-            unfinished: those attempts.
-            only: the batches to go on with, by id; None for all.
+            unfinished: the unfinished attempts.
+            only: the ids of the batches to continue; None for all.
         """
         named = {attempt.batch_id for attempt in unfinished if attempt.batch_id is not None}
         stopped = await self._store.cancelled(sorted(named)) if named else frozenset()
@@ -163,7 +164,7 @@ class DaemonBatches:
             self._feed(batch)
 
     async def look(self, batch_id: str) -> None:
-        """Look at a batch that is fed here: another process has added to it, or cancelled it."""
+        """Check a batch that this process feeds: another process has added items to it, or cancelled it."""
         batch = await self._store.get(batch_id)
         feeder = self._feeders.get(batch_id)
         if batch is None or batch.state is BatchState.FINISHED:
@@ -199,7 +200,7 @@ class DaemonBatches:
         log.info("batch.ended", batch_id=feeder.batch.id, name=feeder.batch.name, stopped=feeder.stopped)
 
     async def open(self, request: BatchRequest, *, peer: Peer) -> Batch:
-        """Begin a batch, or go on with the one of that name.
+        """Create a batch, or continue the batch with this name.
 
         Raises: RequestError ``not_ready`` or ``quota.full`` (retryable), ``invalid``,
         ``webhook.not_allowed``.
@@ -244,9 +245,9 @@ class DaemonBatches:
         """Accept lines as they arrive. Accepted lines stay, even if the sender disconnects.
 
         Args:
-            batch: the batch that they belong to.
+            batch: the batch to which the lines belong.
             body: the bytes of the lines, in any pieces.
-            sees: returns whether the sender can refer to an attempt.
+            sees: returns whether the sender may refer to an attempt.
 
         Raises: RequestError ``quota.full`` or ``not_ready`` (retryable).
         """
@@ -277,7 +278,7 @@ class DaemonBatches:
         await self._ensure_fed(replace(batch, complete=True))
 
     async def _expire_uploads_periodically(self) -> NoReturn:
-        """Mark interrupted uploads as complete periodically; retry after errors of the store."""
+        """Periodically mark interrupted uploads as complete; retry after errors of the store."""
         while True:
             try:
                 if self.leads():
@@ -287,7 +288,7 @@ class DaemonBatches:
             await asyncio.sleep(SILENT_LOOKED_FOR_EVERY_S)
 
     async def expire_uploads(self) -> None:
-        """Mark batches that received nothing for a long time as complete; they still accept lines."""
+        """Mark batches that received nothing for a long time as complete; they accept further lines."""
         moment = self._clock.now() - self._limits.silent_upload
         heard = self._uploads.received_since(moment)
         for batch in await self._store.silent(moment):
@@ -296,7 +297,7 @@ class DaemonBatches:
                 log.warning("batch.upload_expired", batch_id=batch.id, name=batch.name)
 
     async def find(self, name: str, *, uid: int) -> Batch | None:
-        """Return a batch by its id, or by this user's name for it; or None."""
+        """Return a batch by its id or by this user's name for it, or None."""
         return await self._store.get(name) or await self._store.find(uid, name)
 
     async def list(self, *, uid: int | None, cursor: str | None, limit: int) -> BatchPage:
@@ -304,7 +305,7 @@ class DaemonBatches:
         return await self._store.list(uid=uid, cursor=cursor, limit=limit)
 
     async def progress(self, batch_id: str) -> Progress:
-        """Return how far a batch is. Raises: RequestError ``not_found``."""
+        """Return the progress of a batch. Raises: RequestError ``not_found``."""
         batch = await self._store.get(batch_id)
         if batch is None:
             raise RequestError("not_found", f"batch {batch_id} doesn't exist")
@@ -317,11 +318,11 @@ class DaemonBatches:
         )
 
     async def items(self, batch_id: str, *, after: int, limit: int) -> Sequence[Item]:
-        """Return items in line order, from beyond a line."""
+        """Return items in line order, beginning after a given line."""
         return await self._store.items(batch_id, after=after, limit=limit)
 
     def results(self, batch_id: str) -> AsyncGenerator[bytes, None]:
-        """Return every item with its attempt and report, as lines of JSON, in line order."""
+        """Yield every item with its attempt and report, as lines of JSON, in line order."""
         return results(batch_id, self._store, self._jobs, self._documents)
 
     async def attestation(self, batch: Batch) -> bytes:
@@ -345,7 +346,7 @@ class DaemonBatches:
         return await self._attester.attest_batch(batch, items)
 
     async def follow(self, batch_id: str) -> AsyncGenerator[Progress, None]:
-        """Return how far a batch is each time that something changed, up to its end."""
+        """Yield the progress of a batch whenever it changes, up to the end of the batch."""
         while not self._stopping.is_set():
             feeder = self._feeders.get(batch_id)
             changed = feeder.changed.next if feeder is not None else None
@@ -360,7 +361,7 @@ class DaemonBatches:
             await pause(self._limits.published_every_s, unless=feeder.over)
 
     async def run_errors_again(self, batch: Batch) -> None:
-        """Run the items with the verdict `error` again, as new attempts; malformed lines stay as they are.
+        """Run the items with the verdict `error` again as new attempts; malformed lines stay unchanged.
 
         Raises: RequestError ``not_ready`` (retryable), ``batch.cancelled``, ``batch.removed``.
         """
@@ -371,7 +372,7 @@ class DaemonBatches:
             await self._ensure_fed(replace(batch, finished_at=None))
 
     async def cancel(self, batch: Batch) -> None:
-        """Cancel a batch: start no more attempts, and end the running ones.
+        """Cancel a batch: start no further attempts, and end the running ones.
 
         Raises: RequestError ``batch.finished``.
         """
@@ -394,13 +395,13 @@ ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
 async def results(
     batch_id: str, store: DatabaseBatchStore, jobs: DatabaseJobStore, documents: ReadDocuments
 ) -> AsyncGenerator[bytes, None]:
-    """Return a line of JSON per item, with its attempt and report.
+    """Yield one line of JSON per item, with its attempt and report.
 
     Args:
-        batch_id: which batch.
-        store: where its items are.
-        jobs: where their attempts are.
-        documents: gives report and execution of a finished attempt, as JSON text.
+        batch_id: the id of the batch.
+        store: stores its items.
+        jobs: stores the attempts of the items.
+        documents: returns report and execution record of a finished attempt, as JSON text.
     """
     after = 0
     while items := await store.items(batch_id, after=after, limit=AT_ONCE):
@@ -434,7 +435,7 @@ READ_AHEAD = 64
 
 
 class Feeder:
-    """The one that feeds a batch. Attempts have their ids before, so doing it twice is doing it once."""
+    """A feeder of one batch. Attempt ids exist before submission, so submitting twice has no effect."""
 
     def __init__(
         self,
@@ -464,16 +465,16 @@ class Feeder:
 
     @property
     def stopped(self) -> bool:
-        """Return whether the feeder starts no more items."""
+        """Return whether the feeder has stopped starting items."""
         return self._stop.is_set()
 
     @property
     def running(self) -> int:
-        """Count the attempts that are not finished."""
+        """Return the number of unfinished attempts."""
         return len(self._in_flight)
 
     def poke(self, batch: Batch) -> None:
-        """Look again: lines have come, or the batch has changed."""
+        """Check the batch again: lines have arrived, or the batch has changed."""
         self.batch = batch
         self._ahead.clear()
         self._beyond = 0
@@ -481,7 +482,7 @@ class Feeder:
         self.changed.give()
 
     def stop(self) -> None:
-        """Start nothing more."""
+        """Stop starting items."""
         self._stop.set()
         self._more.set()
         self.changed.give()
@@ -494,7 +495,7 @@ class Feeder:
             self._scheduler.cancel(attempt_id)
 
     async def run(self) -> None:
-        """Feed until the batch is finished or stopped; then wait for the running attempts."""
+        """Feed the batch until it is finished or stopped; then wait for the running attempts."""
         async with asyncio.TaskGroup() as tasks:
             while not self.stopped:
                 self._more.clear()
@@ -505,7 +506,7 @@ class Feeder:
                 await self._more.wait()
 
     async def _feed(self, tasks: asyncio.TaskGroup) -> bool:
-        """Start items while there is capacity; False if there is none, or no item to start."""
+        """Start items while there is capacity; return False if there is none, or no item to start."""
         room = self.batch.concurrency - len(self._in_flight)
         if room <= 0:
             return False
@@ -542,7 +543,7 @@ class Feeder:
         return finished
 
     async def _process_item(self, item: Waiting) -> None:
-        """Submit one item until it is accepted, and wait for its verdict."""
+        """Submit one item until it is accepted, then wait for its verdict."""
         try:
             while not self.stopped and not await self._try_item(item):
                 await pause(self._retry_s, unless=self._stop)
@@ -556,7 +557,7 @@ class Feeder:
             self.changed.give()
 
     async def _try_item(self, item: Waiting) -> bool:
-        """Submit an item and wait for its verdict; False if it should be retried later."""
+        """Submit an item and wait for its verdict; return False if it should be retried later."""
         try:
             if not await self._submit_item(item):
                 return True
@@ -570,7 +571,7 @@ class Feeder:
         return True
 
     async def _submit_item(self, item: Waiting) -> bool:
-        """Submit an item; False if there is nothing to wait for: it is finished, or can't be submitted."""
+        """Submit an item; return False if there is nothing to wait for: finished, or can't be submitted."""
         try:
             document = item.document or await self._store.document(item.submission)
             origin = AttemptOrigin(peer=self.batch.peer, attempt_id=item.attempt_id, batch_id=self.batch.id)

@@ -1,4 +1,4 @@
-"""Read the lines of a batch as they arrive, and record a few at a time. Recorded lines stay."""
+"""Reads the lines of a batch as they arrive, and records a few at a time. Recorded lines are kept."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AT_ONCE = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineCaps:
-    """Limits of a line's length and content, and of the lines of a batch."""
+    """Limits of the length and content of a line, and of the number of lines in a batch."""
 
     line_bytes: int = 16 * 2**20
     payload: PayloadCaps = PayloadCaps()
@@ -38,7 +38,7 @@ class LineCaps:
 
 
 class Receiver:
-    """Takes in the lines of one request."""
+    """A receiver of the lines of one request."""
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
         self,
@@ -67,7 +67,7 @@ class Receiver:
         self._images: dict[str, str] = {}
 
     async def take(self, body: AsyncIterator[bytes]) -> AsyncIterator[ReceivedLines]:
-        """Return the results of the lines, group by group; each group is recorded before it is returned."""
+        """Yield the results of the lines, group by group; each group is recorded before it is yielded."""
         cutter = LineSplitter(self._caps.line_bytes)
         with self._budget.growing(self._batch.peer.uid) as held:
             async for data in body:
@@ -89,7 +89,7 @@ class Receiver:
             yield await self._store.add(self._batch.id, await self._read_lines(group))
 
     async def _read_lines(self, raw: Sequence[RawLine]) -> list[Line]:
-        """Read lines in a thread, because a group takes as long as a large submission."""
+        """Parse lines in a thread, because a group takes as long as a large submission."""
         read = partial(read_submission, kinds=self._kinds, caps=self._caps.payload)
         most_bytes = self._caps.line_bytes
         size = sum(len(line.text or b"") for line in raw)
@@ -143,7 +143,7 @@ class Receiver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawLine:
-    """One line with its number, from 1. `text` is None if the line is too long; `digest` is of its bytes."""
+    """A line with its number, from 1. `text` is None if the line is too long; `digest` covers its bytes."""
 
     number: int
     text: bytes | None
@@ -152,7 +152,7 @@ class RawLine:
 
 @dataclass(slots=True)
 class _IncompleteLine:
-    """A line that hasn't ended yet."""
+    """A line whose end hasn't arrived yet."""
 
     text: bytearray = field(default_factory=bytearray)
     length: int = 0
@@ -171,7 +171,7 @@ class LineSplitter:
     """A splitter of bytes into lines. Empty lines are counted and skipped.
 
     Args:
-        most_bytes: the length of a line; of one that is longer nothing is kept.
+        most_bytes: the maximum length of a line; the text of a longer line isn't kept.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -181,11 +181,11 @@ class LineSplitter:
 
     @property
     def held(self) -> int:
-        """Return how many bytes of an unended line are kept."""
+        """Return the number of buffered bytes of an incomplete line."""
         return len(self._rest.text)
 
     def feed(self, data: bytes) -> Iterator[RawLine]:
-        """Return the lines that end in these bytes."""
+        """Return the lines that are completed by these bytes."""
         *ended, last = data.split(b"\n")
         for piece in ended:
             self._rest.add(piece, self._most_bytes)
@@ -193,7 +193,7 @@ class LineSplitter:
         self._rest.add(last, self._most_bytes)
 
     def end(self) -> Iterator[RawLine]:
-        """Return the line that has come so far, if any: at the end of the bytes it needs no line break."""
+        """Return the last line, if any, at the end of the input; it needs no line break."""
         rest, self._rest = self._rest, _IncompleteLine()
         self._number += 1
         if rest.length > self._most_bytes:
@@ -204,7 +204,7 @@ class LineSplitter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLine:
-    """A line with its submission, or with the reason why it has none."""
+    """A line with its submission, or with the reason why it can't be parsed."""
 
     raw: RawLine
     submission: Submission | None = None

@@ -143,7 +143,7 @@ class RepairEventDocument(BaseDocument):
 
 
 class GenerationBody(BaseModel):
-    """A request in words, with its data."""
+    """A request in natural language, with its data."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -175,7 +175,7 @@ class GenerationBody(BaseModel):
 
 
 class HintBody(BaseModel):
-    """A person's hint."""
+    """The request body with a person's hint."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -193,7 +193,7 @@ class ApprovedDocument(BaseDocument):
 
 
 class GrantDocument(BaseDocument):
-    """A hint, which granted a new budget."""
+    """A hint that granted a new budget."""
 
     uid: int = Field(description="The user who gave it.")
     at: Timestamp = Field(description="When.")
@@ -201,7 +201,7 @@ class GrantDocument(BaseDocument):
 
 
 class GenerationDocument(BaseDocument):
-    """A generation: a request in words and the submissions written for it."""
+    """A generation: a request in natural language, and the submissions written for it."""
 
     id: str = Field(description="ULID.")
     kind: str = Field(description="Kind to generate.")

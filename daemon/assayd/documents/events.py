@@ -42,7 +42,7 @@ def event_document(event: Event, place: str | None = None) -> EventDocument:
 
 
 def event_id(event: Event) -> str:
-    """Return the id that a stream sends and `Last-Event-ID` repeats."""
+    """Return the event id that a stream sends and that clients return in `Last-Event-ID`."""
     return f"{event.run_number}.{event.seq}"
 
 

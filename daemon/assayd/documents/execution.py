@@ -1,4 +1,4 @@
-"""The execution record of an attempt: what its container did, summed over its units."""
+"""The execution record of an attempt: the activity of its container, summed over its units."""
 
 from __future__ import annotations
 
@@ -188,5 +188,5 @@ def _split_address(detail: str) -> dict[str, Any]:
 
 
 def _distinct_events(units: Sequence[UnitResult], *, kind: str) -> list[PolicyEvent]:
-    """Return the distinct events of a kind, because the same code runs for every path."""
+    """Return the distinct events of a kind; duplicates occur because the same code runs for every path."""
     return list(dict.fromkeys(event for unit in units for event in unit.events if event.kind == kind))

@@ -12,7 +12,7 @@ _ILLEGAL = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit(report: Report) -> bytes:
-    """Return the JUnit XML of a report: a test case per case, or per stage if nothing ran."""
+    """Return the JUnit XML of a report: one test case per case, or per stage if nothing was run."""
     suite = ET.Element("testsuite", name=_replace_illegal(f"{report.kind} {report.attempt_id}"))
     if report.cases:
         for case in report.cases:
@@ -77,7 +77,7 @@ def _add_outcome(test: ET.Element, tag: str, kind: str, message: str, detail: st
 
 
 def _indent_lines(text: str) -> str:
-    """Indent all lines but the first, so that guest text can't imitate lines of the report."""
+    """Indent all lines except the first, so that guest text can't imitate lines of the report."""
     return text.replace("\n", "\n    ")
 
 

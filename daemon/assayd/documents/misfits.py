@@ -1,7 +1,7 @@
 """Rejects requests with very many validation errors before pydantic reads them.
 
-pydantic collects every error, at some microseconds and a kilobyte each, and blocks the event loop meanwhile:
-a few megabytes of unknown fields would stop the daemon for seconds.
+pydantic collects every error, at a few microseconds and a kilobyte each, and blocks the event loop in the
+meantime: a few megabytes of unknown fields would block the daemon for seconds.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def message_of(fault: Mapping[str, Any]) -> str:
 
 
 def refuse_many_errors(model: type[BaseModel], value: object, within: str = "") -> None:
-    """Ensure that a value has at most `MOST` errors against a model. pydantic reports the remaining ones.
+    """Check that a value has at most `MOST` errors against a model; pydantic reports those.
 
-    Raises: RequestError ``invalid``, naming the first.
+    Raises: RequestError ``invalid``, with the first error.
     """
     found = list(islice(_error_paths(model, value), MOST + 1))
     if len(found) > MOST:
@@ -45,7 +45,7 @@ def refuse_many_errors(model: type[BaseModel], value: object, within: str = "") 
 
 
 def _error_paths(kind: Any, value: object) -> Iterator[str]:
-    """Yield the paths of unknown fields and of scalars of a wrong type, as far as annotations tell."""
+    """Yield the paths of unknown fields and of scalars of a wrong type, as determined by annotations."""
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     parts = get_args(kind)

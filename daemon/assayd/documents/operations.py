@@ -37,13 +37,13 @@ class DaemonDocument(BaseDocument):
 
 
 class StatusDocument(BaseDocument):
-    """The daemon responds."""
+    """The daemon's response that it is running."""
 
     status: str = Field(description="`ok` or `ready`.")
 
 
 class ReadinessDocument(StatusDocument):
-    """Attempts can run."""
+    """The daemon's response that it can run attempts."""
 
     max_runs: int = Field(description="The largest `max_runs` that a submission can have.")
 

@@ -47,7 +47,7 @@ class SuggestBody(ReviewBody):
 
 
 class ExplainBody(BaseModel):
-    """Code to check by a profile's static rules."""
+    """Code to check with a profile's static rules."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -60,7 +60,7 @@ class ExplainBody(BaseModel):
 
 
 class ExplainedDocument(BaseDocument):
-    """A rule's result for the code."""
+    """The result of a rule for the code."""
 
     rule: str = Field(description="Rule.")
     severity: Literal["error", "warning"] = Field(description="An error refuses the code.")
@@ -71,7 +71,7 @@ class ExplainedDocument(BaseDocument):
 
 
 class ExplanationDocument(BaseDocument):
-    """The decision of a profile's static rules about some code."""
+    """The decision of a profile's static rules about a piece of code."""
 
     policy: str = Field(description="The profile.")
     kind: str = Field(description="The kind that read it.")
@@ -123,7 +123,7 @@ class TrialEventDocument(BaseDocument):
 
 
 class AdditionDocument(BaseDocument):
-    """A name that caused rejections."""
+    """A name that caused rejections, to be added to a profile."""
 
     key: str = Field(description="The profile's key.")
     name: str = Field(description="The name.")

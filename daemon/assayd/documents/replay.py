@@ -109,7 +109,7 @@ def _attempt_summary(attempt: Attempt) -> dict[str, Json]:
 
 
 def _differences(path: str, place: str, one: Json, other: Json) -> Iterator[tuple[str, Json, Json]]:
-    """Yield the differences of two values; `path` includes indexes, `place` omits them."""
+    """Yield the differences between two values; `path` includes indexes, `place` omits them."""
     if isinstance(one, dict) and isinstance(other, dict):
         passed_over = VOLATILE.get(place, frozenset()) | _REPEATED.get(place, frozenset())
         for key in sorted(one.keys() | other.keys()):

@@ -24,7 +24,7 @@ RESULT_TEXT_BYTES = 4096
 
 
 class FindingDocument(BaseDocument):
-    """One fault at one place."""
+    """One fault at one location."""
 
     rule: str = Field(description="Id of the rule, as the kind lists it.")
     category: str = Field(description="Group of rules.")
@@ -263,6 +263,6 @@ def runtime_violations(events: Iterable[PolicyEvent]) -> Iterator[ImportViolatio
 
 
 def _quoted_module(finding: Finding) -> str | None:
-    """Return the module that a finding's message quotes, or None if it is known only at run time."""
+    """Return the module that a finding's message quotes; None if the name is known only at run time."""
     _, quote, rest = finding.message.partition("'")
     return rest.partition("'")[0] if quote else None

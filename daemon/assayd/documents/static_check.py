@@ -1,4 +1,4 @@
-"""The document of a static check: what an attempt's static stages would report."""
+"""The document of a static check: the static results that an attempt would report."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def _encode(value: object) -> bytes:
 
 
 def _estimate_size(value: object) -> int:
-    """Estimate how much there is to write, up to one piece."""
+    """Return an estimate of how much there is to write, up to the size of one piece."""
     weight, waiting = 1, [value]
     for each in waiting:  # The list grows during the loop.
         kind = each.__class__  # Common types are recognized by their class alone, without a call.

@@ -155,7 +155,7 @@ class PayloadCaps:
 def refuse_large_parts(
     validator: Kind, payload: Mapping[str, object], caps: PayloadCaps, *, body_bytes: int
 ) -> None:
-    """Ensure that no part of a payload exceeds its cap. Args: body_bytes: the size of the request body.
+    """Check that no part of a payload exceeds its cap. Args: body_bytes: the size of the request body.
 
     Raises: RequestError ``too_large``, with the part's path.
     """
@@ -170,9 +170,9 @@ def refuse_large_parts(
 
 
 def texts_at(payload: Mapping[str, object], paths: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the strings at some dotted paths of a payload, each with its place, e.g.
+    """Return the strings at some dotted paths of a payload, each with its location.
 
-    ``files.adapter.py``.
+    A location is a dotted path, e.g. ``files.adapter.py``.
     """
     parts = [part for path in paths for part in _parts_at(("", payload), path)]
     return [(field.removeprefix("."), text) for field, text in parts if isinstance(text, str)]
@@ -189,7 +189,7 @@ def checked_texts(validator: Kind, prepared: BaseModel) -> list[tuple[str, str]]
 
 
 def _capped_parts(validator: Kind, payload: Mapping[str, object]) -> list[tuple[Part, Cap]]:
-    """Return the capped parts of a payload with their caps."""
+    """Return the parts of a payload that have a cap, with their caps."""
     from assayd.kind import Cap
 
     if validator.bounded is None:
@@ -343,7 +343,7 @@ def _read_payload(validator: Kind, text: bytes) -> BaseModel:
 
 
 def _implied_labels(validator: Kind, payload: BaseModel) -> dict[str, str]:
-    """Return the labels that a payload implies, as far as they are valid labels."""
+    """Return the labels that a payload implies; omit invalid labels."""
     implied = validator.labels(payload)
     return {name: value for name, value in implied.items() if re.fullmatch(_LABEL, value)}
 

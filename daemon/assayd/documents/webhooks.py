@@ -1,4 +1,4 @@
-"""Webhook messages: the ended object, its result, and its path, but never output of code."""
+"""Webhook messages: the finished object, its result and its path, but never the output of code."""
 
 from __future__ import annotations
 

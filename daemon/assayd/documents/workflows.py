@@ -1,6 +1,6 @@
 """Workflows as the contract names them, and the requests that check, run or resume one.
 
-Only the models: `assayd_workflows` decides their contents.
+This module contains only the models; `assayd_workflows` decides their contents.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class WorkflowResumeBody(BaseModel):
 
 
 class WorkflowFindingDocument(FindingDocument):
-    """One thing found by the check; its line is the document's."""
+    """One finding of the check; its line is a line of the workflow document."""
 
     node: str | None = Field(description="The node; null for the document and its outputs.")
 
@@ -59,7 +59,7 @@ class PlannedNodeDocument(BaseDocument):
 
 
 class WorkflowCheckDocument(BaseDocument):
-    """What a check found. Nothing is run or kept."""
+    """The findings of a check. Nothing is run or recorded."""
 
     runnable: bool = Field(description="Whether no finding is an error.")
     name: str | None = Field(description="The workflow's name.")
@@ -69,7 +69,7 @@ class WorkflowCheckDocument(BaseDocument):
 
 
 class NodeRunDocument(PlannedNodeDocument):
-    """One node of a workflow on record."""
+    """One node of a recorded workflow."""
 
     state: str = Field(
         description="`waiting`, `running`, `repairing`, `validated`, `failed`, `error`, `cancelled` or "
@@ -84,7 +84,7 @@ class NodeRunDocument(PlannedNodeDocument):
 
 
 class WorkflowDocument(BaseDocument):
-    """A workflow on record."""
+    """A recorded workflow."""
 
     id: str = Field(description="ULID.")
     name: str | None = Field(description="The workflow's name.")

@@ -61,7 +61,7 @@ class Access:
         addresses: tuple[str, ...] | None = None,
         server_name: str | NetworkRule | None = None,
     ) -> Decision:
-        """Check the access with its known facts and the new ones.
+        """Add new facts about the access and check all known facts.
 
         Raises: NotServed, if a rule denies the access.
         """
@@ -136,7 +136,7 @@ async def granted(waiting: Coroutine[object, object, None], wait_s: float) -> No
 
 @contextmanager
 def access(way: EgressContext, unit: int, target: Target | NoTarget) -> Iterator[Access]:
-    """Record an access, and its outcome, while the body serves it.
+    """Record an access and its outcome while the body serves it.
 
     Raises: NotServed, if the attempt has reached its limit.
     """

@@ -24,7 +24,7 @@ from assayd.model.run import AccessProtocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessRequest:
-    """The known facts of an access. `server_name` may be the rule that explains its absence."""
+    """The known facts of an access. `server_name` can be the rule that explains why the name is missing."""
 
     target: Target | NoTarget
     named: str | None = None
@@ -59,7 +59,7 @@ def decide(policy: NetworkPolicy, ask: AccessRequest, public: Public = is_public
 
     Args:
         policy: the attempt's network policy.
-        ask: the known facts.
+        ask: the known facts of the access.
         public: returns whether an address counts as public.
     """
     refusals = (*_target_denials(policy, ask), *_address_denials(ask, public), *_server_name_denials(ask))

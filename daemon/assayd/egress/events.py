@@ -95,7 +95,7 @@ class HttpReader:
         return list(_join_content(events))
 
     def unpaid_cost(self) -> int:
-        """Return the cost of the events since the last call, beyond what their bytes have paid for."""
+        """Return the cost of the events since the last call that exceeds the number of their bytes."""
         price, self._read = self._read * LEAST_COST, 0
         extra = max(price - self._paid, 0)
         self._paid = max(self._paid - price, 0)

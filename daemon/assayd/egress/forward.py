@@ -88,7 +88,7 @@ class _ResponseComplete(Exception):
 async def _exchange(exchange: _Exchange) -> None:
     """Send the request's body and receive the response concurrently.
 
-    A response that completes first ends both.
+    If the response completes first, sending the request's body stops.
     """
     with suppress(_ResponseComplete):
         await together(_forward_response(exchange), _send_body(exchange))
@@ -118,7 +118,7 @@ async def _forward_response(exchange: _Exchange) -> None:
 
 
 def _event_for_guest(event: h11.Event) -> h11.Event | None:
-    """Return the event to forward to the guest; None for an event that concerns only host and relay."""
+    """Return the event to forward to the guest; None for events that concern only host and relay."""
     match event:
         case h11.Response():
             headers = _forwarded_headers(event.headers, _NOT_DOWN)

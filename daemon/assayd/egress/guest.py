@@ -146,7 +146,7 @@ class Guest:
         return True
 
     async def refuse(self, end: NotServed) -> None:
-        """Send the guest the reason why its request failed or was cut short."""
+        """Send the guest the reason why its request failed or was interrupted."""
         if self._phase is Phase.CONTENT:
             await self.stream.reset()
             return
@@ -155,7 +155,7 @@ class Guest:
         await self.leave()
 
     async def leave(self) -> None:
-        """End this side, then read until the guest ends its side; reset the stream after the timeout."""
+        """End this side, then read until the guest ends its side; reset the stream at the timeout."""
         await self.stream.end()
         try:
             async with asyncio.timeout(self.limits.head_s):

@@ -104,7 +104,7 @@ class Ledger:
         entry.close()
 
     def used_up(self, unit: int, target: Target | NoTarget | None = None) -> None:
-        """Record, once per unit, that a unit exceeded the limit of connections."""
+        """Record, once per unit, that the unit exceeded the limit of connections."""
         if unit not in self._used_up:
             self._used_up.add(unit)
             entry = Entry(

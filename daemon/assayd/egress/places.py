@@ -54,7 +54,7 @@ class ThresholdSemaphore:
         self._held[owner] += 1
 
     def _assign_slots(self) -> None:
-        """Assign slots to waiters until none of them can have one."""
+        """Assign slots to waiters until none of them may take one."""
         given = True
         while given:
             given = False
@@ -62,7 +62,7 @@ class ThresholdSemaphore:
                 given |= self._serve_owner(owner)
 
     def _serve_owner(self, owner: int) -> bool:
-        """Assign a slot to one waiter of a user, if the user can have one."""
+        """Assign a slot to one waiter of a user, if the user may take one."""
         waiting = self._waiting[owner]
         while waiting and waiting[0].done():  # cancelled in the meantime
             waiting.popleft()

@@ -25,7 +25,7 @@ _REFUSED, _TROUBLE = 403, 502
 
 
 class NotServed(Exception):
-    """Ends an access, because a rule denied it or an allowed access failed. Never leaves `egress`."""
+    """An exception that ends an access: a rule denied it, or it failed. It never leaves `egress`."""
 
     def __init__(self, why: NetworkRule | NetworkTrouble, reason: str, hint: str = "") -> None:
         super().__init__(why)
@@ -35,7 +35,7 @@ class NotServed(Exception):
 
 
 def refused(decision: Decision) -> NotServed:
-    """Return the exception for a denied access."""
+    """Return the exception for an access that the policy denies."""
     return NotServed(decision.rule, decision.reason, decision.hint)
 
 
@@ -51,7 +51,7 @@ def failed(trouble: NetworkTrouble) -> NotServed:
 
 
 def answer(end: NotServed, *, with_body: bool = True) -> bytes:
-    """Return the response. Its reason phrase is the rule, because clients show that in their errors."""
+    """Return the HTTP response. Its reason phrase is the rule, because clients show it in their errors."""
     default = _REFUSED if isinstance(end.why, NetworkRule) else _TROUBLE
     body = f"{end.why}: {end.reason}\n{end.hint}\n".encode() if with_body else b""
     head = (

@@ -105,7 +105,7 @@ class RelaySession:
             return await serve_request(guest, asked, request)
 
     async def _read_request(self, guest: Guest, unit: int) -> h11.Request | None:
-        """Read the next request; record an unreadable one too."""
+        """Read the next request, and record it if it is unreadable."""
         try:
             return await guest.request()
         except NotServed as end:

@@ -23,7 +23,7 @@ PLACES = 32
 
 
 def look_up(host: str, port: int) -> tuple[str, ...]:
-    """Resolve a name by the system's resolver. Blocks. Raises: OSError."""
+    """Resolve a name with the system's resolver. This blocks. Raises: OSError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
     return tuple(dict.fromkeys(str(place[0]) for *_, place in found))
 

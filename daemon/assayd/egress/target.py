@@ -37,7 +37,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoTarget:
-    """An invalid target with the rule; `host` and `port`, as far as they can be shown."""
+    """An invalid target: the rule that rejects it, and `host` and `port` as far as they can be shown."""
 
     via: AccessProtocol
     rule: NetworkRule

@@ -1,6 +1,6 @@
 """CONNECT: a TLS tunnel to a listed host, opened once the client names that host, and not inspected.
 
-It reads the server name in the client's ClientHello. Pure, and with limits.
+This module reads the server name in the client's ClientHello, with pure functions and with limits.
 
 It reads only the first handshake message, which must be a ClientHello in few records. Anything that parsers
 could interpret as different names (a second extension, two names, bytes after the end) is malformed.
@@ -35,7 +35,7 @@ _ENCRYPTED = frozenset({0xFE0D, 0xFFCE})
 
 
 class HelloError(ValueError):
-    """An exception raised when the ClientHello has no usable server name; `rule` is the reason."""
+    """An exception raised if the ClientHello has no usable server name; `rule` is the reason."""
 
     def __init__(self, rule: NetworkRule) -> None:
         super().__init__(rule)

@@ -40,7 +40,7 @@ class Turns:
         self._paid_until = 0.0
 
     async def take(self, owner: int, lane: str) -> None:
-        """Wait for a turn. It ends when the caller next waits for something."""
+        """Wait for a turn, which ends when the caller next waits for something."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.put(owner, lane, str(next(self._keys)), turn)
         if not self._given:
@@ -49,7 +49,7 @@ class Turns:
         await turn
 
     def _grant_turn(self) -> None:
-        """Begin the next turn, and schedule the measurement right after it."""
+        """Begin the next turn, and schedule its measurement right after it."""
         loop = asyncio.get_running_loop()
         while len(self._waiting):
             turn = self._waiting.pop()

@@ -15,7 +15,7 @@ from assayd.findings.network_rules import NetworkTrouble
 
 @asynccontextmanager
 async def idle_after(idle_s: float) -> AsyncIterator[Callable[[], None]]:
-    """Limit the seconds between calls of the yielded function.
+    """Limit the seconds between calls of the yielded function while the body runs.
 
     Raises: NotServed ``network.idle``.
     """

@@ -1,6 +1,6 @@
 """Parts of prompts that all kinds share: answer formats, examples, and the policy's allowances.
 
-The allowances are imports, hosts, and rejected names.
+The allowances describe imports, hosts, and rejected names.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def answer_form(form: str) -> str:
 
 
 def code_example(sample: Sample, *, request: str, reason: str, field: str = "code") -> Example:
-    """Return an example from a validated sample. Its payload has one text, in `field`, and a context."""
+    """Return an example from a validated sample whose payload has one text, in `field`, and a context."""
     context = {name: value for name, value in sample.payload.items() if name != field}
     code = str(sample.payload[field]).strip() + "\n"
     return Example(request=request, context=context, answer=Proposal(code=code), reason=reason)
@@ -47,13 +47,13 @@ def allowances(
     also: Sequence[str] = (),
     imports: bool = True,
 ) -> Iterator[str]:
-    """Yield sentences about what code can import and reach; none without a policy.
+    """Yield sentences about what code can import and which hosts it can reach; none without a policy.
 
     Args:
         policy: the effective policy.
         offer: the modules of the image, if imports aren't restricted.
-        also: further modules that code can import.
-        imports: whether imports matter; they don't for a bash step.
+        also: additional modules that code can import.
+        imports: whether imports are relevant, which they aren't for a bash step.
     """
     if policy is None:
         return
@@ -84,7 +84,7 @@ _RARE = frozenset({
 
 
 def usual(policy: ExecutionPolicy) -> ExecutionPolicy:
-    """Return a policy as a prompt states it: without allowed modules that code rarely imports."""
+    """Return a policy as prompts show it: without allowed modules that code rarely imports."""
     return replace(policy, imports=replace(policy.imports, allowed=policy.imports.allowed - _RARE))
 
 

@@ -1,7 +1,7 @@
-"""Judges one `call` unit: whether it returned a value, and if not, with which findings.
+"""Judges one `call` unit: whether it returned a value, and with which findings if it didn't.
 
-Its input is guest bytes. A value counts only with the cause `completed`, which the sandbox decides. The
-validator compares the value with the expected one.
+The guest controls its input. A value counts only with the cause `completed`, which the sandbox decides.
+The validator compares the value with the expected one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAY_HOLD_A_RECORD = frozenset({Cause.COMPLETED, Cause.EXITED_NONZERO, Cause.POL
 class Tried:
     """The result of one call. `value` is set only if the call returned and nothing contradicts it.
 
-    `again` are the results of repeated calls, which decide nothing.
+    `again` contains the results of repeated calls, which affect only warnings.
     """
 
     case: Case

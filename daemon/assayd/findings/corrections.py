@@ -1,4 +1,4 @@
-"""Adds the corrected line to a hint, for readers who see hints but no edits.
+"""Adds the corrected line to a hint, for readers who see only hints and not edits.
 
 Remove the comma.    ->    Remove the comma. Write `SELECT a, b FROM t`.
 """

@@ -181,7 +181,7 @@ def _choose_hint(record: Raised, text: str) -> str:
 
 
 def _hint_by_line(record: Raised, error_type: str, text: str) -> str | None:
-    """Return the fix that follows from the line and its values, rather than from the message."""
+    """Return the fix that the line and its values show, rather than the message."""
     line = line_at(text, record.line) or ""
     if error_type == "FileNotFoundError" and _STARTS_PROGRAM.search(line):
         told = "The image doesn't have this program."
@@ -196,7 +196,7 @@ def _hint_by_line(record: Raised, error_type: str, text: str) -> str | None:
 
 
 def _explain_none(record: Raised, text: str) -> str:
-    """Return the source of a None value: the line that assigned it, if only one can be."""
+    """Return the origin of a None value, with the line that assigned it, if that line is known."""
     lines = text.split("\n", _MOST_LINES)[: min((record.line or 1) - 1, _MOST_LINES)]
     for name in (each for each, value in record.values if value == "None"):
         assigned = re.compile(rf"\s*+{re.escape(name)}\s*+=[^=]")
@@ -214,7 +214,7 @@ def _explain_none(record: Raised, text: str) -> str:
 
 
 def _no_match(pattern: str, lines: Sequence[str], name: str) -> str:
-    """Return the fix for a pattern that doesn't match, with the line that compiles it."""
+    """Return the fix for a pattern that doesn't match, with the line that compiles the pattern."""
     bound = re.compile(rf"\s*+{re.escape(pattern)}\s*+=")
     made = next((n for n, line in enumerate(lines, 1) if bound.match(line)), None)
     where = f" in line {made} ({_shown(lines[made - 1])})" if made else ""

@@ -1,7 +1,7 @@
 """Judges one `exec` unit: whether the program started, and whether it succeeded.
 
-Its wait status is its result. Its output is shown but never trusted. A record can only say that the program
-never started, because the program itself can't write one.
+The program's wait status is its result. Its output is shown but never trusted. A record can only report
+that the program never started, because the program itself can't write a record.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def judge_exec(name: str, unit: UnitResult | None, *, program: str, offer: str =
         name: the name of the case.
         unit: its result.
         program: the program that the unit should run.
-        offer: a sentence about the programs in the image.
+        offer: a sentence that lists the programs in the image.
     """
     if unit is None:
         return Tried(case=Case(name=name, status=CaseStatus.SKIPPED, message="never started"))

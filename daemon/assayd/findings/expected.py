@@ -1,4 +1,4 @@
-"""Compares the result of code with the expected one of a case, and words the difference.
+"""Compares a result of code with the expected result of a case, and describes the difference.
 
 Expected fields must be equal at any depth; further fields may exist. Lists are compared element by element.
 The values come from a guest: this module runs no code, and truncates shown values.
@@ -68,7 +68,7 @@ class ExpectedCase(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """The first place at which two values differ, with both parts as text."""
+    """The first location at which two values differ, with both parts as text."""
 
     place: str
     expected: str
@@ -130,7 +130,7 @@ def judge_output(tried: Tried, wanted: ExpectedCase, expected: str, stdout: Capt
 
 
 def together(tries: Sequence[Tried]) -> tuple[Finding, ...]:
-    """Return the findings of all runs; equal ones of several runs are merged."""
+    """Return the findings of all runs; equal findings of several runs are merged."""
     if len(tries) == 1:
         return tries[0].findings
     alike = [(one.case.name, finding) for one in tries for finding in one.findings if not finding.context]
@@ -245,7 +245,7 @@ def _is_same_number(expected: object, received: object, compare: Compare) -> boo
 
 
 def _is_close(one: object, other: object) -> bool:
-    """Return whether two numbers, or numeric words, are equal within the tolerance."""
+    """Return whether two numbers, or words that are numbers, are equal within the tolerance."""
     try:
         first, second = float(one), float(other)  # type: ignore[arg-type]  # it raises for other values
     except (ValueError, OverflowError):

@@ -5,9 +5,9 @@
 
 The guest controls an exception's text: it affects the wording of a hint but decides nothing.
 
-Under an allowlist, findings are also worded by the results of accesses to listed hosts. A finding from an
-exception or a timeout alone would blame the code ("a loop that never ends") or the profile ("blocks the
-network"). The relay knows which host hung, was down, or couldn't be resolved.
+Under an allowlist, the wording of findings also depends on the results of accesses to listed hosts. A
+finding from an exception or a timeout alone would blame the code ("a loop that never ends") or the profile
+("blocks the network"). The relay knows which host hung, was down, or couldn't be resolved.
 
     The code ran out of time (after 5 s).   api.example.com:443 had not answered to its end when time was up …
 """
@@ -56,12 +56,13 @@ _IN_TESTS = {
 
 
 def network_hint(error_type: str, message: str, text: str = "") -> str | None:
-    """Return the fix for a network exception; None for any other exception.
+    """Return the fix for a network exception; None for other exceptions.
 
     Args:
         error_type: the exception's class.
-        message: its text.
-        text: the source that raised it. In tests, a client's responses can be mocked.
+        message: the exception's text.
+        text: the source that raised the exception. If it is a test, the fix can be to mock a client's
+            responses.
     """
     if error_type.rpartition(".")[2] not in _TYPES:
         return None
@@ -74,7 +75,7 @@ def network_hint(error_type: str, message: str, text: str = "") -> str | None:
 
 
 def is_network_hint(suggestion: str | None) -> bool:
-    """Return whether a suggestion is one of `network_hint`."""
+    """Return whether a suggestion was returned by `network_hint`."""
     return suggestion is not None and suggestion.startswith(_REACHES)
 
 

@@ -1,7 +1,7 @@
 """The rules that allow or deny network accesses, each with its fix.
 
-This module only has the wording: `egress.decision` decides which rule applies. docs/egress-decisions.md shows
-an example of each.
+This module contains only the wording: `egress.decision` decides which rule applies.
+docs/egress-decisions.md shows an example of each.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class NetworkRule(StrEnum):
 
 
 class NetworkTrouble(StrEnum):
-    """A failure of an allowed access; not the policy's fault."""
+    """The cause of a failure of an allowed access, which isn't the policy's fault."""
 
     NOT_RESOLVED = "network.not_resolved"
     """The name has no address."""

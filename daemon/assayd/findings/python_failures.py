@@ -1,4 +1,4 @@
-"""Words exceptions of code nodes and scripts about undefined names and failed imports.
+"""Describes exceptions of code nodes and scripts about undefined names and failed imports.
 
 The guest controls an exception's type and text: they affect wording but decide nothing. Wording that isn't
 the interpreter's own (a NameError that code raised itself) is shown unchanged.
@@ -47,7 +47,7 @@ def nearest_name(
     Args:
         name: the written name.
         circles: the visible names, the nearest scope first.
-        fitting: names that fit the use; they precede others at the same distance.
+        fitting: names that fit the use; at the same distance, they precede other names.
     """
     if len(name) > MOST_CHARS:
         return None
@@ -188,7 +188,7 @@ def failure_finding(record: Raised, around: ExceptionContext) -> Finding:
 
 
 def is_harness_error(record: Raised, around: ExceptionContext) -> bool:
-    """Return whether the exception comes from code that the kind added, in another file or after the text."""
+    """Return whether code that the kind added raised the exception: in another file, or after the text."""
     if record.file is not None and around.files:
         return record.file not in around.files
     text = around.text
@@ -276,7 +276,7 @@ def guess_module(distribution: str) -> str:
 
 
 def instead_of(module: str) -> str:
-    """Return the replacement in the image for a missing module."""
+    """Return a description of the replacement for a missing module."""
     if module in _INSTEAD:
         return _INSTEAD[module]
     public = sorted(name for name in IMAGE_MODULES if not name.startswith("_"))

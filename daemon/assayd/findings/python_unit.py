@@ -1,7 +1,7 @@
-"""Judges one `python` unit that didn't succeed: reads its record and words the finding.
+"""Judges one `python` unit that didn't succeed: reads its record and describes the failure.
 
-The record only affects the wording. Other code decides whether the unit succeeded, by its status, its limits
-and the form of its record.
+The record only affects the wording. Other code decides from the unit's status, its limits and the form of
+its record whether it succeeded.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def never_started(name: str) -> Tried:
 
 
 def read(unit: UnitResult) -> Record | None:
-    """Parse the only record of a unit, if its end allows one; None otherwise.
+    """Return the only record of a unit, if its end allows a record, otherwise None.
 
     Raises: GuestJsonError, if it isn't a record of the protocol.
     """
@@ -46,7 +46,7 @@ def read(unit: UnitResult) -> Record | None:
 
 
 def judge_end(unit: UnitResult, around: ExceptionContext, *, what: str) -> Tried:
-    """Judge a unit's end: passed if it succeeded and the policy rejected nothing.
+    """Return the result of a unit: passed if it succeeded and the policy rejected nothing.
 
     Args:
         unit: its result.

@@ -1,8 +1,8 @@
-"""Words the findings of a failed stage as the retry context for a model.
+"""Formats the findings of a failed stage as the retry context for a model.
 
-It only decides form and size: a headline; up to twenty findings, where equal ones are merged with their
-lines; the number of further findings; and reminders. Text that a guest may control is in quotation marks,
-each field on one line.
+This module decides only form and size: a headline; up to twenty findings, where equal ones are merged with
+their lines; the number of further findings; and reminders. Text that a guest may control is in quotation
+marks, each field on one line.
 """
 
 from __future__ import annotations
@@ -162,15 +162,15 @@ _LOCAL = re.compile(
 
 
 def is_unreadable(report: Report) -> bool:
-    """Return whether all errors say that code isn't valid in its language: nothing else has been read."""
+    """Return whether all errors report that code isn't valid in its language: nothing more was checked."""
     rules = [str(finding.get("rule")) for finding in errors_of(report)]
     return bool(rules) and all(map(_UNREADABLE.match, rules))
 
 
 def needs_allowances(report: Report, runtime_stages: Sequence[str]) -> bool:
-    """Return whether a fix may need to know which modules and commands are allowed.
+    """Return whether a fix may depend on the allowed modules and commands.
 
-    That is so if the approach may be wrong, and unless all errors are about something else than names.
+    It does if the approach may be wrong, and unless all errors are about something other than names.
     """
     rules = [str(finding.get("rule")) for finding in errors_of(report)]
     return _worth(report, runtime_stages) is RetryBenefit.MEDIUM or not all(map(_LOCAL.match, rules))
@@ -186,7 +186,7 @@ def _worth(report: Report, runtime_stages: Sequence[str]) -> RetryBenefit:
 def _edited_passages(
     report: Report, others: Sequence[tuple[SourcePart, Callable[[Hint], bool]]]
 ) -> Iterator[EditedPart]:
-    """Yield the passages for which a hint has an edit."""
+    """Yield the passages for which a hint contains an edit."""
     for passage, about in others:
         if edits := tuple(_edits(report, about)):
             yield EditedPart(passage=passage, edits=edits)

@@ -1,7 +1,7 @@
-"""Words the failures of a run: causes, policy events, exceptions. For every kind that runs code.
+"""Describes the failures of a run (causes, policy events, exceptions) for every kind that runs code.
 
-It decides nothing: the cause comes from the sandbox. An exception's type and message, which the guest
-controls, are truncated and shown, but never trusted.
+This module makes no decisions: the sandbox determines the cause. An exception's type and message, which the
+guest controls, are truncated and shown, but never trusted.
 """
 
 from __future__ import annotations
@@ -101,14 +101,14 @@ def cause_finding(cause: Cause, what: str, details: str = "") -> Finding:
 
 
 def unfinished(result: RunResult, what: str) -> tuple[Finding, ...]:
-    """Return the finding for a run that claims to be complete although a unit returned nothing."""
+    """Return the finding for a run that claims to be complete although a unit returned no result."""
     if not result.outcome.completed:
         return ()  # This end has its own wording.
     return (cause_finding(Cause.PROTOCOL_VIOLATION, what, "a part of it was never run"),)
 
 
 def limit_details(unit: UnitResult) -> str:
-    """Return the limit that a unit reached; the module `timeout` words time limits."""
+    """Return the details of the limit that a unit reached; the module `timeout` describes time limits."""
     evidence = unit.outcome.evidence
     limit = evidence.get("limit_bytes")
     if isinstance(limit, int):
@@ -205,7 +205,7 @@ def file_events(
     """Yield every violation with its finding, for kinds with several files.
 
     Args:
-        file: the executed file; used if the event has no place.
+        file: the executed file, which is used if the event has no location.
         events: the events of the run-time policy.
         texts: the submitted texts by file name.
     """
@@ -216,7 +216,7 @@ def file_events(
 
 
 def grouped(found: Iterable[tuple[str, Finding]]) -> tuple[Finding, ...]:
-    """Merge findings of the same kind at the same line into the first, which counts the other cases.
+    """Merge findings of the same kind on the same line into the first one, which counts the other cases.
 
     Text after a colon (an exception's message) often differs between cases and is ignored.
     """
@@ -230,7 +230,7 @@ def grouped(found: Iterable[tuple[str, Finding]]) -> tuple[Finding, ...]:
 
 
 def among(cases: Sequence[str]) -> str:
-    """Return the name of the first case and the number of the others."""
+    """Return the name of the first case and the number of further cases."""
     distinct = list(dict.fromkeys(cases))
     more = len(distinct) - 1
     return shorten(distinct[0], 400) + (f" and {more} more" if more else "")
@@ -252,7 +252,7 @@ def _event_message(event: PolicyEvent) -> str:
 
 
 def _event_hint(event: PolicyEvent) -> str | None:
-    """Return the fix; network rules have their own wording."""
+    """Return the fix for a policy event; network rules have separate wording."""
     if event.rule is not None:
         return WORDINGS[NetworkRule(event.rule)].hint
     return "Remove this operation: the policy doesn't allow it." if event.enforced else None

@@ -1,4 +1,4 @@
-"""Positions in a source: lines as Python counts them, snippets, columns in characters.
+"""Positions in a source: line numbers as Python counts them, snippets, and columns in characters.
 
 Only LF ends a line; to the compiler, form feeds and Unicode separators are ordinary characters.
 """
@@ -33,7 +33,7 @@ def line_at(text: str, line: int | None) -> str | None:
 
 
 def snippet(text: str, line: int | None) -> str | None:
-    """Return a line, truncated, or None if it doesn't exist."""
+    """Return a line, truncated if it is long, or None if it doesn't exist."""
     found = line_at(text, line)
     return None if found is None else shorten(found.rstrip(), SNIPPET_CHARS)
 

@@ -69,7 +69,7 @@ def describe_time_use(unit: UnitResult) -> str:
 
 
 def time_hint(unit: UnitResult) -> str:
-    """Return the fix for a timeout, by what took most of the time."""
+    """Return the fix for a timeout, according to what took most of the time."""
     return next((spent.hint for spent in _time_shares(unit)), COMPUTING)
 
 

@@ -1,4 +1,4 @@
-"""Names the fix of an exception by the values on its line, if they show a single cause.
+"""Suggests the fix for an exception from the values on its line, if they show a single cause.
 
     IndexError      values[i + window], where i + window is 5      but the last index is 4
     TypeError       at = … 12:00:00+00:00; cutoff = … 00:00:00     cutoff has no time zone
@@ -28,7 +28,7 @@ _DEF = re.compile(r"[ \t]*+(?:async )?def (\w{1,80})\(")
 
 
 def hint_by_values(record: Raised, error_type: str, text: str) -> str | None:
-    """Return the fix, or None if the values don't show it. Args: text: the source."""
+    """Return the fix that the values show, or None if they show none. Args: text: the source."""
     match error_type:
         case "IndexError":
             return _index(record, line_at(text, record.line) or "")
@@ -87,7 +87,7 @@ def _endless(record: Raised, text: str) -> str | None:
 
 
 def _index(record: Raised, line: str) -> str | None:
-    """Return the fix with the requested and the last index."""
+    """Return the fix for an index out of range, with the requested and the last index."""
     values = dict(record.values)
     for node in _subscripts(line):
         index, length = integer_of(node.slice, values), _length(values.get(node.value.id, ""))

@@ -1,9 +1,10 @@
-"""The code inside the container: only the standard library, no other module of this project.
+"""The code inside the container: it imports only the standard library, no other module of this project.
 
-Every image has this folder as one compiled file; `frames` is also what `sandbox.channel` speaks.
+Every image contains this folder as one compiled file. `sandbox.channel` uses the module `frames` too.
 
-Starting it costs each container processor time, so nothing here imports what brings much: no `typing`, `re`,
-`dataclasses`, `json`, `collections`, `contextlib`, `signal` (enum), `ctypes`. Names only for annotations
-stand below ``TYPE_CHECKING = False``, which type checkers take for true; `value`, `selector`, `suppress`,
-`json_text` and `kernel` do the little that is used of the rest.
+Its start costs every container CPU time, so no module imports packages that load many others: `typing`,
+`re`, `dataclasses`, `json`, `collections`, `contextlib`, `signal` (which imports `enum`), `ctypes`. Names
+that only annotations use are imported under ``TYPE_CHECKING = False``, which type checkers treat as true;
+`value`, `selector`, `suppress`, `json_text` and `kernel` implement the few functions that are needed from
+these packages.
 """

@@ -1,4 +1,4 @@
-"""Start the guest runner; in an image, all of this package is one file (`imaging/guest_file.py`)."""
+"""Starts the guest runner; in an image, this whole package is one file (`imaging/guest_file.py`)."""
 
 import gc
 import os

@@ -1,6 +1,7 @@
-"""The solution's process: imports the code, then does what the tests ask of it, one call at a time.
+"""The solution's process: imports the code, then handles the requests of the tests, one call at a time.
 
-It holds the code and the arguments of the current call. What its answers are worth is decided elsewhere.
+It contains only the code and the arguments of the current call. Other modules decide whether its responses
+are correct.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _qualname: Callable[[type], object] = type.__dict__["__qualname__"].__get__
 
 
 def serve(document: Mapping[str, object], policy: RuntimePolicy, reading: int, writing: int) -> None:
-    """Import the solution, say which names it has, and answer until the tests are done."""
+    """Import the solution, send the names that it defines, and handle requests until the tests are done."""
     code, context, entry = (str(document[name]) for name in ("code", "context", "entry_point"))
     texts = {CODE: ShownText(CODE, code), CONTEXT: ShownText(CONTEXT, context)}
     peer = Peer(
@@ -91,7 +92,7 @@ def own_classes(names: Mapping[str, object]) -> dict[str, type]:
 
 
 def _offer(module: ModuleType, entry: str, peer: Peer) -> list[object]:
-    """Return the functions and classes that the module defines, with their numbers."""
+    """Return the functions and classes that the module defines, each with its number."""
     offered: list[object] = []
     for name, value in list(module.__dict__.items()):
         described = _describe(value) if type(name) is str else None
@@ -122,7 +123,7 @@ def _qualified_names(kinds: tuple[type, ...]) -> list[str]:
 
 
 def _make_callback(peer: Peer, number: int, _: str, names: list[str]) -> Callable[..., object]:
-    """Return a function that calls one of the tests."""
+    """Return a function that calls one function of the tests."""
 
     def call(*args: object, **kwargs: object) -> object:
         return peer.ask("call", number, "", args, kwargs)
@@ -132,7 +133,7 @@ def _make_callback(peer: Peer, number: int, _: str, names: list[str]) -> Callabl
 
 
 def _explain(problem: BaseException, operation: str, name: str, texts: Texts) -> Raised:
-    """Describe an exception by its nearest built-in type; the text is displayed but never executed."""
+    """Return an exception's description by its nearest built-in type; the text is shown but never run."""
     kind = type(problem)
     silent = issubclass(kind, NOT_RAISED) and not (
         kind is StopIteration and (operation in _STOPPING or name in _STOPPING)

@@ -1,7 +1,8 @@
 """Passes calls and results, as bytes, between a tests' process and the solution's.
 
-The two have no descriptor, file or memory in common. The runner counts and times what passes; it reads only
-whose turn it is, never a value. The tests are told if a solution is late, speaks out of turn or ends.
+The two processes have no descriptor, file or memory in common. The runner counts and times the messages
+between them; it reads only which process has the turn, never a value. The tests are notified if a solution
+is late, sends a message out of turn, or ends.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _FROM_SOLUTION = frozenset({"ready", "broken", "ask", "answer"})
 
 
 class _Endpoint:
-    """One of the two sides: the data received from it, and the data to be sent to it."""
+    """One of the two processes: the data received from it, and the data to be sent to it."""
 
     def __init__(self, reading: int, writing: int, kinds: frozenset[str]) -> None:
         self.reading, self.writing, self.kinds = reading, writing, kinds
@@ -45,7 +46,7 @@ class _Endpoint:
 
 
 class TestSession:
-    """The process pair of one test: the solution and the tests. Ends with `close`."""
+    """The two processes of one test, for the solution and for the tests. The session ends with `close`."""
 
     def __init__(
         self,
@@ -71,18 +72,18 @@ class TestSession:
         selector.register(nursery.descriptor, READ, self._read_news)
 
     def until_s(self) -> float | None:
-        """Return when the current call has had its time, by the unit's clock; None while tests compute."""
+        """Return when the current call times out, by the unit's clock; None while the tests compute."""
         waits = self._turn is self._solution and not self._told
         return self._since_s + self._call_s if waits else None
 
     def look(self) -> None:
-        """End a solution whose call has had its time."""
+        """End a solution whose current call has timed out."""
         until_s = self.until_s()
         if until_s is not None and self._clock_s() >= until_s:
             self._end_solution(f"a call took more than {self._call_s:g} s")
 
     def close(self) -> None:
-        """Forget the pair, when both are dead."""
+        """Stop watching the two processes after both have ended."""
         self._selector.unregister(self._nursery.descriptor)
         for end in (self._tests, self._solution):
             if end.watched:
@@ -174,7 +175,7 @@ class TestSession:
                 os.kill(self._pid, signal.SIGKILL)
 
     def _end_tests(self, why: str) -> None:
-        """Tell the tests that the solution has ended."""
+        """Notify the tests that the solution has ended."""
         if not self._told:
             self._told, self._why = True, why
             self._send_ended()

@@ -1,7 +1,7 @@
-"""The values that the names of a failing line had, which the text of an exception leaves out.
+"""The values of the names in a failing line, which the text of an exception doesn't contain.
 
-Values of the built-in types themselves are shown, the beginnings of them, with paths and times; no code of a
-guest's class runs for it. What is found goes into the record of the exception, which is the guest's word.
+Only the beginnings of values of exact built-in types, paths and times are shown; no code of a guest's class
+is run for this. The values are part of the exception's record, which is controlled by the guest.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PATHS = ("PurePosixPath", "PureWindowsPath", "PosixPath", "PurePath")
 
 
 def failing_line(problem: BaseException, texts: Texts) -> tuple[FrameType, str] | None:
-    """Return the last frame of a submitted text that an exception came through, and its line there."""
+    """Return the last frame of a submitted text that an exception passed through, and its line there."""
     found: tuple[FrameType, int] | None = None
     traceback = problem.__traceback__
     while traceback is not None:
@@ -49,7 +49,7 @@ def failing_line(problem: BaseException, texts: Texts) -> tuple[FrameType, str] 
 
 
 def names_of(line: str) -> Iterator[str]:
-    """Return the words of a line that can be names in ASCII."""
+    """Return the words of a line that can be names made of ASCII characters."""
     plain = "".join(
         letter if letter.isascii() and (letter.isalnum() or letter == "_") else " " for letter in line
     )

@@ -6,7 +6,8 @@
     pandas.DataFrame({"a": [5]})    {"$py": "dataframe", "value": {"columns": ["a"], "dtypes": ["int64"], …}, …}
     pandas.Timestamp, NaT, NA       a datetime; null
 
-Nothing is loaded for this. The modules of these names in `sys.modules` may be guest code, and fail as such.
+No module is loaded for this. Modules with these names in `sys.modules` may be guest code, whose errors are
+handled like other errors of the guest.
 """  # noqa: E501 - a line is a form
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ _mro_of = type.__dict__["__mro__"].__get__
 
 
 def array_form(value: Any) -> tuple[str, object, str] | None:
-    """Return tag (may be empty), content and type of a numpy or pandas value; None for others.
+    """Return tag (may be empty), content and type of a numpy or pandas value; None for other values.
 
-    None for all others. Raises whatever guest code does.
+    Raises: any exception that guest code raises.
     """
     kind = type(value)
     if _is_subclass_of(kind, "pandas", "DataFrame"):
@@ -45,7 +46,7 @@ def array_form(value: Any) -> tuple[str, object, str] | None:
 
 
 def is_like_base(kind: type) -> bool:
-    """Return whether values of a type equal those of its base but for its name: float64, Timestamp."""
+    """Return whether values of a type (float64, Timestamp) equal those of its base except for its name."""
     times = (_loaded_attribute("pandas", name) for name in ("Timestamp", "Timedelta"))
     return _is_subclass_of(kind, "numpy", "generic") or any(kind is one for one in times)
 

@@ -1,8 +1,8 @@
-"""Guards for attributes whose name is computed: what `getattr` and its like are to code with safe built-ins.
+"""Guards for computed attribute names: `getattr` and similar functions for code with safe built-ins.
 
-Static rules see only literal names. These guards see all others at run time: special names
-and what leads to frames and code are refused, of modules all that the policy does not list, of paths what
-touches files, of streams what leads to the file below.
+Static rules check only literal names. These guards check all other names at run time. They refuse special
+names and attributes that lead to frames and code; attributes of modules that the policy doesn't list;
+methods of paths that access files; and attributes of streams that lead to the underlying file.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class AttributeGuard:
         self._names = names
 
     def functions(self) -> dict[str, Callable[..., object]]:
-        """Return the guarded functions by the names of those whose place they take."""
+        """Return the guarded functions, by the names of the built-in functions that they replace."""
 
         def getattr(value: object, name: str, default: object = _ABSENT, /) -> object:  # noqa: A001
             name = self._checked(value, name)
@@ -147,14 +147,14 @@ class AttributeGuard:
 
 
 def _fields(value: object, /) -> dict[str, object]:
-    """Return the fields of an object, like ``vars(x)``, except those of modules, classes and functions."""
+    """Return the fields of an object, as ``vars(x)`` does; refuse those of modules and classes."""
     if is_a(value, ModuleType) or is_a(value, type):
         raise PermissionError("vars() of a module or class isn't allowed")
     return _vars(value)
 
 
 def _touches_files(value: object, name: str) -> bool:
-    """Return whether a path's method accesses files, or an attribute leads from a stream to its file."""
+    """Return whether a path's method accesses files, or a stream's attribute leads to its file."""
     pathlib, io = sys.modules.get("pathlib"), sys.modules.get("io")
     kind = value if is_a(value, type) else type(value)
     if pathlib is not None and issubclass(kind, pathlib.PurePath):

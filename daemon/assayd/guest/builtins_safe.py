@@ -1,7 +1,8 @@
-"""The built-in names that guest code sees: all, or all but those that reach beyond the language.
+"""The built-in names that guest code sees: all, or all except those that give access beyond the language.
 
-What must go is on the extractor's page; what must stay was found by running ordinary code (a class statement
-needs ``__build_class__``, an import statement ``__import__``).
+The extractor's page lists the names that must be removed. The names that must be kept were determined by
+running ordinary code: a class statement needs ``__build_class__``, an import statement needs
+``__import__``.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def guest_builtins(
 
     Args:
         kind: ``safe`` or ``full``.
-        guarded_import: what an import statement calls.
+        guarded_import: the function that import statements call.
         guarded: replacements of some safe built-ins, by name.
 
     Raises: ValueError for another kind.
@@ -50,7 +51,7 @@ def guest_builtins(
 def opaque(function: Callable[..., _T]) -> Callable[..., _T]:
     """Wrap a function so that its module and closure aren't accessible as attributes.
 
-    A cache of size 0 calls through and keeps nothing.
+    The wrapper is a cache of size 0, which calls the function each time and stores nothing.
     """
     wrapper: Callable[..., _T] = _cached(function, 0, False, None)
     for name in _SHOWN:

@@ -1,10 +1,10 @@
-"""One output stream of a unit: how much there was, its head as it comes, its tail at the end."""
+"""Captures one output stream of a unit: its size, its head as it arrives, its tail at the end."""
 
 from __future__ import annotations
 
 
 class Capture:
-    """A byte counter that passes the first half of `kept_bytes` on, and keeps the last half.
+    """A byte counter that returns the first half of `kept_bytes` at once and keeps the last half.
 
     The tail never repeats a part of the head.
     """
@@ -16,7 +16,7 @@ class Capture:
         self._tail = bytearray()
 
     def feed(self, content: bytes) -> bytes:
-        """Add data, and return the part of it that belongs to the head."""
+        """Add data, and return the part of the data that belongs to the head."""
         self.total_bytes += len(content)
         head = content[: self._head_room]
         self._head_room -= len(head)
@@ -27,7 +27,7 @@ class Capture:
         return head
 
     def tail(self) -> bytes:
-        """Return the kept tail."""
+        """Return the tail that was kept."""
         self._trim()
         return bytes(self._tail)
 

@@ -1,4 +1,4 @@
-"""What the kernel counts for this container: kills for memory, refused forks, memory, processor time."""
+"""Reads the kernel's counters for this container: OOM kills, refused forks, memory, CPU time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROOT = "/sys/fs/cgroup"
 
 
 class Counters(Value):
-    """Counters that only increase; a unit's share is the difference of two readings."""
+    """Counters that only increase; a unit's share is the difference between two readings."""
 
     oom_kills: int
     pids_refused: int
@@ -47,7 +47,7 @@ class Cgroup:
         )
 
     def cpu_s(self) -> float | None:
-        """Return the seconds of CPU time of all processes ever in the group; None if not counted."""
+        """Return the CPU time in seconds of all processes ever in the group; None if it isn't counted."""
         if self.version == 2:
             used_s = _read_field(self._cpu, b"usage_usec") * 1e-6
         else:
@@ -59,7 +59,7 @@ class Cgroup:
         return _parse_number(_read_file(self._current))
 
     def peak_memory_bytes(self) -> int:
-        """Return the most that was ever charged."""
+        """Return the peak number of bytes of memory that were charged."""
         return _parse_number(_read_file(self._peak))
 
 

@@ -1,8 +1,8 @@
-"""What happens between the fork and the first line of guest code, and after the last.
+"""The steps of a child between the fork and the first line of guest code, and after its last line.
 
-Takes away what a child must not have, in the only order that works: descriptors and signals first, then
-rlimits, /proc, the system call filter, and the Python audit hook last. All but the hook is done, and
-reported before the child receives its request: it may have been forked ahead of its unit.
+The child gives up its privileges in the only order that works: descriptors and signals first, then rlimits,
+`/proc`, the system call filter, and finally the Python audit hook. All steps except the hook are completed
+and reported before the child receives its request, because it may have been forked before its unit begins.
 """
 
 from __future__ import annotations
@@ -57,9 +57,10 @@ _set_recursion_limit = sys.setrecursionlimit
 
 
 class Descriptors(Value):
-    """The runner's descriptors that the child gets. All are above 6.
+    """The runner's descriptors that the child receives. All numbers are above 6.
 
-    `paired` are two more pipes, to read from and to write to, for a child that talks with another one.
+    `paired` contains the descriptors of two more pipes, for reading and for writing, if the child
+    communicates with another child.
     """
 
     stdin: int
@@ -74,8 +75,9 @@ class Descriptors(Value):
 class Confinement(Value):
     """The restrictions of every child of an attempt, prepared before the first fork.
 
-    `filters` are those that the child loads itself; the runner has loaded the others. `environment` is what
-    programs of the image are started with; `proxies`, a part of it, is what Python code finds in its own.
+    `filters` are the filters that the child loads itself; the runner has already loaded the others.
+    `environment` is the environment of programs of the image; `proxies` is the part of it that Python code
+    finds in its environment.
     """
 
     rlimits: tuple[tuple[int, int], ...]
@@ -87,14 +89,14 @@ class Confinement(Value):
 
 
 def order(program: str, arguments: bytes, *, has_input: bool) -> bytes:
-    """Return the request from `ORDER`; without input, the standard input is empty."""
+    """Return the request to be written to `ORDER`; without input, the standard input is empty."""
     return b"%s %d\n%s" % (program.encode(), has_input, arguments)
 
 
 def confine(
     attempt: BeginFrame, work_path: str, environment: Mapping[str, str], proxies: Mapping[str, str]
 ) -> Confinement:
-    """Make ready what confines the children of an attempt; this process loads the filter that they inherit.
+    """Prepare the confinement of an attempt's children; this process loads the filter that they inherit.
 
     Raises: Unconfined.
     """
@@ -111,7 +113,7 @@ def confine(
 
 
 def _share_filter(attempt: BeginFrame, shared: bytes) -> bool:
-    """Load the filter that children inherit, unless this process needs sockets. Return whether it did.
+    """Load the filter that children inherit, unless this process needs sockets; return whether it did.
 
     Raises: Unconfined.
     """
@@ -128,7 +130,7 @@ def _share_filter(attempt: BeginFrame, shared: bytes) -> bool:
 def become(
     confinement: Confinement, programs: Mapping[str, UnitProgram], descriptors: Descriptors
 ) -> NoReturn:
-    """Turn this fork of the runner into a unit's process, and run its request. Never returns."""
+    """Turn this fork of the runner into a unit's process, and run the request. Never returns."""
     status = _BROKEN
     try:
         separate(descriptors)
@@ -149,7 +151,7 @@ def become(
 
 
 class Apart(Value):
-    """The isolation of a process from another one of the same user that runs at the same time."""
+    """The isolation of a process from a concurrent process of the same user."""
 
     killable: bytes
     writes: bool
@@ -161,7 +163,7 @@ SOLUTION = Apart(killable=_MOST_KILLABLE, writes=True)
 
 
 def drop_rights(confinement: Confinement, apart: Apart | None) -> None:
-    """Remove the rights of this process that a child must not have."""
+    """Remove the privileges of this process that a child must not have."""
     for kind, value in confinement.rlimits:
         resource.setrlimit(kind, (value, value))
     _make_killable(_MOST_KILLABLE if apart is None else apart.killable)
@@ -251,7 +253,7 @@ def _rlimits(limits: GuestLimits) -> Iterator[tuple[int, int]]:
 def _make_killable(how: bytes) -> None:
     """Make the kernel kill this process before the runner if memory runs out.
 
-    A non-dumpable process can't write its own file, so it is dumpable for a moment.
+    A process that isn't dumpable can't write its own `/proc` file, so it is made dumpable for a moment.
     """
     kernel.set_dumpable(True)
     descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)

@@ -1,12 +1,13 @@
-"""What the time of a unit goes into: it computes, it waits for a processor, or it waits for something else.
+"""Measures how a unit spends its time: computing, waiting for a processor, or waiting for something else.
 
-A unit is over when it has used its limit of processor time, or when that much time has passed less what
-its tasks waited for a processor while they could have run; at three times the limit in any case. So a
-sleeper ends at its limit, and a program on a busy machine gets what it was promised.
+A unit times out when it has used its limit of CPU time, or when that much time has passed. Its run-queue
+delay, in which its tasks could have run but waited for a processor, isn't counted. A unit always times out
+after three times the limit. So a unit that sleeps ends at its limit, and a program on a busy host still
+gets its full limit of CPU time.
 
-The kernel tells of each task how long it waited (`tasks`), and forgets that when the task ends. Hence a
-look from time to time, which also finds tasks that wait just now, or that come and go between two looks.
-Where the kernel does not say, nothing counts as waiting.
+The kernel reports the run-queue delay of each task (`tasks`) until the task ends. It is therefore read
+periodically, which also detects tasks that are waiting at present and accounts for tasks that start and end
+between two readings. If the kernel doesn't report the delay, no time counts as waiting.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
     from .tasks import KernelTask
 
     class Below(Protocol):
-        """The tasks of a unit, and their processor time."""
+        """The tasks of a unit, and their CPU time."""
 
         def tasks(self) -> Iterable[KernelTask]:
-            """Return the tasks that there are."""
+            """Return the current tasks."""
             ...
 
         def used_s(self) -> float:
-            """Return a processor time that only grows by what the unit uses."""
+            """Return a CPU time in seconds that increases only by the unit's usage."""
             ...
 
 
@@ -44,16 +45,17 @@ _MOST_OWED_S = 0.1
 class UnitClock:
     """The clock of one unit; it starts when it is created.
 
-    As of the last look: `used_s` is the processor time of all that the unit started, `starved_s` the time
-    in which it could have run, had there been a processor for it, or for who takes its output.
+    The attributes are as of the last reading: `used_s` is the CPU time of all processes of the unit;
+    `starved_s` is the time in which the unit could have run but no processor was free for it, or for the
+    runner, which reads its output.
 
     Args:
-        limit_s: processor time that the unit may use.
+        limit_s: the CPU time that the unit may use.
         below: the processes that it started.
-        kept_s: returns how long it was kept waiting by the runner, itself without a processor, since the
-            last call.
-        now: the time.
-        tasks: the tasks that it has started so far.
+        kept_s: returns the seconds since the last call for which the unit waited for the runner while the
+            runner waited for a processor.
+        now: returns the monotonic time.
+        tasks: the tasks that the unit has started so far.
     """
 
     def __init__(
@@ -78,18 +80,18 @@ class UnitClock:
         self.used_s = self.starved_s = 0.0
 
     def next_at(self) -> float:
-        """Return when to ask again, by the monotonic clock: at the next look, or when the time may be up."""
+        """Return the monotonic time of the next check: the next reading, or when the unit may time out."""
         return min(self._next_look, self._expires_at())
 
     def is_over(self) -> bool:
-        """Return whether the unit has had its time. Looks when that is due, or when the answer may be yes."""
+        """Return whether the unit has timed out. Take a reading if it is due, or the time may be up."""
         if self._now() < self.next_at():
             return False
         self.look()
         return self.used_s >= self._limit_s or self._looked >= self._expires_at()
 
     def look(self) -> None:
-        """Add what went by since the last look."""
+        """Add the times since the last reading."""
         now = self._now()
         passed_s = now - self._looked
         used_s = max(self._below.used_s() - self._used_before_s, self.used_s)
@@ -106,7 +108,7 @@ class UnitClock:
         return self._began + min(self._limit_s + self.starved_s, MOST * self._limit_s)
 
     def _waited_s(self, passed_s: float) -> float:
-        """Return how many seconds the tasks waited since the last reading, together."""
+        """Return the run-queue delay of all tasks since the last reading, in seconds."""
         before, ahead = self._seen, self._ahead
         self._seen, self._ahead = {}, {}
         waited_s = 0.0
@@ -119,7 +121,7 @@ class UnitClock:
     def _task_waited_s(
         self, task: KernelTask, before: KernelTask | None, ahead_s: float, passed_s: float
     ) -> float:
-        """Return what one task waited; `ahead_s` of it was counted before the kernel told of it."""
+        """Return one task's run-queue delay; `ahead_s` of it was counted before the kernel reported it."""
         if before is None:
             # Those like it that came and went between two looks left no trace, so it speaks for them.
             return passed_s if task.is_runnable() else min(task.waited_s, passed_s)

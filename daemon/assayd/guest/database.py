@@ -1,6 +1,6 @@
-"""The database of an attempt: bytes in the runner, and a file only while a `sql` unit runs.
+"""The database of an attempt: bytes in the runner's memory, and a file only while a `sql` unit runs.
 
-So no other unit ever meets it, and a failing unit leaves it unchanged.
+So no other unit can access the database, and a failing unit leaves it unchanged.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ class AttemptDatabase:
         self._content: bytes | None = None
 
     def add(self, body: bytes) -> None:
-        """Take a part of the database that the attempt begins with."""
+        """Add a part of the database with which the attempt begins."""
         self._given += body
 
     @property
     def changed(self) -> bytes | None:
-        """Return the database if it is not what it was at the beginning."""
+        """Return the database if it differs from the initial one, otherwise None."""
         return None if self._content is None or self._content == self._given else self._content
 
     def stage(self, work: WorkDirectory) -> None:
-        """Make the file, or nothing of it. Raises: OSError."""
+        """Create the database file; on failure, leave nothing of it. Raises: OSError."""
         work.remove(FOLDER)
         try:
             work.stage(FILE, self._given if self._content is None else self._content)
@@ -44,7 +44,7 @@ class AttemptDatabase:
             raise
 
     def take(self, work: WorkDirectory, *, keep: bool) -> str | None:
-        """Remove the file, keep its content if asked, and return its fault."""
+        """Remove the file, keep its content if requested, and return the problem with it, if any."""
         try:
             content = work.read(FILE, self.most_bytes) if keep else None
         except OSError as problem:

@@ -1,9 +1,9 @@
-"""The end of a unit that ran as a program: what the end of an interpreter does for a program, and no more.
+"""Ends a unit that ran as a program, with those steps of an interpreter's end that affect the program.
 
-Threads are joined, exit functions run, objects finalised, files flushed and closed. What an interpreter then
-does for itself, it does to every module that is loaded, and so writes to the pages that forks share: 7,000 of
-them, and 40 ms, where pandas is loaded. Modules of the image stay as they are. A program that leaves
-threads ends with its interpreter, which stops them.
+Threads are joined, exit functions run, objects finalised, and files flushed and closed. An interpreter
+would then also clear every loaded module and so write to the memory pages that forks share: 7,000 pages and
+40 ms if pandas is loaded. Here, modules of the image are not cleared. If a program leaves threads running,
+the interpreter ends the process, which stops them.
 
 Source: ``Py_FinalizeEx`` in CPython's Python/pylifecycle.c.
 """
@@ -44,7 +44,7 @@ _modules = sys.modules
 
 
 class _NamespaceMark:
-    """A marker among the names of a module, which lives as long as they do."""
+    """A marker among the names of a module, which exists as long as those names."""
 
     __slots__ = ("__weakref__", "names")
 
@@ -53,17 +53,17 @@ class _NamespaceMark:
 
 
 def newest_module() -> str:
-    """Return the name of the module that was loaded last."""
+    """Return the name of the most recently loaded module."""
     return next(reversed(_modules))
 
 
 def end_program(status: int, *, newest: str, libraries: tuple[str, ...]) -> NoReturn:
-    """End this process in the same way as a Python program ends.
+    """End this process as a Python program ends.
 
     Args:
-        status: the exit status; 120 instead where standard output or error cannot be flushed.
-        newest: of the modules that were loaded before the program.
-        libraries: folders of modules that stay as they are.
+        status: the exit status; replaced by 120 if standard output or error can't be flushed.
+        newest: the last module that was loaded before the program.
+        libraries: the folders of modules that are not cleared.
     """
     flushed = True
     with suppress(BaseException):  # what it has put there
@@ -90,7 +90,7 @@ def _join_threads() -> None:
 
 
 def _flush_streams() -> bool:
-    """Flush standard output and error; report a failure and return False."""
+    """Flush standard output and error; if that fails, report it and return False."""
     flushed = True
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name, None)
@@ -119,7 +119,7 @@ def _restore_streams() -> None:
 
 
 def _own_modules(newest: str, libraries: tuple[str, ...]) -> list[str]:
-    """Return the names of the modules that the program is, created, or has next to it."""
+    """Return the names of the modules that form the program, that it created, or that are in its folder."""
     own = [_MAIN]
     for name in reversed(_modules):
         if name == newest:
@@ -137,10 +137,10 @@ def _is_of_image(names: _Names, libraries: tuple[str, ...]) -> bool:
 
 
 def _delete_modules(modules: list[str]) -> None:
-    """Delete modules with everything that they hold.
+    """Delete modules with all objects that only they reference.
 
-    What nothing else holds is finalised with its names in place; of the rest (a library has one of their
-    functions, for one) the names are unbound, as the interpreter does it.
+    Modules without other references are finalised while their names are still bound. In the others (e.g. if
+    a library references one of their functions), the names are unbound, as the interpreter does.
     """
     # What is reachable gets into the order of who holds whom, and so is finalised: a text, then its file.
     collect()

@@ -1,4 +1,4 @@
-"""An exception of guest code as a record: type, message, the submitted lines that it came through."""
+"""Records of exceptions of guest code: type, message, and the submitted lines that raised them."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def raised(problem: BaseException, *, filename: str, source: str, phase: str) ->
 
     Args:
         problem: the exception.
-        filename: what the text was compiled under, and is shown by.
-        source: the text.
+        filename: the name under which the text was compiled and is shown.
+        source: the submitted text.
         phase: ``import`` or ``call``.
     """
     return {"status": "raised", **told(problem, {filename: ShownText(filename, source)}), "phase": phase}
 
 
 def told(problem: BaseException, texts: Texts) -> Record:
-    """Report an exception: type, message, and where in submitted texts it came through."""
+    """Return the record of an exception: type, message, and the lines of submitted texts that it passed."""
     places = _traceback_places(problem.__traceback__, texts)
     line, code = places[-1] if places else (None, None)
     meant, values = similar_name(problem, texts), values_at(problem, texts)
@@ -54,7 +54,7 @@ def told(problem: BaseException, texts: Texts) -> Record:
 
 
 def not_compiled(problem: BaseException) -> Record:
-    """Return the record of a compiler error; line and column count from 1, or are None."""
+    """Return the record of a compiler error; line and column count from 1, or are None if unknown."""
     syntax = problem if isinstance(problem, SyntaxError) else None
     return {
         "status": "not_compiled",
@@ -66,7 +66,7 @@ def not_compiled(problem: BaseException) -> Record:
 
 
 def message_of(problem: BaseException) -> str:
-    """Return the exception's text; its class may do anything to prevent that."""
+    """Return the exception's text, or a substitute if code of its class raises an exception."""
     try:
         text = str(problem)
     except BaseException as second:  # noqa: BLE001 - guest code, which may raise whatever it likes
@@ -75,7 +75,7 @@ def message_of(problem: BaseException) -> str:
 
 
 def clean(text: str) -> str:
-    """Return a text of bounded length that JSON can hold."""
+    """Return a text that is truncated and contains only characters that JSON can represent."""
     return str.__str__(text)[:_MAX_MESSAGE].encode("utf-8", "backslashreplace").decode()
 
 

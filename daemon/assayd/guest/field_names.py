@@ -1,7 +1,8 @@
-"""Keeps dataclasses from compiling what is no name: they make text of the names of fields, and run it.
+"""Prevents code injection by dataclasses, which generate source from field names and run it.
 
-A class statement has names only. Classes made by a call (``TypedDict("T", {…})``, ``Enum("E", {…})``, a
-metaclass), and fields whose name was changed, bring any text there. Refusing it here closes all at once.
+A class statement contains only valid names. Classes that are created by a call (``TypedDict("T", {…})``,
+``Enum("E", {…})``, a metaclass), and fields whose name was changed, can have any text as a name. A check at
+this point covers all of these cases.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ _EVENT = "compile"
 
 
 def check_field_names(places: FrameClassifier, reporter: Reporter) -> bool:
-    """Check names in functions that generate code from field names; report refusals. Return whether it did.
+    """Make the functions that generate code from field names check them; report refusals.
 
     Returns:
-        whether it is there: not as long as nobody has imported the library.
+        Whether the check is installed; False as long as the library hasn't been imported.
     """
     dataclasses = sys.modules.get("dataclasses")
     if dataclasses is None:
@@ -52,7 +53,7 @@ def check_field_names(places: FrameClassifier, reporter: Reporter) -> bool:
     kind = dataclasses.Field
 
     def is_named(field: Any) -> bool:
-        """Return whether a field is a plain one whose name is an identifier and no keyword."""
+        """Return whether a field is a plain field whose name is an identifier and not a keyword."""
         if type(field) is not kind:
             return False
         name = field.name

@@ -1,7 +1,7 @@
-"""What JSON has no form for and has a usual one: dates, paths, UUIDs, bytes, enum members, dataclasses, ….
+"""Forms for values without a JSON form: dates, paths, UUIDs, bytes, enum members, dataclasses, ….
 
-Each goes as an object with its kind beside the form: ``{"$py": "date", "value": "2024-03-01"}``. Modules that
-nobody has loaded are not loaded for this: there are no instances of their classes.
+Each value is sent as an object with its kind and its form: ``{"$py": "date", "value": "2024-03-01"}``. No
+module is loaded for this: if a module isn't loaded, its classes have no instances.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ TYPE = "type"
 
 
 class ValueForm:
-    """The form of one value. `nested`: a value of guest code, which must be rendered separately.
+    """The form of a value. `nested`: whether it contains a value of guest code, to be rendered separately.
 
-    An empty `tag` stands for a value that is as good as what it holds.
+    An empty `tag` means that the value is replaced by the contained value.
     """
 
     __slots__ = ("kind", "nested", "of", "tag", "value")
@@ -41,9 +41,9 @@ class ValueForm:
 
 
 def form_of(value: object) -> ValueForm | None:
-    """Return the form of a value; None when it has none.
+    """Return the form of a value, or None if it has none.
 
-    Raises whatever code of the value's class raises: a time zone may be guest code.
+    Raises: any exception that code of the value's class raises; for example, a time zone may be guest code.
     """
     kind = type(value)
     if (found := array_form(value)) is not None:

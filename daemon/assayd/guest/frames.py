@@ -1,7 +1,7 @@
-"""The frame codec: u32 header length, u32 body length, JSON header, raw body, both ways.
+"""The frame codec for both directions: u32 header length, u32 body length, JSON header, raw body.
 
-Decides only form and size. What a header means belongs to whoever reads it; both ends treat the other
-as hostile. See docs/guest-protocol.md.
+The codec checks only form and size. The reader of a frame interprets its header; each end treats the other
+end as hostile. See docs/guest-protocol.md.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class FrameError(ValueError):
 def encode(header: Header, body: bytes = b"") -> bytes:
     """Return the bytes of one frame.
 
-    Raises: FrameError when header or body is over its cap.
+    Raises: FrameError, if header or body exceeds its cap.
     """
     head = json_text.dumps(header)
     if len(head) > MAX_HEADER or len(body) > MAX_BODY:
@@ -43,27 +43,27 @@ def encode(header: Header, body: bytes = b"") -> bytes:
 
 
 def cost(piece: bytes) -> int:
-    """Return how many bytes of a window a piece of a relayed stream uses."""
+    """Return the number of bytes of the window that a piece of a relayed stream uses."""
     return max(len(piece), LEAST_COST)
 
 
 def chunks(content: bytes, size: int = MAX_BODY) -> Iterator[bytes]:
-    """Split content into frame bodies; empty content gives one empty body."""
+    """Split content into frame bodies; return one empty body for empty content."""
     for start in range(0, max(len(content), 1), size):
         yield content[start : start + size]
 
 
 class Decoder:
-    """A decoder of frames from pieces of any size. It buffers at most one frame beyond a feed."""
+    """A decoder of frames from pieces of any size. Between feeds, it buffers at most one frame."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[tuple[Header, bytes]]:
-        """Return every frame that is complete now.
+        """Yield every frame that is complete after adding these bytes.
 
-        Raises: FrameError at lengths over the caps or a header that is not a JSON object with a
-        string `type`. After that the decoder must not be fed again.
+        Raises: FrameError, if a length exceeds its cap or a header isn't a JSON object with a string
+        `type`. Afterwards, the decoder must not be fed again.
         """
         self._buffer += data
         while True:
@@ -74,7 +74,7 @@ class Decoder:
 
     @property
     def missing(self) -> int:
-        """Return how many bytes the frame under way lacks; of the next one, how many tell its size."""
+        """Return the missing bytes of the incomplete frame, or of its lengths while they are incomplete."""
         held = len(self._buffer)
         if held < _LENGTHS_BYTES:
             return _LENGTHS_BYTES - held

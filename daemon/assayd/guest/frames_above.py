@@ -1,7 +1,8 @@
-"""Where an act comes from: guest code itself, or a library that it called; and from which submitted line.
+"""Determines who caused an operation: guest code or a library that it called; and the submitted line.
 
-Code counts as a library's when its file lies where libraries lie; all else counts as the guest's. To get
-such a file name into a code object guest code has to compile, load or construct one, which is an event.
+Code counts as library code if its file is in a library folder; all other code counts as guest code. To
+create a code object with such a file name, guest code has to compile, load or construct one, which raises
+an audit event.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ _IMPORT_MODULES = frozenset({"_frozen_importlib", "importlib", "importlib._boots
 class CallerLocation:
     """The facts that the stack frames above an operation show.
 
-    `direct`: guest code did it itself, with no library in between. `importing`: it was done while a
-    module was being loaded. `file` and `line`: the innermost submitted file on the stack, as it was
-    submitted, and where in it; None when there is none.
+    `direct`: guest code performed the operation itself, not through a library. `importing`: it was
+    performed while a module was being loaded. `file` and `line`: the submitted name of the innermost
+    submitted file on the stack, and the line in it; None if no submitted file is on the stack.
     """
 
     __slots__ = ("direct", "file", "importing", "line")
@@ -50,7 +51,7 @@ class FrameClassifier:
         self._trusted = ("<frozen ", *self.libraries)
 
     def locate(self, frame: FrameType | None) -> CallerLocation:
-        """Classify the frames from this one upwards."""
+        """Return the location that the stack shows, from this frame upwards."""
         direct, importing = True, False
         while frame is not None and frame.f_code.co_filename.startswith(self._trusted):
             direct = False
@@ -59,7 +60,7 @@ class FrameClassifier:
         return CallerLocation(direct and frame is not None, importing, *self._find_submitted_line(frame))
 
     def find_guest_caller(self) -> FrameType | None:
-        """Return the frame that called the caller if it is guest code, otherwise None."""
+        """Return the frame that called the caller, if that frame is guest code, otherwise None."""
         thread = get_ident()
         self.looking.add(thread)
         try:
@@ -74,7 +75,7 @@ class FrameClassifier:
         return frame.f_code.co_filename.startswith(self._trusted)
 
     def skip_import_frames(self, frame: FrameType) -> FrameType:
-        """Return the frame that requested an import: the first outside the import system itself."""
+        """Return the frame that requested an import: the first frame outside the import system itself."""
         while frame.f_back is not None and frame.f_globals.get("__name__") in _IMPORT_MODULES:
             frame = frame.f_back
         return frame

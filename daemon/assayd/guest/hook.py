@@ -1,7 +1,7 @@
-"""The audit hook: judges what reaches beyond the interpreter, and what looks inside it.
+"""The audit hook: judges operations that reach beyond the interpreter, and inspection of its internals.
 
-Four questions are asked of an event: is it judged at all; who did it (`frames_above`); does the policy
-allow it; is it refused or only recorded.
+The hook decides four questions about an event: whether it is judged at all; who caused it (`frames_above`);
+whether the policy allows it; and whether it is refused or only recorded.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class AuditHook:
         self._judges = self._judges_by_event()
 
     def __call__(self, event: str, arguments: Arguments) -> None:
-        """Judge one event."""
+        """Judge one audit event. Raises: PermissionError, if the operation is refused."""
         judge = self._judges.get(event)
         if event == "import" and arguments[0] != _NEVER_ANEW:
             return
@@ -139,7 +139,7 @@ class AuditHook:
         return judges
 
     def _judge_code(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
-        """Judge code created at run time and inspection of frames: refused to guest code itself."""
+        """Judge code created at run time and inspection of frames, which guest code itself must not do."""
         return Act(event, event, False) if place.direct else None
 
     def _judge_attribute(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
@@ -160,7 +160,7 @@ class AuditHook:
         return Act(event, event, self._rules.allow_fork)
 
     def _judge_native(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
-        """Judge calls into C, except those of modules while they are loaded (e.g. ctypes itself)."""
+        """Judge calls of C functions, except those of modules that are being loaded (e.g. `ctypes`)."""
         if place.importing:
             return None
         named = event.startswith("ctypes.dl") and arguments
@@ -171,7 +171,7 @@ class AuditHook:
         )
 
     def _judge_file(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
-        """Judge a literal path: inside the work directory, a harmless device, or outside."""
+        """Judge a literal path: in the work directory, a harmless device, or any other path."""
         if type(arguments[0]) is int:
             return None
         path = _text(arguments[0])
@@ -207,7 +207,7 @@ class AuditHook:
         return Act("network", f"socket family {family}", False)
 
     def _judge_destination(self, host: object, port: object) -> Act | None:
-        """Judge one destination. With an allowlist, guest code can reach only the proxy."""
+        """Judge a network destination. With an allowlist, guest code can reach only the proxy."""
         name = "" if host is None else _text(host)
         if self._rules.allow_inet and name in _LOOPBACK:
             return None
@@ -215,7 +215,7 @@ class AuditHook:
 
 
 def _text(value: object) -> str:
-    """Return a string for a value of any type, without running code of its class."""
+    """Return a value of any type as a string, without running code of its class."""
     if is_a(value, str):
         return str.__str__(value)
     if is_a(value, bytes):
@@ -226,7 +226,7 @@ def _text(value: object) -> str:
 
 
 def _resolve(path: str) -> str:
-    """Make a path absolute and normal by its text alone, without following links."""
+    """Return the absolute, normalized form of a path from its text alone, without following links."""
     parts: list[str] = []
     for part in (path if path.startswith("/") else f"{getcwd()}/{path}").split("/"):
         if part == "..":

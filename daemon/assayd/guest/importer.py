@@ -1,9 +1,9 @@
 """The guarded ``__import__``: judges the imports that guest code causes.
 
-What a library's import statement names is the library's business. A module that is imported by a name which
-is only known at run time was named by somebody, and that is guest code, whoever calls: ``mock.patch("…")``,
-``import_string("…")``. Where guest code has built-in names of its own, only it finds the guard there; where
-it shares the interpreter's, the guard asks who called, and how.
+Import statements of libraries aren't judged. If a module is imported by a name that is known only at run
+time, guest code is assumed to have chosen the name, whoever makes the call: ``mock.patch("…")``,
+``import_string("…")``. If guest code has separate built-in names, only guest code can call the guard; if it
+shares the interpreter's, the guard determines who called, and how.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _PATCHED_BY_TESTS = frozenset({"builtins"})
 
 
 class ImportGuard:
-    """A guard that reports all imports of guest code, and refuses forbidden ones in the mode `enforce`."""
+    """A guard that reports all imports by guest code, and refuses forbidden ones in the mode `enforce`."""
 
     def __init__(self, rules: ImportRules, places: FrameClassifier, reporter: Reporter) -> None:
         self._rules = rules
@@ -67,21 +67,21 @@ class ImportGuard:
         self._named_before: set[str] = set()
 
     def call_until_true(self, look: Callable[[], bool]) -> None:
-        """Call this function after each import of guest code, until it returns True."""
+        """Call this function after each import by guest code until it returns True."""
         self._on_import = look
 
     def share(self) -> None:
-        """Make ready for `shared`, before any guest code runs."""
+        """Prepare for `shared`, before any guest code runs."""
         from opcode import opmap  # only where built-in names are shared
 
         self._import_statement = opmap["IMPORT_NAME"]
 
     def guest_begins(self) -> None:
-        """Judge modules that are imported by name from here on; those named before are not its doing."""
+        """Judge modules that are imported by name from now on; earlier names aren't guest code's choice."""
         self._begun = True
 
     def allows(self, module: str) -> bool:
-        """Return whether an import of the dotted name is allowed, whatever the mode."""
+        """Return whether the policy allows an import of the dotted name, whatever the mode."""
         if _covers(self._rules.denied, module):
             return False
         if self._rules.exact:
@@ -96,7 +96,7 @@ class ImportGuard:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> object:
-        """Replace ``__import__``. Raises: ImportError for imports that the policy refuses."""
+        """Import a module in the place of ``__import__``. Raises: ImportError, if the policy refuses it."""
         return self._guard_import(_getframe(1), (name, globals, locals, fromlist, level))
 
     def shared(
@@ -107,7 +107,7 @@ class ImportGuard:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> object:
-        """Replace ``__import__`` among built-in names that libraries use too."""
+        """Import a module in the place of ``__import__``, when built-in names are shared with libraries."""
         frame = self._places.find_guest_caller()
         asked = (name, globals, locals, fromlist, level)
         if frame is not None:
@@ -120,7 +120,7 @@ class ImportGuard:
         return _real_import(*asked)
 
     def by_name(self, name: str, package: str | None = None, level: int = 0) -> object:
-        """Replace the function that ``importlib.import_module`` calls. Raises: ImportError, if refused."""
+        """Import a module for ``importlib.import_module``. Raises: ImportError, if it is refused."""
         if not level:
             self._judge_by_name(str.__str__(name), _getframe(1))
         return _real_by_name(name, package, level)
@@ -160,7 +160,7 @@ class ImportGuard:
                 raise ImportError(f"import of {module!r} is not allowed by the policy", name=module)
 
     def _judge_names(self, name: str, wanted: tuple[str, ...]) -> list[tuple[str, bool]]:
-        """Return the names that an import asks for: the module, or the submodules that it takes from it."""
+        """Return the imported names, a module or submodules of it, each with the policy's decision."""
         inner = [f"{name}.{item}" for item in wanted if item != "*"]
         if self.allows(name):
             refused = [module for module in inner if _covers(self._rules.denied, module)]
@@ -171,7 +171,7 @@ class ImportGuard:
 
 
 def _absolute_name(name: str, names: _Names, level: int) -> str:
-    """Return the module that a relative import refers to; with its dots, if that is unknown."""
+    """Return the module to which a relative import refers; the name with its dots, if that is unknown."""
     if not level:
         return name
     package = names.get("__package__") if type(names) is dict else None

@@ -1,4 +1,4 @@
-"""JSON without the package `json`, which brings `re`: the same functions in C, as the package calls them."""
+"""JSON without the package `json`, which imports `re`: the same C functions, called as the package does."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ def loads(text: bytes | bytearray) -> object:
 
 
 def dumps(value: object) -> bytes:
-    """Return a value as ASCII JSON. Raises: ValueError or TypeError for values that JSON can't hold."""
+    """Return a value as ASCII JSON. Raises: ValueError or TypeError for values that JSON can't express."""
     return "".join(_encode(value, 0)).encode()

@@ -1,6 +1,7 @@
-"""What Python has no function for: prctl, signalfd, a seccomp filter, ends of interpreter and C library.
+"""Kernel and C functions that Python lacks: prctl, signalfd, seccomp filters, exit steps.
 
-Calls C through `_ctypes` alone: the package `ctypes` above it takes as long to import as half of our code.
+This module calls C functions through `_ctypes` alone: importing the package `ctypes`, which is built on it,
+takes as long as importing half of our code.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def become_subreaper() -> None:
 
 
 def forbid_new_privileges() -> None:
-    """Forbid new privileges by execve, which the kernel requires before a filter is loaded."""
+    """Disable new privileges through execve, as the kernel requires before a filter is loaded."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
@@ -97,8 +98,8 @@ def flush_c_streams() -> None:
 def child_signals() -> int:
     """Return a descriptor that is readable when a child has ended; block SIGCHLD from now on.
 
-    A blocked signal with a descriptor, and not a handler: PID 1 must have none, since a signal without
-    a handler is one that nothing in the container can send it.
+    The signal is blocked and read from a descriptor, because PID 1 must have no signal handlers: processes
+    in the container can't send it signals that have no handler.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     mask = bytearray(_SIGSET_BYTES)

@@ -1,8 +1,8 @@
-"""Keeps a unit's process from ending before it has said all: ``os._exit`` is refused to it.
+"""Refuses ``os._exit`` to a unit's process, so that it can't end before it has sent its record.
 
-Of what Python code can call, this alone ends a process at once with exit code 0. What is left (a signal, the
-end of the program) is seen by wait, or leads through our own last steps. Processes that the unit forks may
-end as they like.
+Of the functions that Python code can call, only this one ends a process at once with exit code 0. Other
+ends are visible in the wait status (a signal) or run our final steps (the end of the program). Processes
+that the unit forks can end in any way.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _leave = os._exit
 
 
 def refuse_to_leave(places: FrameClassifier, reporter: Reporter) -> None:
-    """Put a refusal in the place of ``os._exit``, for this process only; the act is reported."""
+    """Replace ``os._exit`` by a function that refuses and reports the call, in this process only."""
     ours = getpid()
 
     def refuse(status: int) -> NoReturn:

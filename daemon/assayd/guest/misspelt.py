@@ -1,8 +1,7 @@
-"""Finds what a misspelt attribute, key or imported name was meant to be: the objects are there to be asked.
+"""Finds the intended name for a misspelled attribute, key or imported name, from the existing objects.
 
-Reads names of attributes and keys that are plain text, with the built-in types' own methods. What it finds
-goes into
-the record of the exception, which is the guest's word.
+It reads only names of attributes and keys that are plain strings, with the methods of the built-in types.
+The result is part of the exception's record, which is controlled by the guest.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def similar_name(problem: BaseException, texts: Texts) -> tuple[str, bool] | Non
 
 
 def _nested_key(key: str, problem: BaseException, texts: Texts) -> str | None:
-    """Return where a key is in a dict that a dict of the failing line holds: ``raw['data']['items']``."""
+    """Return the path of a key in a nested dict of the failing line, e.g. ``raw['data']['items']``."""
     place = failing_line(problem, texts)
     if place is None:
         return None
@@ -109,7 +108,7 @@ def _has_fields(value: object) -> bool:
 
 
 def _visible_keys(problem: BaseException, texts: Texts) -> Iterator[str]:
-    """Yield the keys of the dicts that the failing line names."""
+    """Yield the keys of the dicts that are named in the failing line."""
     place = failing_line(problem, texts)
     if place is None:
         return

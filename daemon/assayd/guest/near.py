@@ -1,4 +1,4 @@
-"""The distance between two names, and the nearest of several, for suggestions."""
+"""Calculates the distance between two names, and finds the nearest of several names for suggestions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_COMPARED = 2000
 
 
 def edit_distance(one: str, other: str) -> int:
-    """Return how many letters to change, add, remove or swap; 1 if only the case differs."""
+    """Return the number of letters to change, add, remove or swap; 1 if only the case differs."""
     if one.lower() == other.lower():
         return 1
     before: list[int] = []
@@ -36,12 +36,12 @@ def _without_digits(name: str) -> str:
 
 
 def max_edit_distance(name: str) -> int:
-    """Return how many letters of a name may differ for another name to be meant."""
+    """Return the maximum number of differing letters for which a name still counts as similar."""
     return 1 if len(name) <= 4 else 2
 
 
 def nearest(name: str, names: Iterable[str]) -> tuple[str, bool] | None:
-    """Return the nearest name, and whether only it is one step away; None if none is near."""
+    """Return the nearest name, and whether it alone is one edit away; None if no name is near."""
     most, found = max_edit_distance(name), dict[str, int]()
     if len(name) > MOST_CHARS:
         return None

@@ -1,9 +1,10 @@
-"""Forks the processes of a solution from one that has never seen a test.
+"""Forks the processes of a solution from a process that has never read a test.
 
-The runner reads tests, arguments and results, and its memory keeps traces of them. So it forks the nursery
-before the first of them comes, with the solution's text alone. Each test's solution is a fork of the nursery
-and begins by importing the code; the nursery itself runs none of it. It receives the descriptors of each
-solution over a socket, and sends back its pid and how it ended.
+The runner reads tests, arguments and results, and traces of them stay in its memory. It therefore forks the
+nursery, which has only the solution's text, before the first of them arrives. The solution of each test is
+a fork of the nursery and begins by importing the code; the nursery itself runs none of the code. The
+nursery receives the descriptors of each solution over a socket, and sends back the solution's PID and its
+wait status.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _BROKEN = 70
 
 
 class SolutionPipes(Value):
-    """The runner's ends of the pipes of one solution, all of them nonblocking."""
+    """The runner's ends of the pipes of one solution, all of them non-blocking."""
 
     serial: int
     calls: int
@@ -56,7 +57,7 @@ class SolutionForkServer:
         self.descriptor = ours.fileno()
 
     def start(self) -> SolutionPipes:
-        """Have the next solution's process forked. Raises: OSError."""
+        """Request the fork of the next solution, and return the pipes to it. Raises: OSError."""
         stdin, stdout, stderr, report, calls, answers = (os.pipe2(os.O_CLOEXEC) for _ in range(_PASSED))
         theirs = (stdin[0], stdout[1], stderr[1], report[1], calls[0], answers[1])
         passed = b"".join(one.to_bytes(_DESCRIPTOR_BYTES, "little") for one in theirs)
@@ -77,7 +78,7 @@ class SolutionForkServer:
         return found
 
     def news(self) -> list[tuple[str, int, int]]:
-        """Return what the nursery has said: ``pid`` or ``end``, the serial number, the pid or wait status."""
+        """Return the nursery's messages: ``pid`` or ``end``, serial number, and PID or wait status."""
         found: list[tuple[str, int, int]] = []
         while True:
             try:
@@ -91,7 +92,7 @@ class SolutionForkServer:
 
 
 def _serve_forks(control: int, confinement: child.Confinement, document: bytes, work: int) -> NoReturn:
-    """Fork one solution after another until the runner is gone. Never returns."""
+    """Fork one solution after another until the runner has ended. Never returns."""
     status = _BROKEN
     try:
         control, work = _close_others(control, work)
@@ -129,7 +130,7 @@ def _close_others(control: int, work: int) -> tuple[int, int]:
 
 
 def _receive_descriptors(orders: _socket.socket) -> tuple[int, ...]:
-    """Return the descriptors of the next solution; empty if the runner is gone."""
+    """Return the descriptors of the next solution; empty if the runner has ended."""
     said, extra, _, _ = orders.recvmsg(_MESSAGE_BYTES, _socket.CMSG_SPACE(_PASSED * _DESCRIPTOR_BYTES))
     if not said or not extra:
         return ()
@@ -143,7 +144,7 @@ def _receive_descriptors(orders: _socket.socket) -> tuple[int, ...]:
 def _run_solution(
     confinement: child.Confinement, document: bytes, passed: tuple[int, ...], work: int
 ) -> NoReturn:
-    """Turn this fork into a solution's process. Never returns."""
+    """Turn this fork into a solution's process and run it. Never returns."""
     status = _BROKEN
     try:
         stdin, stdout, stderr, report, calls, answers = _duplicate_above(passed)

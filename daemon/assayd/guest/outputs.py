@@ -1,6 +1,7 @@
-"""Declared outputs: the files that leave the container, and the omitted files with reasons.
+"""Collects declared outputs: the files that leave the container, and omitted files with reasons.
 
-Runs after the children are dead. Names and files are the guest's, so both are checked and capped.
+This module runs after all children have ended. The guest controls names and files, so both are checked and
+capped.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ class OutputCollector:
     """One pass over the work directory.
 
     Args:
-        root: descriptor of the work directory.
+        root: the descriptor of the work directory.
         patterns: relative paths; ``*``, ``?`` and ``[…]`` stay within a name, ``**`` as a whole name
-            crosses directories. What matches one that begins with ``!`` stays behind.
-        max_files: how many files may leave.
-        max_bytes: how many bytes may leave in all.
-        known: files, by path, that stay behind as long as they have this content.
+            crosses directories. Files that match a pattern that begins with ``!`` aren't collected.
+        max_files: the maximum number of files.
+        max_bytes: the maximum number of bytes of all files.
+        known: the contents of files by path; a file isn't collected if it still has this content.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class OutputCollector:
         self._end = time.monotonic() + _TIME_LIMIT_S
 
     def collect(self) -> Iterator[OutputPiece]:
-        """Return the files that match, in the order of their names, piece by piece."""
+        """Yield the files that match, sorted by name, piece by piece."""
         if self._wanted:
             os.fchmod(self._root, 0o700)
             yield from self._walk(os.dup(self._root), "", 0)
@@ -106,7 +107,7 @@ class OutputCollector:
         return any(pattern.matches(path) for pattern in self._wanted)
 
     def _is_known(self, folder: int, name: str, path: str) -> bool:
-        """Return whether a regular file still has the content that it was staged with."""
+        """Return whether a regular file still has the content with which it was staged."""
         staged = self._known.get(path)
         if staged is None:
             return False
@@ -124,7 +125,7 @@ class OutputCollector:
         return None
 
     def _read_pieces(self, folder: int, name: str, path: str) -> Iterator[OutputPiece]:
-        """Yield as much of a file as there is space for; truncate larger and sparse files."""
+        """Yield as much of a file as there is space for; truncate larger files and sparse files."""
         os.chmod(name, 0o600, dir_fd=folder)
         with open(os.open(name, _FILE, dir_fd=folder), "rb") as stream:
             size = os.fstat(stream.fileno()).st_size
@@ -152,7 +153,7 @@ class OutputCollector:
 class _PathPattern:
     """A declared path, part by part; the part ``**`` matches any number of directories.
 
-    Matching walks all alternatives at once, so no pattern makes it slow.
+    Matching follows all alternatives at once, so that no pattern makes it slow.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -160,7 +161,7 @@ class _PathPattern:
         self._parts = [None if part == "**" else re.compile(fnmatch.translate(part)) for part in parts]
 
     def matches(self, path: str) -> bool:
-        """Return whether the whole path matches."""
+        """Return whether the pattern matches the whole path."""
         reached = self._skip_stars({0})
         for name in path.split("/"):
             reached = self._skip_stars(

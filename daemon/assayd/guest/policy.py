@@ -1,6 +1,7 @@
-"""The runtime policy of a child: the guarded importer and the audit hook, as one thing to install.
+"""The runtime policy of a child: installs the guarded importer and the audit hook together.
 
-Feedback and audit trail, not isolation: its events can fail a submission, never pass one.
+The policy provides feedback and an audit trail, not isolation: its events can fail a submission, but never
+pass one.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ private.isolate(globals())
 
 
 class RuntimePolicy:
-    """The permissions of guest code in this process, as far as Python can enforce them."""
+    """The permissions of guest code in this process, enforced as far as Python allows."""
 
     def __init__(self, attempt: BeginFrame, work_path: str, reporter: Reporter) -> None:
         self._places = FrameClassifier(work_path)
@@ -55,17 +56,18 @@ class RuntimePolicy:
         return self._places.libraries
 
     def install(self) -> None:
-        """Put the audit hook in place; it cannot be removed."""
+        """Install the audit hook, which can't be removed."""
         sys.addaudithook(self._hook)
 
     def builtins(self, kind: str, submitted: str) -> dict[str, object]:
         """Return the built-in names for a submitted file, with the guarded importer.
 
-        They were put together before the fork: doing that here would write to every page that holds one.
+        The names were collected before the fork: collecting them here would write to every memory page that
+        contains one.
 
         Args:
             kind: ``safe`` or ``full``.
-            submitted: the file name that the text is compiled under; events give its lines.
+            submitted: the file name under which the text is compiled; events refer to its lines.
         """
         self._places.submitted[submitted] = submitted
         if kind == "safe":
@@ -78,21 +80,21 @@ class RuntimePolicy:
             self._imports.call_until_true(lambda: check_field_names(places, reporter))
 
     def refuse_to_leave(self) -> None:
-        """Refuse ``os._exit`` to this process, so that what its program has to say is said."""
+        """Refuse ``os._exit`` to this process, so that the program always sends its record."""
         refuse_to_leave(self._places, self._reporter)
 
     def guest_begins(self) -> None:
-        """Note that submitted code runs from here on; what happened by then was not its doing."""
+        """Record that submitted code runs from now on; earlier operations aren't attributed to it."""
         self._imports.guest_begins()
 
     def share_builtins(self, submitted: Mapping[str, str]) -> dict[str, object]:
         """Return the interpreter's own built-in names, after adding the guarded importer.
 
-        For programs in which guest code and a library have to see the same ones, e.g. when a test puts
-        another ``open`` in its place.
+        This is for programs in which guest code and a library must have the same built-in names, e.g.
+        because a test replaces ``open``.
 
         Args:
-            submitted: the file names that texts are compiled under, with the names to show.
+            submitted: the file names under which texts are compiled, with the names to show.
         """
         self._places.submitted.update(submitted)
         self._imports.share()

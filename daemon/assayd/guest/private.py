@@ -1,4 +1,4 @@
-"""Built-in names that guest code can't replace, for trusted modules in the same process."""
+"""Keeps guest code from replacing built-in names for trusted modules in the same process."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ NAMES = dict(vars(builtins))
 
 
 def isolate(module: dict[str, object]) -> None:
-    """Copy the built-in names for a module; applies to functions defined after the call.
+    """Copy the built-in names for a module. This applies to functions that are defined after the call.
 
-    `builtins.len = …` in guest code then changes nothing for them.
+    For these functions, `builtins.len = …` in guest code then has no effect.
 
     Args:
         module: the caller's ``globals()``.

@@ -1,7 +1,8 @@
-"""All processes below the runner: how they are reaped, counted and killed.
+"""All processes below the runner: reaps, counts and kills them.
 
-As PID 1 of a container that is everything in its namespace. Elsewhere (tests) the runner is a subreaper
-and finds its descendants in /proc, so that it ends the same processes and no others.
+If the runner is PID 1 of a container, these are all processes in its namespace. Otherwise (in tests), the
+runner is a subreaper and finds its descendants in `/proc`, so that it ends the same processes and no
+others.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Processes:
                 yield ended
 
     def has_no_processes(self) -> bool:
-        """Return whether no process is left, running or unreaped; spared processes don't count."""
+        """Return whether no process remains, running or unreaped; spared processes don't count."""
         # In this order: a process that ends between the two looks is found by the second.
         if self._spared and self._running():
             return False
@@ -80,33 +81,33 @@ class Processes:
         return bool(self._spared) and ended is None
 
     def tasks(self) -> Iterator[KernelTask]:
-        """Return what the kernel tells of the tasks of all descendants."""
+        """Return the kernel's data about the tasks of all descendants."""
         return read_tasks(self._pids())
 
     def _pids(self) -> list[int]:
-        """Return the pids of all descendants, including ended ones that weren't reaped."""
+        """Return the PIDs of all descendants, including ended processes that weren't reaped."""
         if self._is_init:
             return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
         return list(_find_descendants(os.getpid(), {pid: parent for pid, parent, _ in _iter_processes()}))
 
     def used_s(self) -> float:
-        """Return a processor time that grows by what all descendants use, and by nothing else.
+        """Return the CPU time of all descendants in seconds; nothing else increases it.
 
-        Outside of a container there is no counter of theirs alone; those whose end nobody waited for are
-        missing then.
+        Outside a container, the kernel has no separate counter for them; the time of descendants that were
+        never waited for is then missing.
         """
         if self._is_init and (counted_s := self._cgroup.cpu_s()) is not None:
             return counted_s - time.process_time()
         return self._reaped_s + used_s(self._pids())
 
     def count(self) -> int:
-        """Return how many descendants run (stopped ones included)."""
+        """Return the number of running descendants, including stopped ones."""
         return 0 if self.has_no_processes() else len(self._running())
 
     def kill_all(self) -> Iterator[ReapedProcess]:
         """Kill and reap all processes; yield the reaped ones.
 
-        SIGCHLD must be blocked. Raises: ProcessesRemain when that takes longer than a few seconds.
+        SIGCHLD must be blocked. Raises: ProcessesRemain, if processes remain after a few seconds.
         """
         end = time.monotonic() + _REAP_LIMIT_S
         while not self.has_no_processes():
@@ -142,7 +143,7 @@ def _find_descendants(root: int, parents: dict[int, int]) -> set[int]:
 
 
 def _iter_processes() -> Iterator[tuple[int, int, str]]:
-    """Yield pid, parent and state of every visible process."""
+    """Yield PID, parent and state of every visible process."""
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue

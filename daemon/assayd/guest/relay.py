@@ -1,9 +1,10 @@
-"""The container's end of the proxy: a listener on loopback, and its connections as frames.
+"""The container's end of the proxy: a loopback listener whose connections are carried in frames.
 
-Nothing of what guest code says to the proxy is understood here; the daemon reads it and answers. This end
-counts and caps: connections at once (more wait in the listener's queue), connections in all, and bytes on
-their way in either direction, for which each end gives the other credit. A round of the selector moves a
-bounded amount for each connection, so that output, results and other connections get on beside a busy one.
+This module doesn't interpret the data that guest code sends to the proxy; the daemon reads it and answers.
+This module limits the number of simultaneous connections (others wait in the listener's queue), the total
+number of connections, and the bytes in transit in each direction, for which each end grants the other
+credit. Each round of the selector transfers a bounded amount of data per connection, so that a busy
+connection doesn't delay output, results and other connections.
 """
 
 from __future__ import annotations
@@ -47,8 +48,9 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 class _Connection:
     """One connection of guest code.
 
-    `credit` is what may still be sent to the daemon, `unsent` what the guest has not taken yet, `taken` what
-    it has taken and the daemon was not told of.
+    `credit` is the number of bytes that can still be sent to the daemon, `unsent` is the data that the
+    guest has not read yet, and `taken` counts the bytes that the guest has read but that were not yet
+    reported to the daemon.
     """
 
     def __init__(self, number: int, accepted: socket.socket) -> None:
@@ -62,7 +64,7 @@ class _Connection:
 
 
 class GuestRelay:
-    """The connections of an attempt, for one unit at a time. Inactive until it is opened."""
+    """The connections of an attempt, used by one unit at a time; inactive until `open` is called."""
 
     def __init__(self, selector: Selector, send: Send) -> None:
         self._selector = selector
@@ -77,7 +79,7 @@ class GuestRelay:
         self._refused: deque[socket.socket] = deque(maxlen=_REFUSED_KEPT)
 
     def open(self, caps: RelayCaps) -> Mapping[str, str]:
-        """Listen; return the environment by which clients find the proxy. Raises: OSError."""
+        """Start listening; return the environment variables with the proxy's address. Raises: OSError."""
         # In a container always the same port, so that equal code runs the same; elsewhere it may be taken.
         port = PORT if os.getpid() == 1 else 0
         self._caps = caps
@@ -88,12 +90,12 @@ class GuestRelay:
         return {**found, **{name.lower(): value for name, value in found.items()}}
 
     def begin(self, unit: int) -> None:
-        """Take connections, which are the unit's from here on."""
+        """Start accepting connections for the unit that begins now."""
         self._unit, self._refusing = unit, False
         self._listen()
 
     def end(self) -> None:
-        """Drop everything that the unit has left, also what still waits. Its processes must be dead."""
+        """Close all connections of the unit, including waiting ones. The unit's processes must be dead."""
         for connection in list(self._connections.values()):
             self._close_connection(connection)
         while self._refused:
@@ -103,7 +105,7 @@ class GuestRelay:
             waiting.close()
 
     def take(self, header: Header, body: bytes) -> None:
-        """Take a frame of the daemon; one for a connection that is gone was on its way. Raises: Fault."""
+        """Process a frame from the daemon; ignore a frame for a closed connection. Raises: Fault."""
         number = get(header, "stream", int)
         if self._listener is None or not 0 <= number < self._next:
             raise Fault(f"stream {number} doesn't exist")
@@ -163,7 +165,7 @@ class GuestRelay:
             return None
 
     def _refuse(self, accepted: socket.socket) -> None:
-        """Answer at once; keep the socket for a while, as closing it unread could lose the answer."""
+        """Send a refusal; close the socket later, because closing it now could lose the answer."""
         with suppress(OSError):
             accepted.setblocking(False)
             accepted.send(_TOO_MANY)
@@ -227,7 +229,7 @@ class GuestRelay:
             self._send_frame("stream_end", connection)
 
     def _update_events(self, connection: _Connection) -> None:
-        """Wait for what the connection can go on with; for nothing, while that is up to the daemon."""
+        """Select the events that let the connection make progress; none while it waits for the daemon."""
         reads = not connection.guest_ended and connection.credit >= LEAST_COST
         events = reads * READ | bool(connection.unsent) * WRITE
         if events == connection.watched:
@@ -252,7 +254,7 @@ class GuestRelay:
 
 
 def _or_none_if_blocking(move: Callable[[], _T]) -> _T | None:
-    """Return the result of a socket call; None if it would block."""
+    """Return the result of a socket call, or None if the call would block."""
     try:
         return move()
     except BlockingIOError:

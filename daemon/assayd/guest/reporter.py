@@ -1,8 +1,8 @@
 """The child's end of its report pipe: writes the result and policy events.
 
-Guest code lives in the same process and may replace what it can reach; nothing here looks a name up that
-it could have replaced (`private`). Forging a report stays possible, and changes
-nothing: see docs/threat-model.md.
+Guest code runs in the same process and can replace any object that it can reach, so this module never looks
+up a name that guest code could have replaced (`private`). Guest code can still forge a report, but gains
+nothing by that: see docs/threat-model.md.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _reject_non_json(value: object) -> object:
 
 
 class Reporter:
-    """A writer of report frames to a pipe; may be called from any thread."""
+    """A writer of report frames to a pipe; can be used by any thread."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -54,7 +54,7 @@ class Reporter:
         file: str | None = None,
         line: int | None = None,
     ) -> None:
-        """Report a policy event, once per kind, detail and place."""
+        """Report a policy event, once for each combination of kind, detail and place."""
         detail = detail[:MAX_DETAIL].encode("utf-8", "backslashreplace").decode()[:MAX_DETAIL]
         key = (kind, detail, file, line)
         with self._lock:
@@ -71,13 +71,13 @@ class Reporter:
             )
 
     def progress(self, record: Record) -> None:
-        """Write a line ahead of the result record, which follows in the same result."""
+        """Write a line that precedes the result record in the same result."""
         content = _encode_utf8("".join((*self._encode(record, 0), "\n")))
         with self._lock:
             self._write_result(content, closing=False)
 
     def result(self, record: Record, *, last: bool) -> None:
-        """Write the result record; nothing is reported after it, when it is the last thing that happens."""
+        """Write the result record; if `last` is true, nothing can be reported after it."""
         content = _encode_utf8("".join(self._encode(record, 0)))
         with self._lock:
             self._closed = last

@@ -1,6 +1,6 @@
-"""The runner's end of the pipe on which a child reports: results and policy events, all of it hostile.
+"""The runner's end of a child's report pipe, which carries results and policy events; all data is hostile.
 
-Counts, caps and passes on. Whether a result means anything is for the daemon to decide.
+This module counts, limits and forwards the data. The daemon decides whether a result is valid.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EVENT_FIELDS = ("kind", "detail", "allowed", "enforced", "file", "line")
 
 
 class Reports:
-    """A reader of the report frames from one child's pipe."""
+    """A reader of the report frames from a child's pipe."""
 
     def __init__(self, unit: int, result_bytes: int) -> None:
         self.results = 0
@@ -45,7 +45,7 @@ class Reports:
         self._broken = False
 
     def feed(self, data: bytes) -> Iterator[tuple[Header, bytes]]:
-        """Add received data, and return the frames for the daemon."""
+        """Add received data, and return the complete frames to send to the daemon."""
         self._read_bytes += len(data)
         self.overflow = self.overflow or self._read_bytes > self._cap + _OVERHEAD_BYTES
         if self._broken:
@@ -58,7 +58,7 @@ class Reports:
             self.malformed = self.malformed or str(problem)
 
     def finish(self) -> Iterator[tuple[Header, bytes]]:
-        """Take the end of the pipe; gives the frame that closes a result which the child did not close."""
+        """Process the end of the stream; return the frame that closes a result left open by the child."""
         if self.malformed is None and (self._decoder.pending or self._in_result):
             self.malformed = "the report ends in the middle of a frame or result"
         if self._in_result and self.results < _RESULTS_PASSED:
@@ -104,7 +104,7 @@ class SolutionReportReader:
         self._reports = Reports(unit, result_bytes)
 
     def feed(self, content: bytes) -> Iterator[tuple[Header, bytes]]:
-        """Return the events in the received frames."""
+        """Return the policy events in the received frames."""
         return (frame for frame in self._reports.feed(content) if frame[0]["type"] == "event")
 
 

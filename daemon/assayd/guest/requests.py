@@ -1,7 +1,7 @@
-"""What the daemon asks of the runner, read from frame headers.
+"""The daemon's requests to the runner, parsed from frame headers.
 
-The daemon is trusted, a broken stream is not: whatever has another shape than docs/guest-protocol.md
-says is a Fault.
+The daemon is trusted, but the stream can be broken: every header that doesn't conform to
+docs/guest-protocol.md raises a `Fault`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Fault(Exception):
 
 
 class GuestLimits(Value):
-    """The limits of one attempt from the `begin` frame."""
+    """The limits of one attempt, as received in the `begin` frame."""
 
     max_processes: int
     open_files: int
@@ -40,7 +40,7 @@ class GuestLimits(Value):
 
 
 class ImportRules(Value):
-    """The modules that guest code may import, from the `begin` frame."""
+    """The modules that guest code can import, as received in the `begin` frame."""
 
     enforce: bool
     allowed: frozenset[str]
@@ -56,9 +56,9 @@ class RelayCaps(Value):
 
 
 class BeginFrame(Value):
-    """The content of a `begin` frame, for all units that follow. `relay` is None if the network is blocked.
+    """The content of a `begin` frame for all units that follow. `relay` is None if the network is blocked.
 
-    `programs` are those of its units, `preload` the modules that they are to find loaded.
+    `programs` are the unit programs of these units; `preload` are the modules to import in advance.
     """
 
     limits: GuestLimits
@@ -73,12 +73,12 @@ class BeginFrame(Value):
 
     @property
     def allow_inet(self) -> bool:
-        """Whether guest code may have sockets, which then lead to loopback only."""
+        """Return whether guest code can create sockets, which can then connect only to loopback."""
         return self.relay is not None
 
 
 class UnitRequest(Value):
-    """The header of a `unit` frame, without the arguments in its body. `more`: another unit will follow.
+    """The header of a `unit` frame, without the body's arguments. `more` is true if another unit follows.
 
     `call_s` limits each call of a solution in a separate process.
     """
@@ -93,7 +93,7 @@ class UnitRequest(Value):
 
 
 def read_attempt(header: Header) -> BeginFrame:
-    """Read a `begin` header. Raises: Fault."""
+    """Parse the header of a `begin` frame. Raises: Fault."""
     limits = mapping(header, "limits")
     return BeginFrame(
         limits=GuestLimits(**{name: _get_positive_int(limits, name) for name in GuestLimits.__slots__}),
@@ -109,7 +109,7 @@ def read_attempt(header: Header) -> BeginFrame:
 
 
 def read_unit(header: Header) -> UnitRequest:
-    """Read a `unit` header. Raises: Fault."""
+    """Parse the header of a `unit` frame. Raises: Fault."""
     deadline = header.get("deadline_s")
     if not isinstance(deadline, int | float) or isinstance(deadline, bool) or not deadline > 0:
         raise Fault("deadline_s is not a positive number")
@@ -125,12 +125,12 @@ def read_unit(header: Header) -> UnitRequest:
 
 
 def read_path(header: Header) -> str:
-    """Read the path of a `file` header, a normalized relative path without ``..``. Raises: Fault."""
+    """Return the path in a `file` header: normalized, relative and without ``..``. Raises: Fault."""
     return _check_path(get(header, "path", str))
 
 
 def get(header: Mapping[str, object], name: str, kind: type[_T]) -> _T:
-    """Return a field that has exactly this type. Raises: Fault."""
+    """Return a header field, which must have exactly the given type. Raises: Fault."""
     value = header.get(name)
     if type(value) is not kind:
         raise Fault(f"{name} is not a {kind.__name__}")
@@ -138,12 +138,12 @@ def get(header: Mapping[str, object], name: str, kind: type[_T]) -> _T:
 
 
 def mapping(header: Mapping[str, object], name: str) -> dict[str, object]:
-    """Return a header field that must be an object. Raises: Fault."""
+    """Return a header field, which must be an object. Raises: Fault."""
     return get(header, name, dict)
 
 
 def texts(header: Mapping[str, object], name: str) -> tuple[str, ...]:
-    """Return a field that is an array of strings. Raises: Fault."""
+    """Return a header field, which must be an array of strings. Raises: Fault."""
     values: list[object] = get(header, name, list)
     found = tuple(value for value in values if isinstance(value, str))
     if len(found) != len(values):

@@ -1,8 +1,8 @@
 """The guest runner: PID 1 of the container, one thread, one selector loop.
 
-It talks frames with the daemon (docs/guest-protocol.md) and runs one unit at a time. It has no signal
-handlers, is not dumpable and holds no secret, so that nothing in the container can stop it, look into it
-or gain by it. It ends when its standard input does.
+The runner exchanges frames with the daemon (docs/guest-protocol.md) and runs one unit at a time. It has no
+signal handlers, isn't dumpable and holds no secrets, so that nothing in the container can stop it, read its
+memory or benefit from doing so. It exits at the end of its standard input.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _MOST_UNSENT = 32 * 1024
 
 
 def main(work: str = WORK) -> NoReturn:
-    """Serve the daemon on standard input and output, and exit."""
+    """Serve the daemon on standard input and output, and then exit."""
     kernel.set_dumpable(False)
     reset_signals()
     environment = extract_environment()
@@ -65,7 +65,7 @@ def main(work: str = WORK) -> NoReturn:
 
 
 def prepare() -> None:
-    """Make ready what attempts may need, for one that is forked again and again before its conversation."""
+    """Prepare everything that attempts can need; used by a template that is forked repeatedly."""
     from .seccomp import cached_filters
 
     load_session()
@@ -84,7 +84,7 @@ def load_session() -> type[GuestSession]:
 
 
 class Runner:
-    """One conversation with the daemon."""
+    """One conversation of the runner with the daemon."""
 
     def __init__(self, source: int, sink: int, work: str, environment: Mapping[str, str]) -> None:
         self._source = source
@@ -145,7 +145,7 @@ class Runner:
                     self._session.fork_ahead()
 
     def _wait_for_events(self) -> None:
-        """Wait for events; send pending output before a wait that may be long."""
+        """Wait for events; send buffered output before a wait that can be long."""
         wait_s = self._unit.wait_s() if self._unit is not None else None
         if self._unsent:
             keep_s = self._send_at - time.monotonic()
@@ -163,15 +163,15 @@ class Runner:
         return self._session is not None and self._session.relay is not None
 
     def _update_read_events(self) -> None:
-        """Read frames unless a unit runs; frames that were sent ahead stay unread until it ends.
+        """Watch for frames unless a unit runs; frames sent in advance stay unread until the unit ends.
 
-        Under an allowlist nothing is sent ahead, and the frames of connections are read all the time.
+        Under an allowlist, no frames are sent in advance, and the frames of connections are always read.
         """
         lives = self._unit is not None and not self._has_relay
         self._around.selector.modify(self._source, HANG_UP if lives else READ)
 
     def _read_frames(self) -> None:
-        """Read up to the end of a frame, without consuming a byte of the next one."""
+        """Read up to the end of a frame, without consuming bytes of the next frame."""
         if self._unit is not None and self._session is not None and not self._has_relay:
             self._exit = 0  # nothing is read now, so this is the end of the stream
             return
@@ -236,7 +236,7 @@ class Runner:
         return self._session.relay
 
     def _begin_attempt(self, attempt: BeginFrame) -> None:
-        """Load the modules that the units need, then fork the child of the first unit."""
+        """Load the modules that the units need, and then fork the child of the first unit."""
         self._around.waiting.take()
         for name in attempt.preload:
             preload(name)
@@ -279,7 +279,7 @@ class Runner:
         self._done = True
 
     def _send(self, header: Header, body: bytes) -> None:
-        """Buffer a frame to be sent soon."""
+        """Buffer a frame, which is sent at the next opportunity."""
         if not self._unsent:
             self._send_at = time.monotonic() + _UNSENT_S
         self._unsent += encode(header, body)

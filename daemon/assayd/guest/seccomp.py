@@ -1,32 +1,38 @@
-"""The system calls that guest code is refused: two filters inside the engine's own, as BPF instructions.
+"""Seccomp filters for guest code: two filters in BPF instructions, in addition to the engine's own filter.
 
-The first refuses what neither guest code nor a runner without a relay needs. That runner loads it once
-and its children inherit it: loading takes a fifth of a child's confinement. The second is the child's own:
-it protects the report pipe and refuses further filters.
+The first filter refuses calls that neither guest code nor a runner without a relay needs. Such a runner
+loads it once, and its children inherit it, because loading takes a fifth of the time of a child's
+confinement. Each child loads the second filter, which protects the report pipe and refuses further filters.
 
-Refused calls fail with EPERM (ENOSYS where callers fall back on that); none kills. Signals are not
-filtered: PID 1 has no handlers, so the kernel itself drops what its namespace sends it.
+Refused calls fail with EPERM (or ENOSYS, if callers have a fallback for it); no call kills the process.
+Signals aren't filtered: PID 1 has no handlers, so the kernel itself drops signals from its namespace.
 
-Kept out for a reason that is not plain:
+Calls that are refused for reasons that aren't obvious:
 
-- prlimit64, sched_*, setpriority, ioprio_set on another process: the runner has the same user, and a
-  slowed runner enforces its deadlines late.
-- shmget, msgget, semget, mq_open: what they make outlives the process, so it would reach the next unit.
-- sendmsg, sendmmsg: the only ways to put a descriptor in flight. The kernel counts those per user on the
-  whole machine, and all containers are one user: one of them could use up what the others may send.
-- memfd_create: a file that can be executed, where the only writable place is mounted noexec.
-- close, close_range, dup2, dup3 of the report pipe, where no other program can be started: what a child has
-  to say is said, so that a record of its own making is contradicted. (Shells use descriptor 3 themselves.)
-- socket: refused, except for TCP over AF_INET where the network mode is `allowlist`. There is no device but
-  loopback, where the proxy listens. socketpair of AF_UNIX stays: asyncio wakes itself through one.
-- setsockopt, but for listed options: a socket filter (SO_ATTACH_FILTER and its relatives) is compiled into
-  memory that the whole machine shares (net.core.bpf_jit_limit) and that no control group is charged for.
-- setsockopt of buffer sizes, in that mode: memory of TCP is the host's, and its settings in the container
-  (engines/docker/document.py) bound what a socket takes of it unless it asks for more.
-- open, openat, fcntl with O_DIRECT: files of the image are shared, and such reads are the disk's each time.
-- seccomp, prctl(PR_SET_SECCOMP): a further filter comes from the same memory.
+- prlimit64, sched_*, setpriority, ioprio_set on another process: the runner has the same user, and a slowed
+  runner would enforce deadlines too late.
+- shmget, msgget, semget, mq_open: the objects that they create outlive the process, so the next unit could
+  access them.
+- sendmsg, sendmmsg: the only ways to send a descriptor through a socket. The kernel limits the descriptors
+  in transit per user on the whole machine, and all containers run as one user: one container could exhaust
+  the limit of the others.
+- memfd_create: it creates an executable file, although the only writable directory is mounted noexec.
+- close, close_range, dup2, dup3 of the report pipe, if no other program can be started: the child's real
+  reports are always sent, so that they contradict a forged record. (Shells use descriptor 3 themselves.)
+- socket: refused, except for TCP over AF_INET if the network mode is `allowlist`. The only network device
+  is loopback, on which the proxy listens. socketpair of AF_UNIX is allowed, because asyncio needs it to
+  wake its event loop.
+- setsockopt, except for listed options: a socket filter (SO_ATTACH_FILTER and similar options) is compiled
+  into memory that the whole machine shares (net.core.bpf_jit_limit) and that isn't charged to a control
+  group.
+- setsockopt of buffer sizes, in the mode `allowlist`: TCP buffers use memory of the host, and the
+  container's settings (engines/docker/document.py) limit the memory of a socket only if it doesn't request
+  more.
+- open, openat, fcntl with O_DIRECT: files of the image are shared between containers, and each such read
+  accesses the disk.
+- seccomp, prctl(PR_SET_SECCOMP): a further filter uses the same shared memory as socket filters.
 
-`separated` adds what keeps a solution and its tests apart, which have one user and one pid namespace.
+`separated` adds rules that isolate a solution from its tests, which have the same user and pid namespace.
 """
 
 from __future__ import annotations
@@ -216,9 +222,9 @@ def cached_filters(*, allow_exec: bool, allow_inet: bool) -> tuple[bytes, bytes]
 
 
 def build_filters(*, allow_exec: bool, allow_inet: bool, machine: str | None = None) -> tuple[bytes, bytes]:
-    """Return the filter that a runner may share and the child's own filter, as BPF instructions.
+    """Return the filter that a runner can share with its children, and the child's own filter.
 
-    Raises: ValueError when the machine's system calls are not known here.
+    Raises: ValueError if the system calls of the machine's architecture are unknown.
     """
     machine = machine or os.uname().machine
     if machine not in _AUDIT_ARCH:
@@ -248,8 +254,8 @@ def _assemble_filter(machine: str, refused: _Table, absent: _Table, judgements: 
 def separated(program: bytes, pid: int, *, writes: bool, machine: str | None = None) -> bytes:
     """Return the filter with added rules that separate the process from others of the same user.
 
-    It can't send signals to another process, start one, or have the kernel send signals for it; without
-    `writes` it can't create or change a file either, so that no other process finds one of its.
+    The process can't send signals to another process, start one, or have the kernel send signals for it.
+    Without `writes`, it can't create or change files either, so that it can't pass any to other processes.
     """
     column = list(_AUDIT_ARCH).index(machine or os.uname().machine)
     added = b""
@@ -289,7 +295,7 @@ def separated(program: bytes, pid: int, *, writes: bool, machine: str | None = N
 
 
 def _check_architecture(architecture: int) -> bytes:
-    """Refuse calls of another architecture (32 bit, x32), whose call numbers have other meanings."""
+    """Refuse calls of another architecture (32 bit, x32), in which call numbers have other meanings."""
     return (
         _encode_instruction(_LOAD, _ARCH)
         + _encode_instruction(_JUMP_EQUAL, architecture, skip_if=1)
@@ -301,7 +307,7 @@ def _check_architecture(architecture: int) -> bytes:
 
 
 def _argument_rules(allow_inet: bool) -> dict[str, bytes]:
-    """Return the instructions that check the arguments of each call that is allowed conditionally."""
+    """Return the instructions that check the arguments of each conditionally allowed call."""
     own_only = _fail_unless_equal(0, 0)
     return {
         "clone": _load_argument(0)
@@ -374,7 +380,7 @@ def _fail_unless_option_listed(more: dict[int, tuple[int, ...]]) -> bytes:
 def _child_rules(*, report: bool) -> dict[str, bytes]:
     """Return the instructions that refuse further filters and protect the report pipe's descriptor.
 
-    A range gets "no such call", at which callers close one by one.
+    A `close_range` that could include it fails with ENOSYS, after which callers close descriptors singly.
     """
     further = {"prctl": _fail_if_equal(0, _PR_SET_SECCOMP)}
     if not report:

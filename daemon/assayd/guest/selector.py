@@ -1,4 +1,4 @@
-"""Ready descriptors and their callbacks: `selectors` without its import."""
+"""Watches descriptors and calls their callbacks, like `selectors` but without the cost of its import."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Selector:
         self._poll.modify(descriptor, events)
 
     def unregister(self, descriptor: int) -> None:
-        """Stop watching a descriptor, which must still be open."""
+        """Stop watching a descriptor, which must still be open when this is called."""
         del self._calls[descriptor]
         self._poll.unregister(descriptor)
 
     def wait(self, most_s: float | None) -> bool:
-        """Wait until a descriptor is ready, or for so long, and make the calls; False if there were none."""
+        """Wait until a descriptor is ready or the timeout ends; return whether any callback was called."""
         ready = self._poll.poll(most_s)
         for descriptor, _ in ready:
             # A call may have closed the pipe of one that was ready in the same round.

@@ -1,4 +1,4 @@
-"""One attempt inside the runner: what `begin` allowed, the files to stage, what the next unit is to get."""
+"""One attempt inside the runner: its permissions and files, and the input of its next unit."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class GuestSession:
         self._common = bytearray()
 
     def fork_ahead(self) -> None:
-        """Fork the child of the next unit unless it exists; no other child may be alive. Raises: OSError."""
+        """Fork the next unit's child, unless it exists; no other child can be alive. Raises: OSError."""
         if self._next_child is None:
             self._around.work.restore_access()
             before, work = self._around.cgroup.counters(), self._around.work.descriptor
@@ -76,7 +76,7 @@ class GuestSession:
             self._solution = self._nursery.start()
 
     def add_solution(self, body: bytes) -> None:
-        """Accept the solution, which must precede everything of its tests. Raises: Fault, OSError."""
+        """Accept the solution, which must precede all data of its tests. Raises: Fault, OSError."""
         if (
             self._pairing is None
             or self._nursery is not None
@@ -96,7 +96,7 @@ class GuestSession:
         self._common += body
 
     def add_file(self, header: Header, body: bytes) -> None:
-        """Append a file or a further part of one. Raises: Fault."""
+        """Append a file, or the next part of a file. Raises: Fault."""
         path = read_path(header)
         if not get(header, "append", bool):
             self._files[path] = bytearray()
@@ -118,7 +118,7 @@ class GuestSession:
         self._arguments += body
 
     def start(self, request: UnitRequest, body: bytes) -> RunningUnit | None:
-        """Start a unit; None when it has ended already. Raises: Fault, OSError, Unconfined."""
+        """Start a unit; return None if it has already ended. Raises: Fault, OSError, Unconfined."""
         self._arguments += body
         if self._common:
             self._arguments[:] = b'{"common":%s,"own":%s}' % (self._common, self._arguments)
@@ -163,7 +163,8 @@ class GuestSession:
     def _take_child(self) -> PreforkedChild:
         """Return the preforked child. Raises: Unconfined, which is never the fault of submitted code.
 
-        One that the kernel has killed for memory is a unit that is out of memory: files are staged meanwhile.
+        If the kernel killed the child for lack of memory while files were staged, the unit counts as out of
+        memory.
         """
         assert self._next_child is not None  # noqa: S101 - it was forked before the files were staged
         forked, self._next_child = self._next_child, None
@@ -182,7 +183,7 @@ class GuestSession:
         return self._database.take(self._around.work, keep=ended_well)
 
     def send_outputs(self) -> list[str]:
-        """Send the declared outputs; return the reasons why other outputs were dropped."""
+        """Send the declared outputs; return the reasons for which outputs were omitted."""
         self._discard_child()
         database = self._database.changed
         if self._outputs is None:
@@ -210,7 +211,7 @@ class GuestSession:
         self._around.send(header, piece.content)
 
     def _prepare_work_directory(self, fresh: bool) -> None:
-        """Prepare a unit's work directory with only the attempt's files, or also the last unit's files."""
+        """Prepare a unit's work directory, with only the attempt's files or also the last unit's files."""
         if self._used:
             for directory in self._around.shared:
                 clear(directory)
@@ -227,7 +228,7 @@ class GuestSession:
 
 
 def _load_pairing_modules() -> Any:
-    """Import the modules that separate a solution from its tests, before our modules are hidden."""
+    """Import the modules that isolate a solution from its tests, before the runner's modules are hidden."""
     from . import apart, nursery
 
     return _PairingModules(nursery=nursery, apart=apart)
@@ -239,7 +240,7 @@ class _PairingModules(Value):
 
 
 def _load_output_collection() -> Any:
-    """Import the module that collects declared outputs and needs `re`, before our modules are hidden."""
+    """Import the module that collects outputs, which needs `re`, before the runner's modules are hidden."""
     from . import outputs
 
     return outputs

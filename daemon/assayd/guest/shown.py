@@ -1,4 +1,4 @@
-"""Submitted texts, as exceptions show them."""
+"""Submitted texts with the names that exceptions and tracebacks display."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A child that is forked before it is needed: it confines itself, then waits to be told what it is to run.
+"""A child that is forked before it is needed: it confines itself, and then waits for its unit.
 
-The fork then happens while the runner would only wait. It never lives next to a unit: code there
-could kill it.
+The runner forks it at a time at which it would only wait. The child never exists while a unit runs, because
+the unit's code could kill it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LAST_WORDS = 500
 
 
 class Pipes(Value):
-    """The runner's ends of a child's pipes, which are all non-blocking once the child is confined."""
+    """The runner's ends of a child's pipes, which are all non-blocking after the child is confined."""
 
     stdin: int
     stdout: int
@@ -39,7 +39,8 @@ class Pipes(Value):
 class PreforkedChild:
     """A preforked child that waits for its unit, until `assign` or `discard` is called.
 
-    `before` has the counts from before the fork: it may be killed for memory while files are staged.
+    `before` holds the counts from before the fork, because the child can be killed for lack of memory while
+    files are staged.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class PreforkedChild:
             os.close(pipe)
 
     def is_confined(self) -> bool:
-        """Wait until the child is confined; return False if it ended before. Call it first, and only once."""
+        """Wait until the child is confined; return False if it ended before. Must be called first, once."""
         said = os.read(self.pipes.report, len(child.CONFINED))
         os.set_blocking(self.pipes.report, False)
         return said == child.CONFINED
@@ -84,7 +85,7 @@ class PreforkedChild:
         return ""
 
     def assign(self, program: str, arguments: bytes, *, has_input: bool) -> None:
-        """Send the child its unit program and arguments; a dead child is noticed when it is reaped."""
+        """Send the unit program and arguments to the child; a dead child is detected when it is reaped."""
         rest = memoryview(child.order(program, arguments, has_input=has_input))
         with suppress(BrokenPipeError):
             while rest:
@@ -92,6 +93,6 @@ class PreforkedChild:
         os.close(self._order)
 
     def discard(self) -> None:
-        """Close its pipes. It ends by itself, and is still to be reaped."""
+        """Close the child's pipes, so that it ends; the caller must still reap it."""
         for pipe in (*self._ours, self._order):
             os.close(pipe)

@@ -1,4 +1,4 @@
-"""What the runner does once, before the first fork: all that would cost each child time."""
+"""Prepares the runner once, before the first fork, with everything that would cost time in each child."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def preload(name: str) -> bool:
 
 
 def extract_environment() -> dict[str, str]:
-    """Return the environment of the image's programs; keep only the image's constants in ``os.environ``."""
+    """Return the environment of the image's programs; keep only the image's constants in `os.environ`."""
     constants = os.environ.get("ASSAYD_CONSTANTS", "").split(":")
     kept = {name: os.environ[name] for name in (*_FOR_PROGRAMS, *constants) if name in os.environ}
     os.environ.clear()
@@ -52,7 +52,7 @@ def extract_environment() -> dict[str, str]:
 def record_own_modules() -> None:
     """Record which modules loaded since the last call belong to the daemon's guest code.
 
-    Whoever goes through all of them writes to the page of each name, which forks share.
+    Iterating over all modules writes to the memory page of each name, and forks share these pages.
     """
     global _newest  # noqa: PLW0603 - of this process
     newest = next(reversed(sys.modules))
@@ -65,9 +65,9 @@ def record_own_modules() -> None:
 
 
 def hide_own_modules() -> None:
-    """Remove the guest runner's modules and ctypes from ``sys.modules``, so that guest code can't reach them.
+    """Remove the guest runner's modules and ctypes from `sys.modules`, out of reach of guest code.
 
-    What runs holds them by reference. Code that may use ctypes imports it anew.
+    Running code keeps references to them. Code that is allowed to use ctypes imports it again.
     """
     sys.meta_path[:] = [finder for finder in sys.meta_path if not hasattr(finder, "holds_guest_code")]
     record_own_modules()
@@ -84,15 +84,15 @@ def open_shared_memory() -> tuple[int, ...]:
 
 
 def defer_fork_handlers() -> None:
-    """Defer the fork handlers that modules register for threads, as only one thread exists.
+    """Defer the fork handlers that modules register for threads, because only one thread exists.
 
-    Done for the clone and for each child, it would write to some hundred pages in each that forks share.
+    Otherwise, the clone and each child would write to about a hundred memory pages that forks share.
     """
     os.register_at_fork = _defer_handlers  # type: ignore[assignment]  # takes the same
 
 
 def stop_deferring_handlers(*, guest_forks: bool) -> None:
-    """Stop deferring; register the deferred handlers if guest code may fork or threads run."""
+    """Stop deferring; register the deferred handlers if guest code can fork or threads are running."""
     os.register_at_fork = _register_at_fork
     if guest_forks or _count_threads():
         for handlers in _postponed:
@@ -107,7 +107,7 @@ def _defer_handlers(**handlers: Callable[[], object]) -> None:
 
 
 def freeze_memory() -> None:
-    """Disable garbage collection, as it would copy memory pages that forked children share."""
+    """Disable garbage collection, because it would copy memory pages that forked children share."""
     gc.disable()
     gc.freeze()
 
@@ -124,7 +124,7 @@ def reset_signals() -> None:
 def relocate_standard_streams() -> tuple[int, int]:
     """Move the protocol away from descriptors 0 and 1; redirect prints of imported modules to stderr.
 
-    The descriptors up to 6 are what a child gets; none of ours may be among them.
+    Children use the descriptors up to 6, so the runner's own descriptors must not be among these.
     """
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     while null < _FIRST_FREE_DESCRIPTOR - 1:
@@ -137,9 +137,9 @@ def relocate_standard_streams() -> tuple[int, int]:
 
 
 def create_text_streams() -> None:
-    """Create the children's text streams once, as creating them in each child takes too long.
+    """Create the children's text streams once, because creating them in each child takes too long.
 
-    They remember what they were made for, so 0, 1 and 2 are pipes for that moment, as in a child.
+    The streams depend on the type of their descriptors, so 0, 1 and 2 are temporarily pipes, as in a child.
     """
     if _renewed:
         return

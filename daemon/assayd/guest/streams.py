@@ -1,6 +1,6 @@
-"""What a child writes: standard output, standard error and reports, drained as they come and capped.
+"""The pipes of a child: standard output, standard error and reports are read continuously, up to a limit.
 
-And what it reads: its standard input is written as fast as it takes it, and given up when it does not.
+Its standard input is written as fast as the child reads it, and abandoned if the child stops reading.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class UnitStreams:
 
     @property
     def exceeded(self) -> str | None:
-        """Which limit the child has gone over, as the end of a unit is called."""
+        """Return the name of the limit that the child has exceeded, in the form that `unit_end` uses."""
         if self.stdout.total_bytes + self.stderr.total_bytes > self._output_cap:
             return "output_limit"
         return "result_limit" if self.reports.overflow else None
 
     def finish(self) -> None:
-        """Read the rest, send the tails, close. All writers must be dead."""
+        """Read the remaining data, send the ends of the streams, and close. All writers must be dead."""
         for pipe in list(self._takers):
             while self._read_pipe(pipe):
                 pass
@@ -79,7 +79,7 @@ class UnitStreams:
     def watch_events(self, pipe: int, result_bytes: int) -> None:
         """Pass on only the policy events from another pipe, which belongs to a solution.
 
-        Those of its tests are dropped: they would show what the tests import.
+        Events from the tests are dropped, because they would reveal the modules that the tests import.
         """
         self.reports.passes_events = False
         reports = SolutionReportReader(self._unit, result_bytes)
@@ -95,7 +95,7 @@ class UnitStreams:
         self._selector.register(pipe, READ, lambda: self._read_or_close(pipe))
 
     def _feed_stdin(self) -> None:
-        """Write as much as the pipe accepts now; close it after the last byte, or without a reader."""
+        """Write as much as the pipe accepts now; close it after the last byte, or if it has no reader."""
         if self._feeding is None:
             return
         try:

@@ -1,4 +1,4 @@
-"""`contextlib.suppress`, without what its module imports."""
+"""A replacement for `contextlib.suppress` that doesn't import other modules."""
 
 from __future__ import annotations
 

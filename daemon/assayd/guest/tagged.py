@@ -1,10 +1,9 @@
-"""Values that JSON has no form for, as objects with a tag, both ways: ``{"$py": "set", "value": [1, 2]}``.
+"""Converts values that JSON can't express to and from tagged objects: ``{"$py": "set", "value": [1, 2]}``.
 
-What goes out comes back in as an equal value of the same type. Plain JSON stays as it is; an object that
-holds the tag itself, or a key that JSON has no form for, goes as a list of pairs. Members of enums and
-dataclasses
-go out with the name of their class, and never come in; nor does what has no tag at all (instances of other
-classes), which goes out as ``object`` with the name of its type.
+A rendered value is restored as an equal value of the same type. Plain JSON stays unchanged; an object that
+contains the tag as a key, or a key that JSON can't express, is rendered as a list of pairs. Enum members
+and dataclass instances are rendered with the name of their class, and can't be restored. The same applies
+to instances of other classes, which are rendered as ``object`` with the name of their type.
 """
 
 from __future__ import annotations
@@ -37,9 +36,10 @@ def render_tagged(value: object) -> Rendered:
 
 
 def restore(value: Json) -> object:
-    """Return the value that a tagged form stands for; plain lists and objects in it may be the form's own.
+    """Return the value of a tagged form; the value can share plain lists and objects with the form.
 
-    Raises: ValueError, TypeError or OverflowError for a tag that is not ours, or a value that is not its own.
+    Raises: ValueError, TypeError or OverflowError for an unknown tag, or a value that the tag doesn't
+    allow.
     """
     if type(value) is list:
         return _restored(value)
@@ -150,7 +150,7 @@ TAGS = tuple(_READERS)
 
 
 class _Tagging(Renderer):
-    """A renderer that uses tagged values; every level of JSON counts as depth."""
+    """A renderer that uses tagged values; every level of JSON counts towards the depth."""
 
     def _odd_float(self, value: float, path: str) -> object:
         return self._tagged("float", float.__repr__(value))

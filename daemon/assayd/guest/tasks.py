@@ -1,4 +1,4 @@
-"""What the kernel tells of tasks (processes and threads): how long they have run, and waited to run."""
+"""The kernel's statistics of tasks (processes and threads): their run time and run-queue delay."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _STATE, _TIMES = 0, slice(11, 15)
 class KernelTask(Value):
     """The scheduling data of one task from ``/proc/PID/task/TID/schedstat``.
 
-    `waited_s` is told when a wait is over; `slices` counts how often it was given a processor. `is_runnable`
-    tells whether it runs or waits for a processor just now.
+    The kernel updates `waited_s` at the end of each wait. `slices` counts how often the task was scheduled.
+    `is_runnable` is true if the task is running or waiting for a processor.
     """
 
     pid: int
@@ -35,7 +35,7 @@ class KernelTask(Value):
 
 
 class OwnProcessorWait:
-    """A measurement of how long the first thread of this process waits for a processor."""
+    """A measurement of the run-queue delay of this process's first thread."""
 
     def __init__(self) -> None:
         self._before_s = 0.0
@@ -45,14 +45,14 @@ class OwnProcessorWait:
         self.take()
 
     def take(self) -> float:
-        """Return the time that it waited since the last call."""
+        """Return the run-queue delay since the last call, in seconds."""
         waited_s = 0.0 if self._file is None else int(os.pread(self._file, 128, 0).split()[1]) * _NS
         passed_s, self._before_s = waited_s - self._before_s, waited_s
         return max(passed_s, 0.0)
 
 
 def read_tasks(pids: Iterable[int]) -> Iterator[KernelTask]:
-    """Yield the tasks of processes; nothing if the kernel doesn't provide these statistics."""
+    """Yield the tasks of processes; yield nothing if the kernel doesn't provide these statistics."""
     for pid in pids:
         with suppress(OSError):
             for name in os.listdir(f"/proc/{pid}/task"):
@@ -61,13 +61,13 @@ def read_tasks(pids: Iterable[int]) -> Iterator[KernelTask]:
 
 
 def read_first_task(pid: int) -> Iterator[KernelTask]:
-    """Yield the first task of a process that has no other yet; nothing without these statistics."""
+    """Yield the first task of a process without other tasks; yield nothing without these statistics."""
     with suppress(OSError, ValueError):
         yield _read_task(pid, pid)
 
 
 def used_s(pids: Iterable[int]) -> float:
-    """Return the processor time of processes and of those that they have waited for."""
+    """Return the processor time of processes and of the children that they have waited for."""
     ticks = 0
     for pid in pids:
         ticks += sum(map(int, _read_stat_fields(f"/proc/{pid}/stat")[_TIMES]))
@@ -91,7 +91,7 @@ def _is_runnable(pid: int, tid: int) -> bool:
 
 
 def _read_stat_fields(path: str) -> list[bytes]:
-    """Return the fields of a stat file from the state on; an empty list if the task has ended."""
+    """Return the fields of a stat file, beginning with the state; empty if the task has ended."""
     with suppress(OSError):
         # The name in parentheses is the process's own choice; the last one closes it.
         return _read_small_file(path).rpartition(b")")[2].split()
@@ -99,7 +99,7 @@ def _read_stat_fields(path: str) -> list[bytes]:
 
 
 def _read_small_file(path: str) -> bytes:
-    """Return the content of a small file without a stream, which would write to more shared pages."""
+    """Read a small file without a stream, because a stream would write to more shared memory pages."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(descriptor, 1024)

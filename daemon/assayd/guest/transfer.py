@@ -1,9 +1,9 @@
-"""Values that cross between a solution and its tests, as JSON: copies of built-in types, and handles.
+"""Encodes values passed between a solution and its tests as JSON: copies of built-in types, and handles.
 
-A value is a JSON scalar, or an array that begins with its tag. Lists, dicts and other values that can change
-are numbered nodes in a table beside the value, so that cycles and shared parts survive, and so that a call's
-changes to its arguments can be sent back. What has no copy is referred to by a handle, and stays where it is.
-No method of a value's own class runs on either side.
+A value is a JSON scalar, or an array that begins with its tag. Mutable values, such as lists and dicts, are
+numbered nodes in a separate table, so that cycles and shared parts are preserved, and so that a call's
+changes to its arguments can be sent back. A value that can't be copied stays in its process and is referred
+to by a handle. Neither side runs methods of a value's own class.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class TransferError(ValueError):
 
 
 class MessageEncoder:
-    """An encoder of one message; the already numbered values of `known` come first."""
+    """An encoder of one message. `known` are the values that were numbered before it."""
 
     def __init__(self, refer: Refer, classes: Classes, known: Iterable[object] = ()) -> None:
         self.objects: list[object] = list(known)
@@ -69,7 +69,7 @@ class MessageEncoder:
         self._left = _MOST_VALUES
 
     def form(self, value: Any, depth: int = 0) -> Form:
-        """Return the form of a value. Raises: TransferError."""
+        """Return the encoded form of a value. Raises: TransferError."""
         kind = type(value)
         if value is None or kind is bool or kind is str:
             return value
@@ -88,14 +88,14 @@ class MessageEncoder:
         return self._encode_other(value, kind, depth)
 
     def nodes(self, start: int) -> list[Form]:
-        """Return the nodes from a number on, those included that packing them adds. Raises: TransferError."""
+        """Return the nodes from a number on, including those added by packing. Raises: TransferError."""
         found: list[Form] = []
         while start + len(found) < len(self.objects):
             found.append(self.node(self.objects[start + len(found)]))
         return found
 
     def node(self, value: Any) -> Form:
-        """Return the content of a numbered value."""
+        """Return the encoded content of a numbered value."""
         kind = type(value)
         if (name := self._names.get(kind)) is not None:
             fields = dict(object.__getattribute__(value, "__dict__"))
@@ -116,7 +116,7 @@ class MessageEncoder:
         return [tag, [self.form(item) for item in items]]
 
     def _encode_factory(self, factory: object) -> Form:
-        """Return the name of a built-in factory, or a handle of a function that stays on its side."""
+        """Return the name of a built-in factory, or a handle of a function that stays in its process."""
         name = next((name for name, kind in _FACTORIES.items() if kind is factory), None)
         found = name if name is not None else self._refer(factory)
         if found is None:
@@ -170,7 +170,7 @@ class MessageDecoder:
         self._classes = classes
 
     def add(self, nodes: list[Form]) -> None:
-        """Make the nodes, then fill them. Raises: TransferError."""
+        """Create the nodes of a message, and then fill them. Raises: TransferError."""
         start = len(self.objects)
         try:
             self.objects += [self._create_empty(node) for node in nodes]
@@ -203,14 +203,14 @@ class MessageDecoder:
             (value.update if tag == "s" else value.extend)(items)
 
     def value(self, form: Form) -> object:
-        """Return the value of a form. Raises: TransferError."""
+        """Return the value of an encoded form. Raises: TransferError."""
         try:
             return self._decode_form(form)
         except _UNREADABLE as problem:
             raise _to_transfer_error(problem) from None
 
     def update(self, changes: Any) -> None:
-        """Apply changes to containers, which are identified by their numbers. Raises: TransferError."""
+        """Apply changes to containers, which are identified by number. Raises: TransferError."""
         try:
             for number, node in changes:
                 self.fill(self._get_changed(number, node[0]), node)
@@ -255,7 +255,7 @@ class MessageDecoder:
 
 
 def _reject_shadowed_methods(kind: type, fields: Mapping[str, object]) -> None:
-    """Raise an error if a field of an instance would shadow a method of its class.
+    """Reject an instance with a field that would shadow a method of its class.
 
     Raises: TransferError.
     """
@@ -277,7 +277,7 @@ def _find_base(kind: type) -> tuple[type, str]:
 
 
 def _shared_name(value: Any, kind: type) -> Form | None:
-    """Return the name of a built-in function, type or exception that both sides have; otherwise None."""
+    """Return the name of a built-in function, type or exception that both sides have, or None."""
     name = getattr(value, "__name__", None) if kind is type or kind is type(len) else None
     if type(name) is not str:
         return None
@@ -351,7 +351,7 @@ def _get_counter_type() -> type:
 
 
 class _NodeTypes(dict[type, tuple[type, str]]):
-    """The numbered types with their base and tag; includes `Counter` once its module is loaded."""
+    """Return the numbered types with their base and tag, including `Counter` once its module is loaded."""
 
     def __contains__(self, kind: object) -> bool:
         return dict.__contains__(self, kind) or (kind is _get_counter_type() and kind is not dict)

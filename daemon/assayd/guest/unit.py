@@ -1,7 +1,7 @@
 """One unit: assign it to a preforked child, watch it, stop it at its limits, and collect the evidence.
 
-A unit has ended when its child was reaped and nothing that it left is alive; end-of-file on a pipe is
-never waited for.
+A unit has ended when its child was reaped and none of its remaining processes is alive. The runner never
+waits for the end of a pipe.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _TELL_S = 1.0
 class RunnerContext(Value):
     """The parts of the runner that a unit uses.
 
-    `shared` are other directories (open descriptors) that a child can write to: no unit finds there what
-    another has left. `waiting` is what the runner itself waits between units. `environment` is what programs
-    of the image are started with.
+    `shared` are descriptors of other directories that a child can write to; they are emptied between units.
+    `waiting` measures the runner's own run-queue delay between units. `environment` is the environment of
+    the image's programs.
     """
 
     selector: Selector
@@ -67,7 +67,7 @@ def _ignore_leftovers(_: bool) -> None:
 
 
 class UnitInput(Value):
-    """The input of a unit, with a relay under an allowlist. `on_dead` can check the leftovers."""
+    """The input of a unit, with a relay under an allowlist. `on_dead` can check the remaining files."""
 
     arguments: bytes
     stdin: bytes
@@ -76,7 +76,7 @@ class UnitInput(Value):
 
 
 class SolutionPair(Value):
-    """The solution's process that is connected to a tests' process, and the nursery that forks it."""
+    """A solution's process, which is connected to a tests' process, and the nursery that forks it."""
 
     nursery: SolutionForkServer
     pipes: SolutionPipes
@@ -84,7 +84,7 @@ class SolutionPair(Value):
 
 
 class RunningUnit:
-    """A running unit, which must be advanced after every round of the selector until it has ended."""
+    """A running unit; `turn` must be called after every round of the selector until the unit has ended."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class RunningUnit:
             self._relay.begin(request.index)
 
     def wait_s(self) -> float:
-        """Return how many seconds the selector may wait."""
+        """Return the maximum time in seconds for which the selector can wait."""
         until = self._clock.next_at()
         if self._child is not None:
             until = min(until, self._linger_deadline())
@@ -140,7 +140,7 @@ class RunningUnit:
         return max(until - time.monotonic(), 0.0)
 
     def turn(self) -> bool:
-        """Check the child and its limits; return True when the unit has ended and `unit_end` was sent."""
+        """Check the child and its limits; return True if the unit has ended and `unit_end` was sent."""
         for ended in self._around.processes.reap():
             self._record_reaped(ended)
         if self._separation is not None:
@@ -161,13 +161,13 @@ class RunningUnit:
         return late or self._streams.exceeded is not None
 
     def _runner_wait_s(self) -> float:
-        """Return how many seconds the runner waited for a processor while the unit waited for the runner."""
+        """Return the runner's run-queue delay in seconds while the unit waited for the runner."""
         waited_s = self._around.waiting.take()
         moved, self._moved = self._streams.moved - self._moved, self._streams.moved
         return waited_s if moved else 0.0
 
     def _report_clock(self) -> None:
-        """Report waiting times, so that the attempt's deadline pauses together with the unit's."""
+        """Report run-queue delays, so that the attempt's deadline pauses together with the unit's."""
         clock, now = self._clock, time.monotonic()
         if clock.starved_s - self._told_s < _TOLD_S and now < self._tell_at:
             return
@@ -176,7 +176,7 @@ class RunningUnit:
         self._around.send({"type": "clock", "unit": self.request.index, **spent}, b"")
 
     def _effective_time_s(self) -> float:
-        """Return the seconds since the start, minus the wait for a processor."""
+        """Return the seconds since the start, minus the run-queue delay."""
         return time.monotonic() - self._started - self._clock.starved_s
 
     def _linger_deadline(self) -> float:
@@ -184,7 +184,7 @@ class RunningUnit:
         return self._ended_at + min(_LINGER_S + starved_s, _MOST_LINGER_S)
 
     def _has_lingered(self) -> bool:
-        """Return whether the processes that the child left have had enough time to end."""
+        """Return whether the child's remaining processes have had enough time to end."""
         if time.monotonic() < self._linger_deadline():
             return False
         self._clock.look()
@@ -220,7 +220,7 @@ class RunningUnit:
     def _count_leftover_processes(self) -> int:
         """Count the processes that outlived the child; return at least one if there are any.
 
-        A chain of processes that fork and end at once can be missed one by one while they are counted.
+        If each process of a chain forks the next one and ends immediately, counting can miss all of them.
         """
         processes = self._around.processes
         if self._separation is not None:
@@ -258,7 +258,7 @@ class RunningUnit:
 
 
 def _merge_solution_pipes(tests: Pipes, solution: SolutionPipes) -> Pipes:
-    """Return a unit's pipes with the solution's output; the tests' own output is in their record."""
+    """Return a unit's pipes, with the solution's output; the tests' own output is in the result record."""
     os.close(tests.stdout)
     os.close(tests.stderr)
     return Pipes(stdin=tests.stdin, stdout=solution.stdout, stderr=solution.stderr, report=tests.report)

@@ -1,6 +1,6 @@
-"""Values with named fields that never change: what `dataclasses` gives, without its import.
+"""Immutable values with named fields, like frozen dataclasses, without importing `dataclasses`.
 
-That import and each of its classes cost the runner's start more than all our code.
+That import, and each dataclass, would delay the runner's start more than all other guest code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ private.isolate(globals())
 
 
 class _ValueMeta(type):
-    """Creates a slot for each annotated name; a value assigned in the class is its default."""
+    """A metaclass that creates a slot for each annotated name; a value in the class body is its default."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, object]) -> _ValueMeta:
         fields: tuple[str, ...] = tuple(namespace.get("__annotations__", ()))  # type: ignore[arg-type]
@@ -30,7 +30,7 @@ class _ValueMeta(type):
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Value(metaclass=_ValueMeta):
-    """Base of values. Each is made of all its fields by keyword. Raises: TypeError when one is missing."""
+    """The base class of values; all fields are passed by keyword. Raises: TypeError if one is missing."""
 
     if TYPE_CHECKING:
         __slots__: tuple[str, ...]

@@ -1,8 +1,8 @@
-"""Any value of guest code as JSON, with a note for each place where that loses something.
+"""Renders any value of guest code as JSON, with a note for each place at which information is lost.
 
-What JSON has no form for, and what has a usual one, goes with its kind beside it (`forms`). No code of the
-value's own class is run: no ``__repr__``, no ``__iter__``, no ``__len__``. Instances of
-subclasses of the built-in containers are read with the built-in's own methods.
+A value that JSON can't express but that has a common representation is rendered together with its kind
+(`forms`). No code of the value's own class is run: no ``__repr__``, ``__iter__`` or ``__len__``. Instances
+of subclasses of the built-in containers are read with the built-in's own methods.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _DICTS = frozenset({OrderedDict, defaultdict})
 class Rendered(Value):
     """A value rendered as JSON, with notes about losses.
 
-    `complete` if no part was omitted because of its size.
+    `complete` is true if no part was omitted because of its size.
     """
 
     value: object
@@ -68,7 +68,7 @@ class Rendered(Value):
 
 
 def render(value: object) -> Rendered:
-    """Return the safe JSON form of a value. `notes` is empty when it is exactly that value."""
+    """Return the safe JSON form of a value. `notes` is empty if the form expresses exactly that value."""
     return Renderer().rendered(value)
 
 
@@ -79,12 +79,12 @@ def type_name(value: object) -> str:
 
 
 def is_a(value: object, kind: type[_T]) -> TypeGuard[_T]:
-    """Return whether the value's real type is a subclass of `kind`, ignoring its ``__class__`` attribute."""
+    """Return whether the value's real type is a subclass of `kind`, ignoring its `__class__` attribute."""
     return issubclass(type(value), kind)
 
 
 class Renderer:
-    """A renderer of one value; it counts items, so use it only once."""
+    """A renderer of a single value; it counts items, so it can't be reused."""
 
     __slots__ = ("_above", "_containers_left", "_items_left", "complete", "notes")
 
@@ -96,13 +96,13 @@ class Renderer:
         self._containers_left = most_containers
 
     def rendered(self, value: object) -> Rendered:
-        """Return the form of a whole value."""
+        """Return the rendered form of a whole value."""
         plain = self.render(value, "$", 0)
         name = "dict" if _is_dict_in_all(type(value)) else type_name(value)
         return Rendered(value=plain, value_type=name, notes=self.notes, complete=self.complete)
 
     def render(self, value: object, path: str, depth: int) -> object:
-        """Return the form of a value at a place inside the whole."""
+        """Return the rendered form of a value at a given place inside the whole value."""
         self._items_left -= 1
         if value is None or value is True or value is False:
             return value
@@ -184,7 +184,7 @@ class Renderer:
         return self._tagged(form.tag, text)
 
     def _nested(self, value: object, form: ValueForm, path: str, depth: int) -> object:
-        """Render an enum member or a dataclass with the name of its class."""
+        """Render an enum member or a dataclass instance with the name of its class."""
         self._containers_left -= 1
         if depth >= MAX_DEPTH or self._containers_left < 0 or id(value) in self._above:
             self.complete = False

@@ -1,7 +1,7 @@
-"""The work directory: the one writable place, which the guest may have left in any state.
+"""The work directory: the only writable directory, which guest code can leave in any state.
 
-Everything goes through descriptors and never follows a link. All calls are made while no guest process
-lives, so nothing changes underneath.
+All operations use descriptors and never follow links. They run only while no guest process is alive, so
+that the directory can't change during an operation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EMPTY_LIMIT_S = 10.0
 
 
 class NotEmptied(RuntimeError):
-    """The work directory could not be emptied in time."""
+    """Raised if the work directory couldn't be emptied in time."""
 
 
 class WorkdirUsage(Value):
@@ -52,7 +52,7 @@ class _OpenDescriptor:
 
 
 class WorkDirectory:
-    """A directory kept open by descriptor, so that renaming it or its parents has no effect."""
+    """A directory accessed by an open descriptor, so that renaming it or its parents has no effect."""
 
     def __init__(self, path: str) -> None:
         self.descriptor = os.open(path, _DIRECTORY)
@@ -60,7 +60,7 @@ class WorkDirectory:
         self._baseline = self._measure_usage()
 
     def use(self) -> WorkdirUsage:
-        """Measure the growth since the start, and the remaining room."""
+        """Return the growth in space and files since the start, and whether the directory is full."""
         now = self._measure_usage()
         return WorkdirUsage(
             used_bytes=max(now.used_bytes - self._baseline.used_bytes, 0),
@@ -69,30 +69,31 @@ class WorkDirectory:
         )
 
     def restore_access(self) -> None:
-        """Restore the directory's mode for a child, whatever an earlier child has set."""
+        """Restore the directory's mode for a child, regardless of the mode that an earlier child set."""
         os.fchmod(self.descriptor, 0o700)
 
     def empty(self) -> None:
-        """Remove all that is in it, however deep, odd or unwritable. Raises: NotEmptied, OSError."""
+        """Remove all content, however deep, unusual or write-protected. Raises: NotEmptied, OSError."""
         self.restore_access()
         clear(self.descriptor)
 
     def stage(self, path: str, content: bytes | bytearray) -> None:
         """Write a file at a relative path that `requests.read_path` has accepted.
 
-        What the guest put in its place, or in the place of one of its directories, goes. Raises: OSError.
+        Anything that guest code created at this path, or at the path of a parent directory, is removed.
+        Raises: OSError.
         """
         *folders, name = path.split("/")
         with self._open_directory(folders) as parent:
             _write_file(parent, name, content)
 
     def make(self, folder: str) -> None:
-        """Create a directory at such a relative path; an existing one stays unchanged. Raises: OSError."""
+        """Create a directory at a relative path; leave an existing one unchanged. Raises: OSError."""
         with self._open_directory(folder.split("/")):
             pass
 
     def read(self, path: str, most_bytes: int) -> bytes | None:
-        """Return the content of a file; None when it is anything else, or larger. Raises: OSError."""
+        """Return a regular file's content; None for other entries or larger files. Raises: OSError."""
         *folders, name = path.split("/")
         with self._open_directory(folders) as parent:
             descriptor = os.open(name, _FILE, dir_fd=parent)
@@ -103,7 +104,7 @@ class WorkDirectory:
             return stream.read(most_bytes)
 
     def remove(self, name: str) -> None:
-        """Remove the entry of this name, if it exists, with its content. Raises: NotEmptied, OSError."""
+        """Remove the entry with this name and its content, if it exists. Raises: NotEmptied, OSError."""
         _remove_if_present(self.descriptor, name)
 
     def _open_directory(self, folders: list[str]) -> _OpenDescriptor:
@@ -128,10 +129,10 @@ class WorkDirectory:
 
 
 def clear(directory: int) -> None:
-    """Remove all that is in a directory.
+    """Remove all content of a directory.
 
-    A directory found inside is not descended into: what it holds is moved up beside it, so depth costs
-    neither descriptors nor stack. Raises: NotEmptied, OSError.
+    Subdirectories aren't traversed recursively: their content is moved up into the directory itself, so
+    that deep nesting needs neither more descriptors nor more stack. Raises: NotEmptied, OSError.
     """
     end = time.monotonic() + _EMPTY_LIMIT_S
     while names := os.listdir(directory):

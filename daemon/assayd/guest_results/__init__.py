@@ -1,1 +1,1 @@
-"""The results of a container, read with exact types."""
+"""Parses the results of a container with exact type checks."""

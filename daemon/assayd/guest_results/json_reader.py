@@ -1,6 +1,6 @@
-"""Reads JSON that a guest wrote: strictly, within limits a little above those of the guest's own renderer.
+"""Parses JSON that a guest wrote: strictly, with limits slightly above those of the guest's own renderer.
 
-What a record means is decided in `record` and by the validators.
+`record` and the validators interpret the parsed data.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ DEFAULT_LIMITS = JsonLimits(
 
 
 class GuestJsonError(ValueError):
-    """Guest output that is not acceptable JSON; the message gives the reason."""
+    """An error about guest output that isn't acceptable JSON; the message gives the reason."""
 
 
 def decode(body: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> JsonValue:
     """Decode one JSON value.
 
-    Raises: GuestJsonError at anything that is not strict JSON within the limits.
+    Raises: GuestJsonError for anything other than strict JSON within the limits.
     """
     try:
         return parse_strictly(body, limits)

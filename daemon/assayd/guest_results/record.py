@@ -1,7 +1,8 @@
-"""Reads the result record that a unit wrote, with exact types.
+"""Parses the result record that a unit wrote, with exact type checks.
 
-A record is a guest's claim. That it was written at all, by whom, and how its process ended is decided
-elsewhere; a field of the wrong type is as good as no record. Form: docs/guest-protocol.md, "Unit programs".
+A record is an unverified claim of the guest. Other modules decide whether a record was written, by which
+process, and how that process ended. A record with a field of the wrong type counts as missing. The format
+is specified in docs/guest-protocol.md, "Unit programs".
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _MEANT_CHARS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """A place in a value that was not plain JSON and was rendered safely."""
+    """A place in a value that wasn't plain JSON and was rendered safely."""
 
     path: str
     problem: str
@@ -34,7 +35,7 @@ class Note:
 class Value:
     """One value with the exact name of its type in the guest.
 
-    `complete` says that nothing was cut for its size.
+    `complete` is true if nothing was truncated because of its size.
     """
 
     value: JsonValue
@@ -45,7 +46,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Returned:
-    """A `call` that returned. `again` holds the results of further calls, None for one that raised."""
+    """The result of a `call` that returned. `again` has further calls' results, None if a call raised."""
 
     value: Value
     again: tuple[JsonValue, ...] = ()
@@ -53,9 +54,9 @@ class Returned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """A `python` text that ran to its end, with the requested names and their values.
+    """The result of a `python` text that ran to its end, with the requested names and their values.
 
-    `again` are the values of the first of them in further runs.
+    `again` holds the values of the first requested name in further runs.
     """
 
     values: Mapping[str, Value]
@@ -65,10 +66,11 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raised:
-    """An uncaught exception of submitted code. `line` is the last one in the submitted file `file`.
+    """An uncaught exception of submitted code. `line` is the last line in `file`.
 
-    `meant` is the attribute, key or name that is nearest to the missing one; `certain` if no other is as
-    near. `values` are the values of the names on the line, as text.
+    `file` is a submitted file. `meant` is the attribute, key or name that is most similar to the missing
+    one; `certain` is true if no other is equally similar. `values` are the values of the names in the line,
+    as text.
     """
 
     error_type: str
@@ -85,7 +87,7 @@ class Raised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallResults:
-    """Many calls in one process, in order: the value or the exception of each call."""
+    """The results of several calls in one process, in order: the value or the exception of each call."""
 
     results: tuple[Value | Raised, ...]
 
@@ -107,7 +109,7 @@ class NoFunction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotExecuted:
-    """A program that could not be started. `error` is the kernel's error name, e.g. ENOENT."""
+    """The result of a program that couldn't be started. `error` is the kernel's error name, e.g. ENOENT."""
 
     error: str
     message: str
@@ -115,7 +117,7 @@ class NotExecuted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exited:
-    """A script that ended by ``sys.exit()``; its wait status contains the exit status."""
+    """The result of a script that called ``sys.exit()``; its wait status contains the exit status."""
 
 
 Record = Returned | Bound | CallResults | Raised | NotCompiled | NoFunction | NotExecuted | Exited
@@ -124,7 +126,7 @@ Record = Returned | Bound | CallResults | Raised | NotCompiled | NoFunction | No
 def read_record(body: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> Record:
     """Parse one record.
 
-    Raises: GuestJsonError when it is not a record of the protocol.
+    Raises: GuestJsonError, if it isn't a record as defined by the protocol.
     """
     fields = decode(body, limits)
     if not isinstance(fields, dict):
@@ -178,7 +180,7 @@ def _parse_bound_names(fields: Mapping[str, JsonValue]) -> Bound:
 
 
 def read_raised(fields: Mapping[str, JsonValue], phase: str) -> Raised:
-    """Read the guest's record of an exception. Raises: GuestJsonError."""
+    """Parse the guest's record of an exception. Raises: GuestJsonError."""
     where, file, meant = fields.get("where"), fields.get("file"), fields.get("meant")
     return Raised(
         error_type=_text(fields, "error_type", _NAME_CHARS),
@@ -197,7 +199,7 @@ def read_raised(fields: Mapping[str, JsonValue], phase: str) -> Raised:
 
 
 def _parse_variable_values(given: JsonValue) -> Iterator[tuple[str, str]]:
-    """Yield the variable names and values that are valid texts of limited length."""
+    """Yield the variable names and values that are valid strings of limited length."""
     for name, text in list(given.items())[:_MOST_VALUES] if isinstance(given, dict) else ():
         if isinstance(text, str) and name.isidentifier() and len(name) <= _MEANT_CHARS:
             yield name, shorten(text, _VALUE_CHARS)

@@ -2,7 +2,7 @@
 
     image.toml ─recipe─> Recipe ─packages─> tar of files ─rootfs─> root folder ─archive─> `docker load` file
 
-Equal recipe, package lists and guest code produce an equal image id at every build. The engine's port loads
+Equal recipes, package lists and guest code produce equal image ids at every build. The engine's port loads
 the archive.
 """
 

@@ -1,4 +1,4 @@
-"""Build images by hand: ``python -m assayd.imaging NAME… [--out DIR]``; without a name, all of them."""
+"""Builds images manually: ``python -m assayd.imaging NAME… [--out DIR]``; without a name, all of them."""
 
 import argparse
 import sys

@@ -1,7 +1,8 @@
 """Prepares a foreign image for runs: its files in one layer, and the runner in another.
 
-It decides on the runner's Python: the image's own if the guest code runs on it, otherwise assayd's, which it
-adds. Nothing of the image runs on this machine directly: its Python runs in a container.
+This module selects the Python for the runner: the image's own if the guest code runs on it, otherwise
+assayd's, which is added. Programs of the image never run directly on this machine; its Python runs in a
+container.
 """
 
 from __future__ import annotations
@@ -73,11 +74,11 @@ class ImageEngine(Protocol):
     """The engine operations that adopting an image needs. Both raise EngineError."""
 
     def save(self, image: str, archive: Path) -> None:
-        """Write an image of a local engine in the format of `docker save`."""
+        """Write an image of a local engine to a file in the format of `docker save`."""
         ...
 
     def printed_by(self, archive: Path) -> bytes:
-        """Load an image, run its program in a container, remove both, and return the output."""
+        """Load an image, run its program in a container, remove both, and return the program's output."""
         ...
 
 
@@ -120,9 +121,9 @@ def adopt(
     Args:
         recipe: the operator's recipe, with source and lock.
         guest: the folder of the guest code.
-        place: keeps the unpacked layer for later builds.
-        machine: runs the image's Python, if it has one.
-        system: the image whose interpreter the runner uses otherwise.
+        place: the folder that keeps the unpacked layer for later builds.
+        machine: the engine that runs the image's Python, if the image has one.
+        system: the image whose interpreter the runner uses if the adopted image has none that fits.
 
     Raises: ConfigError ``image.source_*``, ``image.lock_*``.
     """
@@ -145,13 +146,13 @@ def adopt(
 
 
 def source_digest(where: str, tag: str | None, work: Path, machine: ImageEngine) -> str:
-    """Return the digest of the image to adopt. Raises: ConfigError ``image.source_*``."""
+    """Return the digest of the image to be adopted. Raises: ConfigError ``image.source_*``."""
     with opened(_resolve_path(where, work, machine), tag, packages.engine_architecture()) as source:
         return source.digest
 
 
 def _resolve_path(where: str, work: Path, machine: ImageEngine) -> Path:
-    """Return the path of an image; an image of a local engine is first saved to a file."""
+    """Return the path of an image file; first save an image of a local engine to a file."""
     path = Path(where)
     if path.exists():
         return path.resolve()
@@ -209,7 +210,7 @@ def _unpack_image(source: Source, made: Path, place: BuildFolders) -> _Facts:
 
 
 def flatten(source: Source, root: Path, place: BuildFolders, caps: Caps = CAPS) -> None:
-    """Apply the layers of an image to an empty folder, and report omitted entries.
+    """Apply the layers of an image to an empty folder, and report the omitted entries.
 
     Raises: ConfigError ``image.source_refused``, ``image.source_too_large``; OSError, ValueError.
     """
@@ -264,7 +265,7 @@ def _read_facts(base: Path) -> _Facts:
 
 
 def _build_environment(facts: _Facts, recipe: Recipe) -> tuple[tuple[str, str], ...]:
-    """Return the environment of its programs: the image's variables, overridden by the recipe's."""
+    """Return the environment of the image's programs: the image's variables, overridden by the recipe's."""
     taken = {name: text for name, text in facts.environment.items() if is_variable_for_code(name)}
     fixed = {
         "PATH": facts.environment.get("PATH", _PATH),
@@ -285,7 +286,7 @@ def _compile_guest(
     place: BuildFolders,
     machine: ImageEngine,
 ) -> _CompiledGuest | None:
-    """Compile the guest code in a container of the image; None if its Python can't do that."""
+    """Compile the guest code in a container of the image; return None if its Python can't."""
     kept = layer[1].parent / f"{guest_digest(guest).removeprefix('sha256:')[:16]}-3.{python.minor}"
     if (kept / _SAID).is_file():
         held = json.loads((kept / _SAID).read_text())

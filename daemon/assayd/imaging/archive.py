@@ -38,9 +38,9 @@ def pack_layer(root: Path, layer: Path, owners: Mapping[str, int] | None = None)
     """Write the folder `root` as a layer and return its digest.
 
     Args:
-        root: becomes `/`; symbolic links stay unchanged.
+        root: the folder that becomes `/`; symbolic links stay unchanged.
         layer: the tar file to write.
-        owners: path without leading slash -> uid and gid, for files that don't belong to root.
+        owners: maps paths without leading slash to uid and gid, for files that don't belong to root.
     """
     owners = owners or {}
     with tarfile.open(layer, "w", format=tarfile.PAX_FORMAT) as tar:

@@ -10,7 +10,7 @@ _FILE = "baselines.json"
 
 
 def read_baseline(cache: Path, name: str, files: str) -> int | None:
-    """Return the measured baseline in megabytes of an image with these files, or None."""
+    """Return an image's measured baseline in megabytes, or None if these files weren't measured."""
     path = cache / name / _FILE
     found = json.loads(path.read_text()) if path.is_file() else {}
     megabytes = found.get(files)
@@ -18,5 +18,5 @@ def read_baseline(cache: Path, name: str, files: str) -> int | None:
 
 
 def store_baseline(cache: Path, name: str, files: str, megabytes: int) -> None:
-    """Store the measurement, and delete those of other files."""
+    """Store the measured baseline, and delete the baselines of other image contents."""
     (cache / name / _FILE).write_text(json.dumps({files: megabytes}))

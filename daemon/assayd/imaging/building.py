@@ -1,7 +1,7 @@
 """Builds one image, from its recipe to the file that an engine loads.
 
-It has two layers: the distribution's part, cached by recipe, package lists and this code; and the guest code,
-which changes often and takes a second. The engine's port loads the file.
+An image has two layers: the distribution's packages, cached by recipe, package lists and this code; and the
+guest code, which changes often and takes a second to build. The engine's port loads the file.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ class _BaseFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ImageParts:
-    """An image's recipe and layers before packing."""
+    """The recipe and layers of an image before packing."""
 
     recipe: Recipe
     layers: Sequence[tuple[str, Path]]
@@ -70,8 +70,9 @@ def build(  # noqa: PLR0913 - all by name
 ) -> Path:
     """Build image `name` and return the path of its archive, ``<cache>/<name>/image.tar``.
 
-    Blocks for a second (cached) to a minute; safe if several processes build at once. If the baseline must be
-    measured first, the image is tagged `UNMEASURED`; after the measurement, it is built again.
+    The build takes from a second (cached) to a minute; several processes can build at the same time. If the
+    baseline must be measured first, the image is tagged `UNMEASURED`; after the measurement, it is built
+    again.
 
     Args:
         name: the folder name of the recipe.
@@ -141,14 +142,14 @@ def _build_from_source(
 
 @contextlib.contextmanager
 def _shipped_python_root(recipes: Recipes, cache: Path, progress: Progress) -> Iterator[tuple[Path, Recipe]]:
-    """Provide the root folder of the image whose interpreter is added to other images."""
+    """Provide the root folder of the shipped image whose interpreter is added to other images."""
     recipe = recipes.load(_BRINGS)
     with workplace(cache.resolve() / _BRINGS, progress) as place:
         yield _ensure_base(recipe, place.folder, place.work, progress) / _ROOT, recipe
 
 
 def _ensure_base(recipe: Recipe, folder: Path, work: Path, progress: Progress) -> Path:
-    """Return the cached base for the present package lists; build it if necessary."""
+    """Return the cached base for the current package lists; build it if necessary."""
     sources = packages.apt_sources()
     if not sources and packages.can_refresh():
         packages.refresh(progress)
@@ -286,7 +287,7 @@ def _build_image(made: _ImageParts, labels: Mapping[str, str], tag: str) -> Imag
 
 
 def _remove_other_folders(folder: Path, *kept: Path) -> None:
-    """Remove the bases of older recipes and package lists, and the remains of killed builds."""
+    """Remove the bases of older recipes and package lists, and the leftovers of killed builds."""
     for path in folder.iterdir():
         if path.is_dir() and path not in kept:
             shutil.rmtree(path)

@@ -1,4 +1,4 @@
-"""Digests of the parts of an image."""
+"""Computes digests of the parts of an image."""
 
 import hashlib
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ _READ_BYTES = 1 << 20
 
 
 def digest_of(parts: Iterable[tuple[str, bytes]]) -> str:
-    """Return ``sha256:…`` over named contents in order; lengths separate adjacent parts."""
+    """Return ``sha256:…`` of named contents, in order; lengths separate adjacent parts."""
     total = hashlib.sha256()
     for name, content in parts:
         encoded = name.encode()
@@ -23,10 +23,10 @@ def guest_files(folder: Path) -> list[tuple[str, Path]]:
 
 
 def guest_digest(folder: Path) -> str:
-    """Return ``sha256:…`` over names and contents of the guest code in `folder`.
+    """Return ``sha256:…`` of the names and contents of the guest code in `folder`.
 
-    The image has it as a label; the daemon computes it from its own copy and rejects an image with another
-    digest.
+    The image has this digest as a label. The daemon computes it from the daemon's own copy and rejects an
+    image with another digest.
     """
     return digest_of((name, path.read_bytes()) for name, path in guest_files(folder))
 
@@ -37,12 +37,12 @@ def library_files(folder: Path) -> list[tuple[str, Path]]:
 
 
 def library_digest(folder: Path) -> str:
-    """Return ``sha256:…`` over names and contents of the files of a library folder."""
+    """Return ``sha256:…`` of the names and contents of the files in a library folder."""
     return digest_of((name, path.read_bytes()) for name, path in library_files(folder))
 
 
 def file_digest(path: Path) -> str:
-    """Return ``sha256:…`` of one file's bytes."""
+    """Return ``sha256:…`` of the bytes of one file."""
     total = hashlib.sha256()
     with path.open("rb") as stream:
         while block := stream.read(_READ_BYTES):

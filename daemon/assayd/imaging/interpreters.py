@@ -1,4 +1,4 @@
-"""Interpreters: the Python of an adopted image, and the one added for a runner that has none.
+"""Interpreters: those found in an adopted image, and the one added to an image without a suitable Python.
 
 Nothing of an adopted image is executed here, and its links aren't followed out of its root.
 """
@@ -33,7 +33,7 @@ _KNOWN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPython:
-    """A Python found in an image. `path` is its program, `libraries` are folders with further modules."""
+    """A Python found in an image. `path` is its executable, `libraries` are folders with more modules."""
 
     path: str
     minor: int
@@ -41,12 +41,12 @@ class FoundPython:
 
     @property
     def fits(self) -> bool:
-        """Whether the guest code runs on it."""
+        """Return whether the guest code runs on this Python."""
         return OLDEST <= self.minor <= NEWEST
 
 
 def find_pythons(root: Path, folders: Sequence[str]) -> list[FoundPython]:
-    """Return the Pythons of a root filesystem; the one that ``python3`` starts comes first."""
+    """Return the Pythons of a root filesystem, beginning with the one that ``python3`` starts."""
     names = ["python3", "python", *(f"python3.{minor}" for minor in range(NEWEST, OLDEST - 1, -1))]
     places = ((folder.strip("/"), name) for name in names for folder in folders)
     found: dict[str, FoundPython] = {}
@@ -58,7 +58,7 @@ def find_pythons(root: Path, folders: Sequence[str]) -> list[FoundPython]:
 
 
 def find_known_programs(root: Path, folders: Sequence[str], pythons: Sequence[FoundPython]) -> list[str]:
-    """Return the names of well-known programs in a root filesystem."""
+    """Return the names of the well-known programs that a root filesystem contains."""
     named = [PurePosixPath(one.path).name for one in pythons]
     return named + [name for name in _KNOWN if any(_is_program(root, folder, name) for folder in folders)]
 
@@ -66,7 +66,7 @@ def find_known_programs(root: Path, folders: Sequence[str], pythons: Sequence[Fo
 def copy_own(system: Path, recipe: Recipe, root: Path) -> None:
     """Copy a built image's interpreter with its standard library and linked libraries into `root`.
 
-    Its own loader starts it (`own_start`), so that it neither needs nor finds libraries of the image.
+    A copied loader starts it (`own_start`), so that it neither needs nor loads libraries of the image.
     """
     for folder in ("bin", "lib"):
         (root / _OWN / folder).mkdir(parents=True)
@@ -126,7 +126,7 @@ def _find_minor_versions(root: Path, prefix: Path) -> Iterator[str]:
 
 
 def _find_libraries(root: Path, prefix: str, minor: str) -> Iterator[str]:
-    """Yield the package folders, as CPython and Debian place them."""
+    """Yield the package folders in the locations that CPython and Debian use."""
     for place in (
         f"local/lib/python3.{minor}/dist-packages",
         f"lib/python3.{minor}/site-packages",

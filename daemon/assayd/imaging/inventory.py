@@ -1,7 +1,7 @@
 """Lists the packages of an image: the distribution's, and Python distributions.
 
-It reads metadata of the root filesystem. An adopted image's metadata is hostile: every file, entry and list
-has a limit, and only well-formed names and versions are returned.
+This module reads metadata of the root filesystem. An adopted image's metadata is hostile: every file, entry
+and list has a limit, and only well-formed names and versions are returned.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Package:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """The found packages, and the number of unreadable entries."""
+    """The packages found, and the number of unreadable entries."""
 
     packages: tuple[Package, ...]
     unreadable: int = 0
@@ -68,7 +68,7 @@ def inventory_root(root: Path, debian: Iterable[Package] | None = None) -> Inven
     """Return the inventory of packages in a root filesystem.
 
     Args:
-        root: the folder; its links aren't followed outside.
+        root: the folder; links that lead out of it aren't followed.
         debian: the distribution's packages. Default: dpkg's own list.
 
     Raises: ConfigError ``image.source_too_large``, if a list or the number of packages exceeds its limit.
@@ -156,12 +156,12 @@ def _read_python_packages(root: Path, reader: _LimitedReader) -> Iterator[Packag
 
 
 def _parse_fields(paragraph: str) -> dict[str, str]:
-    """Return the known fields, each of one line; continuation lines are ignored."""
+    """Return the known fields, which have one line each; continuation lines are ignored."""
     return {found["key"]: found["value"].strip() for found in _FIELD.finditer(paragraph)}
 
 
 def _split_paragraphs(text: str) -> Iterator[str]:
-    """Yield the paragraphs of a file one at a time, because a list of many could fill the memory."""
+    """Yield the paragraphs of a file one at a time, because a full list could fill the memory."""
     start = 0
     while start < len(text):
         end = text.find("\n\n", start)
@@ -177,11 +177,11 @@ class _LimitedReader:
         self._left = _MOST_BYTES
 
     def text(self, path: Path) -> str:
-        """Return a whole file. Raises: ConfigError, if the files exceed the total."""
+        """Return a whole file. Raises: ConfigError, if the total size of the files exceeds the limit."""
         return self._read_limited(path, self._left + 1)
 
     def head(self, path: Path) -> str:
-        """Return the beginning of a file. Raises: as `text`."""
+        """Return the beginning of a file. Raises: ConfigError, as `text` does."""
         return self._read_limited(path, _HEAD_BYTES).replace("\r\n", "\n")
 
     def _read_limited(self, path: Path, most: int) -> str:

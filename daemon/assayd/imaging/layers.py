@@ -1,7 +1,8 @@
 """Applies the layers of a foreign image to a folder, with whiteouts, hard links and arbitrary links.
 
-Every path is resolved as after a chroot, so that nothing outside is read or written. Owners, special modes
-and extended attributes are ignored. `LayeredRoot.removed` reports the permanently omitted entries.
+Every path is resolved as after a chroot, so that no file outside the folder is read or written. Owners,
+special modes and extended attributes are ignored. `LayeredRoot.removed` lists the permanently omitted
+entries.
 
 Source: Open Container Initiative, image specification 1.1, layer.md.
 """
@@ -42,7 +43,7 @@ CAPS = Caps()
 
 
 class LayeredRoot:
-    """A partially built root filesystem in a private folder.
+    """A root filesystem in a private folder, to which layers are applied.
 
     `removed` maps reasons to the omitted entries.
     """
@@ -56,7 +57,7 @@ class LayeredRoot:
         self.removed: defaultdict[str, list[str]] = defaultdict(list)
 
     def apply(self, layer: tarfile.TarFile) -> None:
-        """Apply one layer on top of the previous ones.
+        """Apply one layer on top of the previous layers.
 
         Raises: ConfigError ``image.source_refused``, ``image.source_too_large``; OSError, tarfile.TarError.
         """
@@ -93,13 +94,13 @@ class LayeredRoot:
             raise ConfigError("image.source_too_large", message)
 
     def _check_depth(self, target: Path) -> None:
-        """Reject a path too deep for later removal of the folder; for links, the target's depth counts."""
+        """Reject a path that is too deep to be removed later; for links, the depth of the target counts."""
         if len(target.relative_to(self._root).parts) > self._caps.depth:
             message = f"the image has files in more than {self._caps.depth} nested folders; remove them"
             raise ConfigError("image.source_refused", message)
 
     def _apply_whiteout(self, parent: Path, name: str, fresh: set[Path]) -> None:
-        """Apply a whiteout; entries of the same layer stay."""
+        """Apply a whiteout; entries of the same layer aren't removed."""
         if name == _OPAQUE:
             victims = list(parent.iterdir()) if parent.is_dir() else []
         elif name.startswith(_WHITEOUT * 2):

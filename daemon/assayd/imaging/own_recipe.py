@@ -1,7 +1,7 @@
 """An operator's recipe: one TOML file that extends another recipe, with its lock and files next to it.
 
-This module decides the allowed keys and the resulting recipe. A missing key has the value of the extended
-recipe.
+This module defines the allowed keys and derives the resulting recipe. For a missing key, the value of the
+extended recipe is used.
 """
 
 import re
@@ -69,7 +69,7 @@ def read_recipe_table(own: Path, name: str) -> tuple[Table, str | None]:
 def adopted_recipe(table: Table, name: str) -> Recipe:
     """Return the recipe of an adopted image, whose contents are determined at the build.
 
-    Raises: ConfigError ``image.recipe_invalid``, with the key.
+    Raises: ConfigError ``image.recipe_invalid``, which names the key.
     """
     lock = read_lock(lock_path(table.path.parent, name))
     found = _DIGEST.search(lock.source.decode("ascii", "replace"))
@@ -111,7 +111,7 @@ def is_variable_for_code(variable: str) -> bool:
 def extended(parent: Recipe, table: Table, name: str) -> Recipe:
     """Return the recipe that results from extending `parent`.
 
-    Raises: ConfigError ``image.recipe_invalid``, with the key.
+    Raises: ConfigError ``image.recipe_invalid``, which names the key.
     """
     own = table.path.parent
     python_packages = _merge_lists(parent.python_packages, table, "python_packages")

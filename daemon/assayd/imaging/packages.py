@@ -1,7 +1,8 @@
 """Fetches the distribution's packages through this machine's apt configuration.
 
-It selects the machine's package sources (the distribution's own, if apt trusts them) and runs mmdebstrap to
-fetch and unpack. It contains no addresses: sources, proxies and lists are the machine's.
+This module selects the machine's package sources (the distribution's own, if apt trusts them) and runs
+mmdebstrap, which fetches and unpacks packages. It contains no addresses: sources, proxies and lists are
+configured on the machine.
 """
 
 import os
@@ -36,7 +37,7 @@ _LIST = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One package source of the machine, with apt's lists of it."""
+    """One package source of the machine, with apt's package lists for it."""
 
     line: str
     lists: tuple[Path, ...]
@@ -84,7 +85,7 @@ def can_refresh() -> bool:
 
 
 def apt_sources() -> list[Source]:
-    """Return the distribution's own sources among those with apt lists.
+    """Return the distribution's own sources among the sources with apt lists.
 
     Raises: ConfigError ``image.tool_missing``.
     """
@@ -116,7 +117,7 @@ def package_lists_digest(sources: Sequence[Source]) -> str:
 
 
 def engine_architecture() -> str:
-    """Return this machine's architecture in the engine's spelling."""
+    """Return this machine's architecture as the container engine spells it."""
     native = _run_command(["dpkg", "--print-architecture"]).strip()
     return _ENGINE_NAMES.get(native, native)
 
@@ -126,7 +127,7 @@ def extract(
 ) -> tuple[Path, list[ExtractedPackage]]:
     """Fetch packages with their dependencies; return a tar file and, for each package, its files.
 
-    None of their code is run.
+    No code of the packages is run.
 
     Raises:
         ConfigError: ``image.packages_failed``, if a package doesn't exist or can't be fetched.

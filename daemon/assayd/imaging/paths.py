@@ -11,7 +11,7 @@ _MAX_LINKS = 40
 
 
 def resolved(root: Path, path: str | PurePath) -> Path:
-    """Resolve a path of the image below `root`; missing parts are used literally.
+    """Resolve a path of the image below `root`; parts that don't exist are used literally.
 
     Raises: ConfigError ``image.link_loop``.
     """

@@ -1,6 +1,6 @@
 """The recipe of an image, parsed from `base.toml` and `<name>/image.toml`.
 
-This module decides whether a recipe is valid, and names the faulty key and file. `building` builds it.
+This module validates a recipe; its errors name the faulty key and file. `building` builds the image.
 """
 
 import re
@@ -16,7 +16,7 @@ from assayd.imaging.wheels import Lock
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The top-level table of a recipe file. A missing key reads as empty, false or None."""
+    """The top-level table of a recipe file. The value of a missing key is empty, false or None."""
 
     path: Path
     source: bytes
@@ -27,7 +27,8 @@ class Table:
         """Parse the file `path`, which can contain only `keys`.
 
         Raises:
-            ConfigError: ``image.recipe_invalid``, if it is unreadable, isn't TOML, or has another key.
+            ConfigError: ``image.recipe_invalid``, if the file is unreadable, isn't TOML, or contains
+                another key.
         """
         try:
             source = path.read_bytes()
@@ -108,7 +109,7 @@ class AdoptionSource:
     """The foreign image on which an adopted image is based.
 
     `where` is a path, or a local engine's name for it. `tag` selects one of several images. `locked` is the
-    digest of its configuration at the adoption, None before.
+    digest of the image's configuration at the adoption, or None before it.
     """
 
     where: str

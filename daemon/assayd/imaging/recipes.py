@@ -1,6 +1,6 @@
-"""All recipes: the shipped ones, and the operator's, which extend them.
+"""Finds and loads recipes: the shipped ones, and the operator's, which extend them.
 
-This module finds the file of a name. `recipe` and `own_recipe` define the contents.
+This module finds the recipe file for a name. `recipe` and `own_recipe` define its content.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Recipes:
     packaged: tuple[Path, ...] = ()
 
     def names(self) -> list[str]:
-        """Return the names of all recipes, shipped ones first."""
+        """Return the names of all recipes, beginning with the shipped recipes."""
         found = [sorted(each.glob(f"*/{RECIPE}")) for each in (self.shipped, *self.packaged)]
         shipped = [path.parent.name for paths in found for path in paths]
         own = sorted(path.stem for path in self.own.glob(f"*{SUFFIX}")) if self.own is not None else []
@@ -69,7 +69,7 @@ class Recipes:
         return recipe
 
     def _find_recipe_folder(self, name: str) -> Path:
-        """Return the folder with the recipe of an image; the shipped folder if none has it."""
+        """Return the folder with the recipe of an image, or the shipped folder if no folder contains it."""
         if not is_name(name):
             return self.shipped
         having = (each for each in (self.shipped, *self.packaged) if (each / name / RECIPE).is_file())

@@ -83,7 +83,7 @@ def prune(root: Path, recipe: Recipe) -> list[str]:
 
 
 def furnish(root: Path, recipe: Recipe) -> None:
-    """Add mount points, accounts, and the recipe's links and scripts, as package scripts don't run."""
+    """Add mount points, accounts, and the recipe's links and scripts, because package scripts don't run."""
     for name in _MOUNT_POINTS:
         resolved(root, name).mkdir(parents=True, exist_ok=True)
     link_temporary(root)
@@ -114,7 +114,7 @@ def place_guest(guest: Path, system: Path, root: Path, recipe: Recipe, file: str
         guest: the folder of the sources.
         system: the root folder with the interpreter.
         root: the root folder for the file.
-        recipe: names the interpreter.
+        recipe: the recipe, which names the interpreter.
         file: the path in `root`.
     """
     target = root / file
@@ -130,7 +130,7 @@ def place_guest(guest: Path, system: Path, root: Path, recipe: Recipe, file: str
 
 
 def place_library(library: Path, root: Path, folder: str) -> None:
-    """Copy the files of a library folder to their place below `root`, which can be empty otherwise."""
+    """Copy a library folder's files to their location below `root`, which can be empty otherwise."""
     for name, path in library_files(library):
         write(root, f"{folder}/{name}", path.read_bytes())
 
@@ -138,14 +138,15 @@ def place_library(library: Path, root: Path, folder: str) -> None:
 def compile_python(system: Path, root: Path, folders: Sequence[str], recipe: Recipe) -> None:
     """Compile the Python files below `folders` of `root` with the interpreter of the image.
 
-    The bytecode is marked as unchecked: imports compare nothing, and it contains no file times. One process
-    compiles in sorted order, because earlier compilations affect the reference flags in the bytecode.
+    The bytecode is marked as unchecked, so imports don't compare it with the source, and it contains no
+    file times. One process compiles in sorted order, because earlier compilations affect the reference
+    flags in the bytecode.
 
     Args:
         system: the root folder with the interpreter.
         root: the root folder of the files; can be a different one.
         folders: folders relative to `root`; missing ones are skipped.
-        recipe: names the interpreter.
+        recipe: the recipe, which names the interpreter.
     """
     present = [str(path) for path in (resolved(root, folder) for folder in folders) if path.is_dir()]
     options = ["-q", "-f", "--invalidation-mode", "unchecked-hash", "-s", str(root), "-p", "/"]
@@ -159,7 +160,7 @@ def python_version(system: Path, recipe: Recipe) -> str:
 
 
 def _run_python(system: Path, recipe: Recipe, arguments: Sequence[str]) -> str:
-    """Run the image's interpreter with the image's own dynamic loader, without root or a chroot."""
+    """Run the image's interpreter with the image's dynamic loader, without root privileges or a chroot."""
     # The real file: /lib64/ld-linux… is an absolute link, which would lead to this machine's loader.
     found = next(iter(matching(system, "usr/lib/*/ld-linux*.so*")), None)
     if found is None:
@@ -184,7 +185,7 @@ def _link_paths(root: Path, name: str, target: str) -> list[Path]:
 def disable_programs(root: Path, kept: Set[str] = frozenset()) -> list[str]:
     """Disable programs outside the allowlist: remove compiled ones, clear the execute bit of scripts.
 
-    Return the paths of the removed programs.
+    Returns the paths of the removed programs.
     """
     removed = []
     for folder, _, files in os.walk(root):

@@ -1,6 +1,6 @@
 """Writes SBOMs as CycloneDX documents: of an image's packages, and of this environment's.
 
-Equal packages produce equal bytes: a document contains no time, and its serial number is a digest.
+Equal packages produce equal bytes: a document contains no timestamp, and its serial number is a digest.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads a foreign image: an OCI layout (folder or archive), or the output of `docker save`.
 
-It selects one of several images, and checks that every part has its digest. `layers` unpacks the layers. All
-input is hostile: sizes are checked before anything is read.
+This module selects one of several images, and verifies the digest of every part. `layers` unpacks the
+layers. All input is treated as hostile: sizes are checked before anything is read.
 
 Source: Open Container Initiative, image specification 1.1, image-layout.md, manifest.md, config.md.
 """
@@ -43,7 +43,7 @@ class Parts(Protocol):
     """Access to the files of an image."""
 
     def open(self, name: str) -> IO[bytes] | None:
-        """Open a file by its path, or return None."""
+        """Open a file of the image by its path; return None if it doesn't exist."""
         ...
 
 
@@ -69,7 +69,7 @@ class Source:
 
 @contextmanager
 def opened(path: Path, tag: str | None, architecture: str) -> Iterator[Source]:
-    """Open an image while the body runs.
+    """Open an image for the duration of the `with` block.
 
     Raises: ConfigError ``image.source_invalid``, ``image.source_ambiguous``.
     """
@@ -112,7 +112,7 @@ def unpack_layer(source: Source, layer: Layer, target: Path, most_bytes: int) ->
 
 
 def open_tar(file: IO[bytes]) -> tarfile.TarFile:
-    """Open a tar file with limited header sizes, because `tarfile` reads each header in one piece."""
+    """Open a tar file with limited header sizes, because `tarfile` reads each header at once."""
     return tarfile.open(fileobj=cast("IO[bytes]", _BoundedFile(file)), mode="r:")
 
 
@@ -146,7 +146,7 @@ class _HashingStream:
         self.total = hashlib.sha256(self._head)
 
     def read(self, size: int = -1) -> bytes:
-        """Read at most `size` bytes; the bytes inspected earlier come first."""
+        """Read at most `size` bytes, beginning with the bytes that were inspected earlier."""
         if self._head:
             count = len(self._head) if size < 0 else size
             head, self._head = self._head[:count], self._head[count:]

@@ -1,6 +1,7 @@
 """A digest of the files of an image, computable from both its layers and its unpacked form.
 
-The image has it as a label, so that its id also identifies a root filesystem that was unpacked earlier.
+The image has the digest as a label, so that the image id also identifies a root filesystem unpacked
+earlier.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ Entries = Mapping[str, tuple[str, str]]
 
 
 def tree_digest(entries: Entries) -> str:
-    """Return ``sha256:…`` over all entries, ignoring owners and times."""
+    """Return ``sha256:…`` of all entries, ignoring owners and times."""
     return digest_of(
         (f"{kind} {path}", content.encode()) for path, (kind, content) in sorted(entries.items())
     )
@@ -45,7 +46,7 @@ def entries_of_folder(root: Path, known: Known | None = None) -> dict[str, tuple
 
     Args:
         root: its folder.
-        known: if passed, a file that several images share is read once.
+        known: if passed, a cache of digests, so that a file shared by several images is read only once.
 
     Raises: OSError, if it is unreadable or contains special files.
     """

@@ -1,6 +1,7 @@
-"""Wheels of a recipe: pip selects them once, into a lock; builds use exactly those.
+"""Wheels of a recipe: pip selects them once and writes a lock file; builds use exactly the locked wheels.
 
-Only wheels are used, so no package code runs to build or install them. pip's configuration selects the index.
+Only wheels are used, so no package code runs to build or install them. pip's configuration selects the
+index.
 """
 
 import platform
@@ -31,7 +32,7 @@ _MISMATCH = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lock:
-    """A lock file next to its recipe; empty if it doesn't exist yet."""
+    """A lock file next to its recipe; empty if the file doesn't exist yet."""
 
     path: Path
     source: bytes
@@ -43,7 +44,7 @@ def read_lock(path: Path) -> Lock:
 
 
 def resolve(required: Sequence[str], python: str, path: Path) -> int:
-    """Select the wheels for a recipe's requirements by pip, write the lock, and return their number.
+    """Select the wheels for a recipe's requirements with pip, write the lock, and return their number.
 
     Raises: ConfigError ``image.wheels_failed``, with pip's message.
     """

@@ -1,4 +1,4 @@
-"""Folders for building images, with one builder at a time."""
+"""Folders for building images; only one process at a time builds each image."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from assayd.imaging.packages import Progress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildFolders:
-    """An image's own folder, a temporary folder in it, and the progress callback."""
+    """The folder of an image, a temporary folder inside it, and the progress callback."""
 
     folder: Path
     work: Path
@@ -23,7 +23,7 @@ class BuildFolders:
 
 @contextlib.contextmanager
 def workplace(folder: Path, progress: Progress) -> Iterator[BuildFolders]:
-    """Hold an exclusive lock on an image's folder while the body runs."""
+    """Hold an exclusive lock on an image's folder for the duration of the `with` block."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

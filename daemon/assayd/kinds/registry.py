@@ -1,9 +1,9 @@
 """Finds the kinds of submission, and imports what they refer to.
 
-Every kind is an entry point for its validator. The kinds of this package are its folders. A wing is a kind in
-a package next to this one; it is loaded if it is installed. Kinds of other distributions, in the group
-`assayd.validators`, run inside the daemon, so they are loaded only if an operator names them. From there on,
-all kinds are treated alike.
+Every kind is an entry point for its validator. The kinds of this package are its folders. A wing is a kind
+in a package next to this one, which is loaded if it is installed. Kinds of other distributions, in the
+group `assayd.validators`, run inside the daemon, so they are loaded only if an operator enables them by
+name. Afterwards, all kinds are treated alike.
 """
 
 from __future__ import annotations
@@ -64,18 +64,18 @@ def all_validators() -> Mapping[str, Kind]:
 
 @cache
 def own(kind: str) -> Kind:
-    """Return the validator of one of this project's kinds, without importing any other."""
+    """Return the validator of one of this project's kinds, without importing the other kinds."""
     from importlib.metadata import EntryPoint
 
     return _load_validator(EntryPoint(kind, f"{packages()[kind]}.validator:validator", GROUP))
 
 
 def find(kind: str, enabled: Sequence[str] = ()) -> Kind:
-    """Return the validator of a kind of this project, or of an entry point that is named.
+    """Return the validator of a kind of this project, or of an entry point that is enabled by name.
 
     Raises:
         RequestError: ``kind.unknown``.
-        ConfigError: as `load`.
+        ConfigError: as `load` does.
     """
     if kind in list_own_kinds():
         return own(kind)
@@ -96,7 +96,7 @@ def unknown_kind_message(kind: str, known: Iterable[str]) -> str:
 
 
 def load(enabled: Sequence[str]) -> Mapping[str, Kind]:
-    """Return all validators by kind: those of this project, and those entry points that are named.
+    """Return all validators by kind: those of this project, and of the entry points enabled by name.
 
     Raises: ConfigError ``validator.missing``, ``validator.broken`` or ``validator.duplicate``.
     """
@@ -111,9 +111,9 @@ def load(enabled: Sequence[str]) -> Mapping[str, Kind]:
 
 
 def use_tables(loaded: Mapping[str, Kind], tables: Mapping[str, Sequence[Path]]) -> None:
-    """Let kinds use what an operator adds to their rules and words, in this process.
+    """Add an operator's additional rules and words to the kinds, in this process.
 
-    Raises: ConfigError ``tables.unknown``, for a kind that is unknown or takes none.
+    Raises: ConfigError ``tables.unknown``, for a kind that is unknown or doesn't support additions.
     """
     for kind, folders in tables.items():
         if kind not in loaded:
@@ -164,9 +164,9 @@ def command_line(kind: str, enabled: Sequence[str] = ()) -> CommandLine:
 
 
 def resolve(reference: str) -> object:
-    """Return what ``package.module:name`` refers to.
+    """Import and return the object that ``package.module:name`` refers to.
 
-    Raises: ConfigError ``validator.broken``, when it cannot be imported.
+    Raises: ConfigError ``validator.broken``, if the object can't be imported.
     """
     try:
         found: object = pkgutil.resolve_name(reference)

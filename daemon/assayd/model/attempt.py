@@ -14,7 +14,7 @@ from assayd.model.submission import Peer
 
 
 class State(StrEnum):
-    """The state of an attempt."""
+    """The processing state of an attempt."""
 
     QUEUED = "queued"
     """Accepted and durable; waits for a slot."""
@@ -69,16 +69,16 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """An attempt without its report and its execution record, which are in its bundle.
+    """An attempt without its report and execution record, which are stored in its bundle.
 
-    `timings_s` has the keys queued, static, lease, run, report and total, as far as these phases happened.
-    `bundle` is the bundle's location relative to the artifact root, once written. `rules` are the distinct
-    rules of its errors. `replay_of` is the id of the replayed attempt. `intent` is the request in words.
-    `webhook` is a URL that receives the verdict. `enforcement` is the mode of the policy that applied; a
-    result that isn't `approvable` can't be approved or committed. `max_runs` is the sender's limit of runs.
-    `node` is the cluster node that produced the verdict, None on a single host; `distrusted_at` is the time
-    at which an operator distrusted that node's verdicts. `trace` is the attempt's span in the format of
-    `model.trace_context`.
+    `timings_s` has the keys `queued`, `static`, `lease`, `run`, `report` and `total`, except for phases
+    that didn't happen. `bundle` is the bundle's location relative to the artifact root, once written.
+    `rules` are the distinct rules of the attempt's errors. `replay_of` is the id of the replayed attempt.
+    `intent` is the natural-language request. `webhook` is a URL that receives the verdict. `enforcement` is
+    the mode of the policy that applied; a result that isn't `approvable` can't be approved or committed.
+    `max_runs` is the sender's limit of runs. `node` is the cluster node that produced the verdict, None on
+    a single host; `distrusted_at` is the time at which an operator distrusted that node's verdicts. `trace`
+    is the attempt's span in the format of `model.trace_context`.
     """
 
     id: str

@@ -15,7 +15,7 @@ class AuditError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """A verified chain: its number of lines, and the times of its first and last line."""
+    """A verified chain: its number of lines, and the times of its first and last lines."""
 
     lines: int
     first_at: str | None
@@ -23,7 +23,7 @@ class Chain:
 
 
 def verify(lines: Iterable[bytes]) -> Chain:
-    """Verify the chain from the first line. Raises: AuditError for the first line that doesn't fit."""
+    """Verify the chain from the first line on. Raises: AuditError for the first inconsistent line."""
     count, expected = 0, None
     first = last = None
     for count, line in enumerate(lines, start=1):
@@ -41,7 +41,7 @@ def verify(lines: Iterable[bytes]) -> Chain:
 
 
 def line_digest(line: bytes) -> str:
-    """Return the digest by which the next line refers to this one."""
+    """Return the digest of a line, by which the next line refers to it."""
     return hashlib.sha256(line).hexdigest()
 
 
@@ -54,7 +54,7 @@ def _parse_entry(line: bytes) -> dict[str, object] | None:
 
 
 def read_previous_digest(line: bytes) -> object:
-    """Return the digest by which a line refers to the previous one; None for a truncated line."""
+    """Return the digest by which a line refers to the previous line, or None for a truncated line."""
     return (_parse_entry(line) or {}).get("previous")
 
 

@@ -1,4 +1,4 @@
-"""The batch: submissions sent as lines, which become attempts a few at a time."""
+"""A batch: submissions sent as lines, of which only a few become attempts at the same time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_NAMED = 100
 
 
 class BatchState(StrEnum):
-    """The state of a batch."""
+    """The processing state of a batch."""
 
     OPEN = "open"
     """More lines may arrive. Lines that have arrived are run."""
@@ -32,9 +32,9 @@ class BatchState(StrEnum):
 class Batch:
     """A batch without its items.
 
-    `name` is unique per user. `concurrency` limits the unfinished attempts of the batch. With `dedupe`, items
-    with equal runs share one attempt. `complete` says that all lines have arrived. `webhook` is a URL that
-    receives the end of the batch.
+    `name` is unique per user. `concurrency` limits the unfinished attempts of the batch. With `dedupe`,
+    items with equal runs share one attempt. `complete` is true if all lines were received. `webhook` is a
+    URL that is notified of the end of the batch.
     """
 
     id: str
@@ -60,7 +60,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One accepted line.
+    """One accepted line of a batch.
 
     A line that can't be submitted has an `error` and neither document nor attempt. `attempt_id` is the id
     that its attempt will have. Lines of a batch with the same `run_key` share one attempt.
@@ -94,7 +94,7 @@ class ReceivedLines:
     )
 
     def __add__(self, other: ReceivedLines) -> ReceivedLines:
-        """Add the counts of two results."""
+        """Return the sum of two results."""
         return ReceivedLines(
             lines=self.lines + other.lines,
             added=self.added + other.added,
@@ -108,8 +108,9 @@ class ReceivedLines:
 class Item:
     """One line of a batch with its result.
 
-    `error` is the reason why the line couldn't be submitted. `verdict` is the attempt's verdict, `error` for
-    a line with an error, `cancelled` for a line that a cancelled batch never ran, or None before the end.
+    `error` is the reason why the line couldn't be submitted. `verdict` is the attempt's verdict, `error`
+    for a line with an error, `cancelled` for a line that a cancelled batch never ran, or None if the item
+    is unfinished.
     """
 
     line: int
@@ -141,7 +142,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """An item without a verdict.
+    """An item that has no verdict yet.
 
     `submission` is the digest of its document. `document` is set if it is small; a large one must be read.
     """
@@ -164,7 +165,7 @@ class BatchPage:
 class BatchRequest:
     """The sender's options for a batch.
 
-    None keeps the earlier value, or the daemon's default for a new batch.
+    None means the earlier value, or the daemon's default for a new batch.
     """
 
     name: str | None = None
@@ -175,7 +176,7 @@ class BatchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """A snapshot of a batch's progress."""
+    """A snapshot of the progress of a batch."""
 
     batch: Batch
     tally: Tally
@@ -184,6 +185,6 @@ class Progress:
 
     @property
     def is_over(self) -> bool:
-        """Return whether the batch has ended and none of its attempts run. New lines can reopen it."""
+        """Return whether the batch has ended and no attempt of it is running. New lines can reopen it."""
         ended = self.batch.state in {BatchState.FINISHED, BatchState.CANCELLED}
         return ended and not self.running

@@ -1,4 +1,4 @@
-"""The bundle: the files of one run of an attempt, and the naming of its folder."""
+"""The bundle: the files of one run of an attempt, and the name of its folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A written bundle: its location and its files."""
+    """A bundle that was written: its location and its files."""
 
     location: str
     artifacts: tuple[Artifact, ...]
@@ -40,7 +40,7 @@ BLOCK_BYTES = 4096
 
 
 def disk_bytes(artifacts: Iterable[Artifact]) -> int:
-    """Return the disk space in bytes that the files of a bundle occupy, in whole blocks."""
+    """Return the disk space, in bytes, that the files of a bundle occupy in whole blocks."""
     return sum(-(-artifact.bytes // BLOCK_BYTES) * BLOCK_BYTES for artifact in artifacts)
 
 
@@ -49,10 +49,10 @@ SECOND_RUN = ".run2"
 
 
 def replaced_location(location: str) -> str | None:
-    """Return the location of the bundle that this second bundle replaces; None for a first bundle."""
+    """Return the location of the bundle that this second bundle replaces, or None for a first bundle."""
     return location.removesuffix(SECOND_RUN) if location.endswith(SECOND_RUN) else None
 
 
 def stamp(created_at: datetime) -> str:
-    """Return the timestamp for names of bundles and their files."""
+    """Return the timestamp used in the names of bundles and their files."""
     return created_at.strftime("%Y%m%dT%H%M%S.%fZ")

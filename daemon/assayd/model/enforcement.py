@@ -31,13 +31,13 @@ PARTLY_CHECKED = (
 def settle(
     findings: Iterable[Finding], rules: Sequence[Rule], policy: ExecutionPolicy
 ) -> tuple[Finding, ...]:
-    """Return the findings with their profile keys, as warnings if the policy only reports violations."""
+    """Return the findings with their profile keys; a report-only policy turns them into warnings."""
     keys = {rule.id: rule.profile_key for rule in rules if rule.profile_key is not None}
     return tuple(_apply_enforcement(finding, keys, policy) for finding in findings)
 
 
 def would_fail(findings: Iterable[Finding]) -> bool:
-    """Return whether any finding is reported only but would fail the submission under `enforce`."""
+    """Return whether any finding is only reported but would fail the submission under `enforce`."""
     return any(finding.message.endswith(REPORTED) for finding in findings)
 
 

@@ -53,7 +53,7 @@ def keyed(rules: Iterable[Rule], keys: Mapping[str, str]) -> tuple[Rule, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """A replacement of whole lines that is certain to be correct."""
+    """A replacement of whole lines that is certain to fix a finding."""
 
     __pydantic_config__ = DOCUMENT
 
@@ -64,11 +64,11 @@ class Edit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One fault at one place.
+    """One fault at one location.
 
-    `subject` is the name that a rule of the profile rejects: a module, an attribute, a command, a host. Lines
-    and columns are 1-based and refer to the checked text, which is also the text that runs. `file` is the
-    submitted file; None if the submission is a single text.
+    `subject` is the name that a rule of the profile rejects: a module, an attribute, a command, a host.
+    Lines and columns are 1-based and refer to the checked text, which is also the text that runs. `file` is
+    the submitted file; None if the submission is a single text.
     """
 
     rule: str
@@ -89,7 +89,7 @@ class Finding:
 
     @property
     def is_error(self) -> bool:
-        """Return whether this finding fails the submission."""
+        """Return whether this finding makes the submission fail."""
         return self.severity is Severity.ERROR
 
 
@@ -130,7 +130,8 @@ def fix_hints(findings: Iterable[Finding]) -> tuple[FixHint, ...]:
 def bounded(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings with shortened strings, dropping edits beyond `EDIT_CHARS` characters in total.
 
-    Findings quote the submission: without this limit, a name of one megabyte takes six in the report.
+    Findings quote the submission; without this limit, a name of one megabyte would take six megabytes in
+    the report.
     """
     kept: list[Finding] = []
     left = EDIT_CHARS
@@ -159,5 +160,5 @@ def _shorten_finding(finding: Finding) -> Finding:
 
 
 def has_errors(findings: Sequence[Finding]) -> bool:
-    """Return whether any finding fails the submission."""
+    """Return whether any finding makes the submission fail."""
     return any(f.is_error for f in findings)

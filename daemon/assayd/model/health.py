@@ -19,7 +19,7 @@ class HealthStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthRow:
-    """One health check. `remedy` is the action to take; empty if none is needed.
+    """One health check. `remedy` is the required action; empty if no action is needed.
 
     `took_s` is the duration of the check in seconds, if it is noticeable.
     """
@@ -33,7 +33,7 @@ class HealthRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonFacts:
-    """The daemon's identity and state folder. `database_in_state` is false if the database is elsewhere."""
+    """The daemon's identity and state folder. `database_in_state`: whether the folder has the database."""
 
     daemon_id: str
     version: str

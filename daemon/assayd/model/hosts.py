@@ -1,7 +1,7 @@
-"""The canonical form of host names, for lists and comparisons.
+"""The canonical form of host names, used in lists and comparisons.
 
 Names are folded (lowercase, ASCII form, no trailing dot) before any comparison. An address in any notation,
-such as ``127.1``, ``0x7f000001`` and ``[::1]``, is never a name.
+such as ``127.1``, ``0x7f000001`` or ``[::1]``, isn't accepted as a name.
 """
 
 from __future__ import annotations

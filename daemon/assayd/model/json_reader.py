@@ -1,7 +1,8 @@
-"""Reads JSON strictly and within limits, both from requests and from containers.
+"""Parses JSON strictly and within limits, both from requests and from containers.
 
-It checks form only. Beyond invalid JSON, it rejects invalid UTF-8, a byte order mark, duplicate keys, NaN and
-infinities (including numbers that overflow), lone surrogates, and texts that exceed a limit.
+Only the form is checked. In addition to invalid JSON, this module rejects invalid UTF-8, a byte order mark,
+duplicate keys, NaN and infinities (including numbers that overflow), lone surrogates, and texts that exceed
+a limit.
 
     b'{"a": 1, "a": 2}'   JsonError: the key 'a' is repeated
     b'[NaN]'              JsonError: NaN is not a JSON number
@@ -37,7 +38,7 @@ class JsonLimits:
     """The limits of one JSON text.
 
     `values` are counted by their commas. Arrays and objects are counted separately, because an empty one
-    takes three bytes of text but at least 64 in memory.
+    occupies three bytes of text but at least 64 bytes of memory.
     """
 
     bytes: int | None = None
@@ -52,7 +53,7 @@ class JsonLimits:
 class JsonError(ValueError):
     """Bytes that aren't acceptable JSON.
 
-    The message names the reason; `field` is the key at fault, if any.
+    The message states the reason; `field` is the faulty key, if there is one.
     """
 
     def __init__(self, message: str, *, field: str | None = None) -> None:
@@ -61,7 +62,7 @@ class JsonError(ValueError):
 
 
 class JsonTooLargeError(JsonError):
-    """JSON that exceeds the limits. Raised before it is parsed."""
+    """JSON that exceeds the limits; raised before the JSON is parsed."""
 
 
 def parse_strictly(text: bytes, limits: JsonLimits) -> JsonValue:
@@ -92,9 +93,9 @@ def parse_strictly(text: bytes, limits: JsonLimits) -> JsonValue:
 def _number_readers(text: bytes, limits: JsonLimits) -> tuple[Callable[[str], int], Callable[[str], float]]:
     """Return the parser's functions for integers and for other numbers.
 
-    With any function but `int` and `float`, the C parser calls Python for each number, which dominates the
-    time for JSON full of numbers. So others are used only if the JSON may contain a number that is too long
-    or too large.
+    With functions other than `int` and `float`, the C parser calls Python for each number, which dominates
+    the parsing time of JSON with many numbers. Therefore, other functions are used only if the JSON could
+    contain a number that is too long or too large.
     """
 
     def short(number: str) -> str:
@@ -161,7 +162,7 @@ def _parse_finite(text: str) -> float:
 
 
 def _check_depth(value: JsonValue, most: int) -> None:
-    """Check the nesting depth without recursion, because it is unknown until the text is parsed."""
+    """Check the nesting depth, without recursion, before the text is parsed."""
     level = [value]
     for _ in range(most - 1):
         level = [child for each in level for child in _children(each) if isinstance(child, list | dict)]

@@ -10,7 +10,7 @@ from assayd.model.policy import QUALITY_RULES, QualityPolicy, RuleLevel
 
 
 def apply_quality_levels(findings: Iterable[Finding], quality: QualityPolicy) -> tuple[Finding, ...]:
-    """Return the findings, with the severities that the profile sets for quality findings."""
+    """Return the findings, with the profile's severities applied to quality findings."""
     return tuple(_apply_levels(findings, quality))
 
 
@@ -26,5 +26,5 @@ def _apply_levels(findings: Iterable[Finding], quality: QualityPolicy) -> Iterat
 
 
 def is_quality_finding(finding: Finding) -> bool:
-    """Return whether a finding says that a passed validation has little value."""
+    """Return whether a finding reports that a validated submission has little value."""
     return finding.rule in QUALITY_RULES and finding.severity is not Severity.INFO

@@ -1,7 +1,7 @@
 """Merges static stage reports and the judgement of a run into one report, and decides the verdict. Pure.
 
-No other module decides or changes a verdict. The merge fails closed: an incomplete run fails the attempt even
-if its validator found nothing.
+No other module decides or changes a verdict. The merge fails closed: an incomplete run fails the attempt
+even if its validator reported no findings.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CANCELLED = "cancelled"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """A run and its judgement."""
+    """A run with the validator's judgement of it."""
 
     result: RunResult
     judgement: Judgement
@@ -68,7 +68,7 @@ def merge_stages(
 def merge_report(
     blank: Report, stages: tuple[StageReport, ...], ran: Ran | None, failure: Failure | None = None
 ) -> Report:
-    """Return an empty report (identity, digests, limits) completed with stages, cases and the verdict."""
+    """Complete an empty report (identity, digests, limits) with stages, cases and verdict; return it."""
     verdict = decide_verdict(stages, ran, failure)
     failed = next((s.name for s in stages if s.status is StageStatus.FAILED), None)
     return replace(
@@ -145,7 +145,7 @@ def _add_findings(stage: StageReport, added: Sequence[Finding]) -> StageReport:
 
 
 def _limit_stage_findings(stages: Sequence[StageReport], left: int) -> tuple[StageReport, ...]:
-    """Keep the first `left` findings overall, and bounded edits per stage; statuses don't change."""
+    """Keep the first `left` findings in total, and limit the edits per stage; statuses don't change."""
     kept = []
     for stage in stages:
         if stage.findings:

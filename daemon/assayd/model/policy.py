@@ -1,7 +1,7 @@
 """ExecutionPolicy: the permissions and resource limits of submitted code.
 
-It holds effective values only. The package `policies` reads files, resolves `extends`, merges and clamps.
-Source: docs/operating/profile-keys.md.
+A policy contains effective values only. The package `policies` reads files, resolves `extends`, and merges
+and clamps values. Source: docs/operating/profile-keys.md.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class NetworkMode(StrEnum):
 
 
 class Enforcement(StrEnum):
-    """The treatment of code that violates a rule of the profile."""
+    """The handling of code that violates a rule of the profile."""
 
     ENFORCE = "enforce"
     """The code fails."""
@@ -46,7 +46,7 @@ class Enforcement(StrEnum):
 
 
 class ImportMode(StrEnum):
-    """The treatment of an import that the policy doesn't allow."""
+    """The handling of an import that the policy doesn't allow."""
 
     ENFORCE = "enforce"
     """The import fails, statically and at run time."""
@@ -55,7 +55,7 @@ class ImportMode(StrEnum):
 
 
 class SubmoduleRule(StrEnum):
-    """The rule whether allowing `a` also allows `a.b`."""
+    """The rule that decides whether an allowed module `a` also allows its submodule `a.b`."""
 
     INHERIT = "inherit"
     """Yes: a package includes its submodules."""
@@ -65,7 +65,7 @@ class SubmoduleRule(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRule:
-    """The requests that a host accepts over plain HTTP. An empty set allows all.
+    """The requests that a host accepts over plain HTTP. An empty set allows everything.
 
     A path with a final slash covers everything below it; any other path covers only itself.
     """
@@ -86,7 +86,7 @@ class HttpRule:
 
 
 def is_plain(path: str) -> bool:
-    """Return whether all servers interpret a path alike: nothing to resolve, to decode twice or to fold."""
+    """Return whether all servers interpret a path equally: nothing to resolve, decode twice or fold."""
     if _DEVIOUS.search(path):
         return False
     try:
@@ -99,11 +99,12 @@ def is_plain(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkPolicy:
-    """The hosts that code can reach, and how.
+    """The hosts that code can reach, and the permitted requests.
 
-    An entry of `hosts` is a folded name, or a dot and a name for all of its subdomains. An entry with a rule
-    in `http` can be reached over plain HTTP only, because TLS hides methods and paths. A request is allowed
-    if any entry allows it. `connect_timeout_s` limits one connection attempt, including name resolution.
+    An entry of `hosts` is a folded name, or a dot and a name for all of its subdomains. An entry with a
+    rule in `http` can be reached over plain HTTP only, because TLS hides methods and paths. A request is
+    allowed if any entry allows it. `connect_timeout_s` limits one connection attempt, including name
+    resolution.
     """
 
     mode: NetworkMode = NetworkMode.BLOCKED
@@ -138,7 +139,7 @@ class ImportPolicy:
     enforce_forbidden: bool = True
 
     def allows(self, module: str) -> bool:
-        """Return whether the dotted name `module` may be imported, regardless of the mode."""
+        """Return whether the dotted name `module` can be imported, regardless of the mode."""
         if self.enforce_forbidden and any(_includes_module(d, module) for d in self.denied):
             return False
         if self.submodules is SubmoduleRule.EXACT:
@@ -152,9 +153,9 @@ class AdapterContract:
 
     Source: docs/kinds/module.md.
 
-    A class registered by one of `decorators` must define all `methods` itself. `forbidden` are names that no
-    file of the module may use: modules, their attributes (``os.write``) and builtins. `modules` are the names
-    under which the container provides the decorators and `base_classes`.
+    A class registered by one of `decorators` must define all `methods` itself. `forbidden` are names that
+    must not occur in any file of the module: modules, their attributes (``os.write``) and builtins.
+    `modules` are the names under which the container provides the decorators and `base_classes`.
     """
 
     decorators: tuple[str, ...] = ("register_adapter",)
@@ -181,11 +182,11 @@ class IgnoredErrors(StrEnum):
 class CommandPolicy:
     """The commands that a shell script can run.
 
-    Only listed commands are allowed; `blocked` overrides all lists.
+    Only listed commands are allowed; `blocked` overrides all lists of allowed commands.
 
     `options` lists the rejected long options (``--output``) and short options (``-o``) per command.
-    `protected` names variables that no script may set; a final ``*`` matches any suffix. `ignored_errors` is
-    None if no profile sets it, which means a warning.
+    `protected` names variables that no script may set; a final ``*`` matches any suffix. `ignored_errors`
+    is None if no profile sets it, which means a warning.
     """
 
     allowed: frozenset[str] = frozenset()
@@ -205,7 +206,7 @@ class CommandPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourcePolicy:
-    """The resources of an attempt. Memory is what the code gets in addition to the image's baseline."""
+    """The resources of an attempt. Memory is available to the code in addition to the image's baseline."""
 
     timeout_s: float = 30.0
     unit_timeout_s: float = 30.0
@@ -253,7 +254,7 @@ class SqlPolicy:
         return next((level for name, level in self.rules if name == rule), None)
 
     def admits(self, rule: str) -> bool:
-        """Return whether the profile permits what a rule forbids."""
+        """Return whether the profile permits something that a rule forbids."""
         return self.level(rule) in {RuleLevel.WARNING, RuleLevel.OFF}
 
 
@@ -275,7 +276,7 @@ MOST_MUTANTS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityPolicy:
-    """The severity of findings about passes without value, and the effort to find them.
+    """The severity of findings about validated submissions of little value, and the effort to find them.
 
     `severity` applies to all quality rules, `rules` to individual ones. With `generalization`, extractors
     also get paths similar to the samples. `mutants` is the number of changes to an adapter that its tests
@@ -326,7 +327,7 @@ DEFAULT_BOUNDS = LimitRanges()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clamp:
-    """A value of a profile that was clamped."""
+    """A value of a profile that was changed because it was out of range."""
 
     __pydantic_config__ = DOCUMENT
 
@@ -373,7 +374,7 @@ class ExecutionPolicy:
     def for_run_time(self) -> ExecutionPolicy:
         """Return the policy for planning a run.
 
-        In report-only mode, imports are observed, and SQL rules warn.
+        In report-only mode, imports are only observed, and SQL rules yield warnings.
         """
         if not self.reports_only:
             return self

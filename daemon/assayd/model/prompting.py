@@ -1,4 +1,4 @@
-"""Values of a prompt for a model that writes or repairs a submission, and of the model's answer."""
+"""The values in a prompt for a model that generates or repairs a submission, and in the model's answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Document = Mapping[str, object]
 
 
 class RetryBenefit(StrEnum):
-    """The benefit of another try, estimated from the failed stage."""
+    """The expected benefit of another try, estimated from the failed stage."""
 
     HIGH = "high"
     """A small, well-described fault: request the smallest change."""
@@ -24,8 +24,8 @@ class RetryBenefit(StrEnum):
 class SourcePart:
     """The part of a submission to replace as a whole, e.g. one step of a pipeline.
 
-    Without a name, no part can be fixed. `beginning` is a pattern for the first line of a program in that
-    language, for languages without a parser here.
+    An empty name means that no part can be fixed. `beginning` is a pattern for the first line of a program
+    in that language, used for languages that have no parser here.
     """
 
     name: str
@@ -44,7 +44,7 @@ class EditedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptContext:
-    """Context that a fix must fit: tables with their columns, files with their first lines, and so on."""
+    """Context that a fix must fit, such as tables with their columns, or files with their first lines."""
 
     title: str
     text: str
@@ -54,10 +54,10 @@ class PromptContext:
 class RepairContext:
     """A request for a fix.
 
-    `failure` describes the failure, including its findings. `instructions` are the daemon's text; every other
-    field may contain guest text. `edits` are certain replacements in the passage, `others` the same for other
-    passages. `title` names the passage for readers (default: its name). `other_forms` are the daemon's
-    description of alternative answer formats and when to use them.
+    `failure` describes the failure, including its findings. `instructions` are the daemon's text; every
+    other field may contain guest text. `edits` are certain replacements in the passage; `others` are
+    certain replacements in other passages. `title` names the passage for readers (default: its name).
+    `other_forms` are the daemon's description of alternative answer formats and when to use them.
     """
 
     passage: SourcePart
@@ -73,7 +73,7 @@ class RepairContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractedField:
-    """A field that code extracts from a string. A computed field is more than a substring."""
+    """A field that code extracts from a string. A computed field isn't just a substring."""
 
     name: str
     computed: bool
@@ -81,7 +81,7 @@ class ExtractedField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """The strings that a submission is tried on, and the fields that it extracts from them."""
+    """The strings on which a submission is tried, and the fields that it extracts from them."""
 
     texts: tuple[str, ...]
     fields: tuple[ExtractedField, ...]
@@ -89,7 +89,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A model's proposal: one text, whole files by name, or all steps."""
+    """A model's proposal, which contains one text, whole files by name, or all steps."""
 
     code: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptTopic:
-    """Rules, and perhaps another example, for requests that contain one of these words, in lowercase."""
+    """Rules, and optionally another example, for requests that contain one of these lowercase words."""
 
     words: tuple[str, ...]
     rules: tuple[str, ...]
@@ -126,9 +126,9 @@ class PromptTopic:
 class PromptParts:
     """The parts of a prompt that a kind supplies.
 
-    `task` is the contract of the kind. `rules` describe what the effective policy allows and how the answer
-    is judged. `task`, `rules`, `topics` and `example` contain no guest text. `form` shows the JSON format of
-    the answer.
+    `task` describes the contract of the kind. `rules` describe what the effective policy allows and how the
+    answer is judged. `task`, `rules`, `topics` and `example` contain no guest text. `form` shows the JSON
+    format of the answer.
     """
 
     task: str

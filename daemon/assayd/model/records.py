@@ -1,4 +1,4 @@
-"""Records of attempts, and the queries for them with their results."""
+"""The records of attempts, and queries for them with their results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from assayd.model.report import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run of an attempt in one container, recorded before any submitted code reaches it."""
+    """One run of an attempt in one container, recorded before submitted code is sent to the container."""
 
     attempt_id: str
     kind: str
@@ -25,7 +25,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """A change of an attempt. `seq` counts from 1 per attempt, across its runs."""
+    """A change of an attempt. `seq` is numbered from 1 for each attempt, across its runs."""
 
     attempt_id: str
     run_number: int
@@ -37,7 +37,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """The filters of an attempt listing; None matches any value. `uid` limits it to one user's attempts."""
+    """The filters of an attempt listing; None matches any value. `uid` selects the attempts of one user."""
 
     id_prefix: str | None = None
     state: State | None = None
@@ -123,7 +123,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepResult:
-    """The numbers of objects that garbage collection removed or would remove, and their disk space."""
+    """The number of objects that garbage collection removed or would remove, and their disk space."""
 
     attempts: int = 0
     bundles: int = 0

@@ -43,7 +43,7 @@ class StageStatus(StrEnum):
 
 
 class CaseStatus(StrEnum):
-    """The result of one case (path, step, test, node)."""
+    """The status of one case (a path, step, test or node)."""
 
     PASSED = "passed"
     """The result was as expected."""
@@ -100,9 +100,9 @@ class Case:
 class Judgement:
     """A validator's judgement of a run: findings and cases.
 
-    `stage_findings` has the run-time stages of the validator (``sandbox``, ``quality``, …) as keys, in order.
-    A missing stage wasn't reached. `score` is the fraction of hidden tests that passed, for kinds with hidden
-    tests. `facts` are the facts of the run for the report's feedback.
+    The keys of `stage_findings` are the run-time stages of the validator (``sandbox``, ``quality``, …), in
+    order. Stages that weren't reached are missing. `score` is the fraction of hidden tests that passed, for
+    kinds with hidden tests. `facts` are the facts of the run for the report's feedback.
     """
 
     stage_findings: Mapping[str, tuple[Finding, ...]]
@@ -113,7 +113,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rating:
-    """A kind's rating of a submission, in addition to its findings."""
+    """A rating of a submission by its kind, in addition to the findings."""
 
     confidence: float
     feedback: JsonValue
@@ -121,7 +121,7 @@ class Rating:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The report of an attempt; `wire` defines its JSON form."""
+    """The report of an attempt. The module `wire` defines its JSON form."""
 
     attempt_id: str
     kind: str

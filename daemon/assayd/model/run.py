@@ -1,8 +1,8 @@
 """The input and the result of a container.
 
-A validator plans a RunSpec with its Units. UnitResult and RunResult are the raw record that it judges. In a
-result, everything that the guest wrote is hostile bytes; the runner, the daemon, the engine or the kernel
-measured everything else.
+A validator plans a `RunSpec` with its `Unit`s, and judges the raw record in `UnitResult` and `RunResult`.
+In a result, everything that the guest wrote is treated as hostile bytes; everything else was measured by
+the runner, the daemon, the engine or the kernel.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from assayd.model.policy import ImportPolicy, NetworkPolicy
 
 
 class Program(StrEnum):
-    """The unit programs of the guest runner. No others exist."""
+    """The complete list of the guest runner's unit programs."""
 
     CALL = "call"
     """Compile a source text, call one of its functions with the given arguments, return its value."""
@@ -34,7 +34,7 @@ class Program(StrEnum):
 
 
 class Cause(StrEnum):
-    """The cause of a run's end: exactly one, decided from evidence in `sandbox.outcome`."""
+    """The cause of a run's end. `sandbox.outcome` derives exactly one cause from the evidence."""
 
     COMPLETED = "completed"
     """Every unit exited with code 0 and a complete result."""
@@ -66,14 +66,14 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The cause of an end, with the evidence for it."""
+    """The cause of the end of a unit or run, with the evidence for it."""
 
     cause: Cause
     evidence: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def completed(self) -> bool:
-        """Return whether the cause is COMPLETED, the only good one."""
+        """Return whether the cause is COMPLETED, the only successful one."""
         return self.cause is Cause.COMPLETED
 
 
@@ -91,8 +91,8 @@ class Limits:
 
     `memory_bytes` and `max_processes` are the policy's values; the sandbox adds the needs of image and
     runner. `work_*` limit the only writable tmpfs; with `work_exec`, its files can be executed. The
-    `*_kept_bytes` are per stream: half from the start, half from the end. A unit is stopped once it has
-    written `output_read_bytes`. `findings` and `retry_context_bytes` limit the report.
+    `*_kept_bytes` are per stream: half from the beginning and half from the end. A unit is stopped once it
+    has written `output_read_bytes`. `findings` and `retry_context_bytes` limit the report.
     """
 
     timeout_s: float
@@ -118,14 +118,15 @@ class Limits:
 class Unit:
     """One child process: a unit program with its arguments.
 
-    `arguments` is JSON whose shape depends on the program, see `guest/programs`. `deadline_s` counts from the
-    moment at which the child receives its program. The runner applies it to processor time, and to elapsed
-    time minus the time in which tasks waited for a processor (docs/result-contract.md). If `status_decides`,
-    the wait status is the unit's result, and a result record only adds details. This holds for every `exec`
-    and for scripts. `without_check` is for the last unit of a spec: arguments of a second, decisive try if
-    the first didn't complete, because the first try does more than the judgement needs. `files` are staged
-    immediately before the start and replace files of earlier units. If `log` is a path, the unit's output is
-    staged as ``<log>.out`` and ``<log>.err`` for later units.
+    `arguments` is JSON whose shape depends on the program, see `guest/programs`. `deadline_s` counts from
+    the moment at which the child receives its program. The runner applies it to processor time, and to
+    elapsed time minus the time in which tasks waited for a processor (docs/result-contract.md). If
+    `status_decides`, the wait status is the unit's result, and a result record only adds details. This
+    applies to every `exec` unit and to scripts. `without_check` is used for the last unit of a spec: it
+    contains the arguments of a second, decisive try if the first one didn't complete, because the first try
+    does more than the judgement needs. `files` are staged immediately before the start and replace files of
+    earlier units. If `log` is a path, the unit's output is staged as ``<log>.out`` and ``<log>.err`` for
+    later units.
     """
 
     name: str
@@ -142,9 +143,9 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedArguments:
-    """The arguments of the two processes of each `tests` unit: for the solution, and for the tests.
+    """The arguments of the two processes of each `tests` unit: the solution's and the tests'.
 
-    The runner forks the solution processes before it reads anything of the tests.
+    The runner forks the solution processes before it reads any data of the tests.
     """
 
     solution: Mapping[str, object]
@@ -155,12 +156,13 @@ class PairedArguments:
 class RunSpec:
     """The complete instructions for one container, decided before the lease.
 
-    `folders` and `files` are staged in the work directory before the first unit. `preload` names modules that
-    a waiting runner imports in advance, so that children inherit them; `needed` are the modules of these
-    units, for a runner that didn't wait. `collect` lists the declared outputs as relative paths or glob
-    patterns; a leading ``!`` excludes. With `changed_only`, files that are unchanged since staging aren't
-    collected. `database` is the database of `sql` units; if changed, it is returned as the declared output
-    `DATABASE_OUTPUT`. With `stop_on_failure`, a unit that doesn't complete is the last one.
+    `folders` and `files` are staged in the work directory before the first unit. `preload` names modules
+    that a waiting runner imports in advance, so that children inherit them; `needed` names the modules of
+    these units, for a runner that didn't wait. `collect` lists the declared outputs as relative paths or
+    glob patterns; a leading ``!`` excludes matching paths. With `changed_only`, files that are unchanged
+    since staging aren't collected. `database` is the database of `sql` units; if it changed, it is returned
+    as the declared output `DATABASE_OUTPUT`. With `stop_on_failure`, no unit is run after a unit that
+    doesn't complete.
     """
 
     image: str
@@ -182,7 +184,7 @@ class RunSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapturedOutput:
-    """One output stream: its start, its end, and its total number of bytes."""
+    """One output stream: its beginning, its end, and its total number of bytes."""
 
     head: bytes = b""
     tail: bytes = b""
@@ -190,18 +192,18 @@ class CapturedOutput:
 
     @property
     def truncated(self) -> bool:
-        """Return whether bytes between start and end were dropped."""
+        """Return whether bytes between the beginning and the end were dropped."""
         return self.total_bytes > len(self.head) + len(self.tail)
 
     def truncate_to(self, most_bytes: int) -> CapturedOutput:
-        """Keep at most `most_bytes`, half of them from each end."""
+        """Keep at most `most_bytes` bytes, half of them from each end."""
         kept, half = self.head + self.tail, most_bytes // 2
         if len(kept) <= most_bytes:
             return self
         return replace(self, head=kept[:half], tail=kept[len(kept) - half :])
 
     def text(self) -> str:
-        """Return start and end as a string, with a mark for dropped bytes."""
+        """Return beginning and end as a string, with a marker for dropped bytes."""
         dropped = self.total_bytes - len(self.head) - len(self.tail)
         if not dropped:
             return (self.head + self.tail).decode("utf-8", "replace")
@@ -228,9 +230,9 @@ class UnitEnd(StrEnum):
 class PolicyEvent:
     """An event of the run-time policy: an import, or an operation that the audit hook checks.
 
-    `kind` is ``import``, ``network`` or the name of the audit event. `detail` is the module, ``host:port`` or
-    a short description. `allowed` is the policy's decision. `file` and `line` are the place in guest code, if
-    known. `rule` and `reason` are set for decisions of the relay.
+    `kind` is ``import``, ``network`` or the name of the audit event. `detail` is the module, ``host:port``
+    or a short description. `allowed` is the policy's decision. `file` and `line` are the location in guest
+    code, if it is known. `rule` and `reason` are set for decisions of the relay.
     """
 
     kind: str
@@ -256,9 +258,9 @@ class AccessProtocol(StrEnum):
 class NetworkEvent:
     """One host that guest code requested from the relay, and the outcome.
 
-    `host` is the requested name, empty if unreadable. `rule` is the rule that decided. `address` is the
-    connected address. `trouble` describes the failure of an allowed request. Byte counts are those of relayed
-    data. `finished` is false if the connection was still open when its unit ended.
+    `host` is the requested name, empty if unreadable. `rule` is the decisive rule. `address` is the address
+    of the connection. `trouble` describes the failure of an allowed request. Byte counts are those of
+    relayed data. `finished` is false if the connection was still open when its unit ended.
     """
 
     host: str
@@ -291,10 +293,10 @@ def to_policy_event(event: NetworkEvent, *, enforced: bool) -> PolicyEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceUsage:
-    """The resource usage of a unit: the runner's clock, wait4's rusage, differences of cgroup counters.
+    """The resource usage of a unit, from the runner's clock, wait4's rusage and the cgroup's counters.
 
-    `cpu_s` is the processor time of all of its processes. `starved_s` is the time in which it was runnable
-    but had no processor; it doesn't count against the deadline.
+    `cpu_s` is the processor time of all processes of the unit. `starved_s` is the time in which the unit
+    was runnable but had no processor; it doesn't count against the deadline.
     """
 
     wall_s: float = 0.0
@@ -318,7 +320,8 @@ class UnitResult:
     """The result of one unit.
 
     `wait_status` is the raw status of wait4, or None if unknown. `results` are the result records of the
-    child, in order; a good run has exactly one. `left_processes` counts processes that outlived the child.
+    child, in order; a successful run has exactly one. `left_processes` counts processes that outlived the
+    child.
     """
 
     name: str
@@ -387,7 +390,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """The result of a run. Units that never started are missing from `units`. None means not measured."""
+    """The result of a run. Units that never started are missing in `units`. None means not measured."""
 
     units: tuple[UnitResult, ...]
     end: RunEnd
@@ -401,7 +404,7 @@ class RunResult:
 
     @property
     def exit(self) -> tuple[int | None, str | None]:
-        """Return exit code and signal of the deciding unit: the first bad one, or the last one."""
+        """Return the exit code and signal of the decisive unit: the first failed unit, or the last unit."""
         bad = (unit for unit in self.units if not unit.outcome.completed)
         decided = next(bad, self.units[-1] if self.units else None)
         if decided is None or decided.wait_status is None:

@@ -1,4 +1,4 @@
-"""A submission whose form was checked."""
+"""A submission whose form has been validated."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "Jso
 class Submission:
     """One piece of code to validate.
 
-    `payload` is an instance of the kind's payload model. `input_digest` is the SHA-256 of the canonical JSON
-    of {kind, payload}. `document` is the canonical JSON of the whole accepted submission; the store keeps it,
-    and a replay submits it again. `intent` is the request in words. `webhook` is a URL that receives the
-    verdict.
+    `payload` is an instance of the kind's payload model. `input_digest` is the SHA-256 of the canonical
+    JSON of {kind, payload}. `document` is the canonical JSON of the whole accepted submission; the store
+    keeps it, and a replay submits it again. `intent` is the natural-language request. `webhook` is a URL
+    that receives the verdict.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class Submission:
 class RepairOptions:
     """The provider and the maximum number of fixes for a repair, if the attempt fails.
 
-    Without a number, the settings decide.
+    Without a number, the settings determine it.
     """
 
     provider: str

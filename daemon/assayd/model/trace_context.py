@@ -22,7 +22,7 @@ _SAMPLED = 0x01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceContext:
-    """A span to continue: ids of 32 and 16 hex digits, and the data of vendors (`state`)."""
+    """A span to continue: its ids of 32 and 16 hex digits, and vendor-specific data (`state`)."""
 
     trace_id: str
     span_id: str
@@ -36,7 +36,7 @@ class TraceContext:
 
     @property
     def text(self) -> str:
-        """Return the context as one line, in the format of `from_text`."""
+        """Return the context as one line, in the format that `from_text` parses."""
         return f"{self.parent} {self.state}".rstrip()
 
     @property
@@ -55,7 +55,7 @@ def from_text(text: str | None) -> TraceContext | None:
 def parse_headers(parents: Sequence[str], states: Sequence[str] = ()) -> TraceContext | None:
     """Parse the headers `traceparent` and `tracestate`; return None if they are invalid.
 
-    More than one `traceparent` is invalid. An invalid `tracestate` is ignored.
+    More than one `traceparent` header is invalid. An invalid `tracestate` is ignored.
     """
     if len(parents) != 1 or len(parents[0]) > MOST_PARENT_CHARS:
         return None
@@ -72,7 +72,7 @@ def parse_headers(parents: Sequence[str], states: Sequence[str] = ()) -> TraceCo
 
 
 def _join_state(headers: Sequence[str]) -> str:
-    """Return the members of all headers as one value; empty if any is invalid."""
+    """Return the members of all `tracestate` headers as one value; empty if any member is invalid."""
     joined = ",".join(headers)
     if len(joined) > MOST_STATE_CHARS:
         return ""

@@ -1,7 +1,7 @@
-"""The canonical form of webhook URLs, for lists, comparisons and requests.
+"""The canonical form of webhook URLs, used in lists, comparisons and requests.
 
-Only a URL that all parsers read alike is accepted. A path that a server could resolve to another place (by
-dots, escapes, parameters or backslashes) could escape the allowlist, and is rejected.
+A URL is accepted only if all parsers interpret it in the same way. A path that a server could resolve to
+another place (by dots, escapes, parameters or backslashes) could bypass the allowlist, so it is rejected.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class WebhookUrl:
 
     @property
     def origin(self) -> str:
-        """Return the URL without path and query, which may contain secrets."""
+        """Return the URL without path and query, which can contain secrets."""
         return f"{self.scheme}://{self.authority}"
 
     def covers(self, other: WebhookUrl) -> bool:
-        """Return whether another URL equals this one, or has the same origin and a path below this one."""
+        """Return whether another URL equals this URL, or has the same origin and a path below its path."""
         below = self.path if self.path.endswith("/") else f"{self.path}/"
         return self.origin == other.origin and (other.path == self.path or other.path.startswith(below))
 
@@ -92,7 +92,7 @@ class WebhookMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undelivered:
-    """The number of messages with failed deliveries, and the time since which the oldest waits."""
+    """The number of messages not delivered yet, and the time since which the oldest one has waited."""
 
     count: int
     oldest: datetime | None

@@ -1,4 +1,4 @@
-"""A policy as plain JSON, and its digest."""
+"""Converts a policy to plain JSON, and computes its digest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEGABYTE = 2**20
 
 
 def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
-    """Return the values that apply to submitted code. Equal values have equal digests, whatever the names."""
+    """Return the values that apply to submitted code. Equal values have equal digests under any name."""
     network, imports, resources = policy.network, policy.imports, policy.resources
     adapter, commands = policy.adapter, policy.commands
     return {
@@ -73,7 +73,7 @@ def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
 
 
 def flat(policy: ExecutionPolicy) -> dict[str, JsonValue]:
-    """Return the values that apply to submitted code, by dotted name."""
+    """Return the values that apply to submitted code, by their dotted names."""
     return dict(_flatten(effective(policy), ""))
 
 
@@ -106,7 +106,7 @@ def describe(
 
 
 def with_digest(policy: ExecutionPolicy) -> ExecutionPolicy:
-    """Return the policy with the digest of its effective values."""
+    """Return the policy together with the digest of its effective values."""
     text = json.dumps(effective(policy), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return replace(policy, digest=hashlib.sha256(text.encode()).hexdigest())
 
@@ -114,11 +114,11 @@ def with_digest(policy: ExecutionPolicy) -> ExecutionPolicy:
 def unenforceable(policy: ExecutionPolicy, *, egress: bool) -> str | None:
     """Return the part of a policy that can't be enforced, or None.
 
-    An allowlist without hosts denies everything, as a container without network does.
+    An allowlist without hosts can be enforced: it denies everything, like a container without a network.
 
     Args:
         policy: the effective profile.
-        egress: whether the relay is switched on.
+        egress: whether the relay is enabled.
     """
     if policy.network.mode is NetworkMode.ALLOWLIST and policy.network.hosts and not egress:
         count = len(policy.network.hosts)

@@ -1,6 +1,7 @@
-"""The format of profile files and of ``categories.toml``, and the search of their folders.
+"""The format of profile files and of ``categories.toml``, and the search for them in folders.
 
-It defines the keys and their allowed values. `resolve` combines the profiles that extend one another.
+This module defines the keys and their allowed values. `resolve` combines the profiles that extend one
+another.
 """
 
 from __future__ import annotations
@@ -234,7 +235,7 @@ class BoundsTable(_ProfileModel):
 
 
 class ProfileTable(_ProfileModel):
-    """A complete profile file. For a missing key, the extended profile's value applies."""
+    """A complete profile file. If a key is missing, the value of the extended profile applies."""
 
     description: str = ""
     extends: str | list[str] = Field(default_factory=list)
@@ -260,7 +261,7 @@ class CategoriesTable(_ProfileModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """A profile as written in its file."""
+    """A profile as written in its file, without inherited values."""
 
     name: str
     file: TomlFile
@@ -274,7 +275,7 @@ class Profile:
 
 
 def profile_paths(folders: Sequence[Path]) -> dict[str, Path]:
-    """Return the profile files by name. A file replaces one of the same name in an earlier folder.
+    """Return the profile files by name. A file replaces a file of the same name in an earlier folder.
 
     Raises:
         FileError: a folder can't be listed.
@@ -295,7 +296,7 @@ def read_profile(path: Path, content: bytes | None = None) -> Profile:
 
     Args:
         path: the file.
-        content: its content, if known; the file isn't read then.
+        content: its content, if known; in that case, the file isn't read.
 
     Raises:
         FileError: with all problems of the file.
@@ -310,7 +311,7 @@ def read_profile(path: Path, content: bytes | None = None) -> Profile:
 def read_categories(folders: Sequence[Path]) -> dict[str, frozenset[str]]:
     """Read the import categories of all folders.
 
-    A category replaces one of the same name in an earlier folder.
+    A category replaces a category of the same name in an earlier folder.
 
     Raises:
         FileError: with all problems of the first faulty file.

@@ -72,7 +72,7 @@ WIDEST = LimitRanges(max_processes=LimitRange(least=1, most=64))
 
 
 class PolicySet:
-    """The profiles of one or more folders, with their effective values."""
+    """A set of the profiles in one or more folders, with their effective values."""
 
     def __init__(
         self, folders: Sequence[Path], bounds: LimitRanges, widest: LimitRanges, *, egress: bool
@@ -109,7 +109,7 @@ class PolicySet:
         return {name: self._policies[name].digest for name in self.names}
 
     def images(self) -> Mapping[str, Sequence[str]]:
-        """Return the images that profiles use, each with the names of those profiles."""
+        """Return the images that profiles use, each with the names of the profiles that use it."""
         named: dict[str, list[str]] = {}
         for name in self.names:
             image = self._policies[name].image
@@ -138,7 +138,7 @@ class PolicySet:
 
         Args:
             path: the file.
-            content: its content, if known; the file isn't read then.
+            content: its content, if known; in that case, the file isn't read.
 
         Raises:
             FileError: with all problems of the file.
@@ -156,7 +156,7 @@ class PolicySet:
         return self._apply_bounds(draft)
 
     def reload(self) -> None:
-        """Read and resolve all files.
+        """Read and resolve all files again.
 
         Raises:
             FileError: with all problems of all files; the set doesn't change.
@@ -193,13 +193,13 @@ def load_policies(
     widest: LimitRanges = WIDEST,
     egress: bool = True,
 ) -> PolicySet:
-    """Load the profiles of all folders. A file replaces one of the same name in an earlier folder.
+    """Load the profiles of all folders. A file replaces a file of the same name in an earlier folder.
 
     Args:
         folders: the folders of the files, the shipped folder first.
         bounds: the bounds of profiles that don't set their own.
         widest: the widest bounds that a profile can set.
-        egress: whether the relay is switched on.
+        egress: whether the relay is enabled.
 
     Raises:
         FileError: with all problems of all files.
@@ -214,7 +214,7 @@ def require_enforceable(policy: ExecutionPolicy, *, egress: bool = True) -> None
 
     Args:
         policy: the effective profile.
-        egress: whether the relay is switched on.
+        egress: whether the relay is enabled.
 
     Raises:
         RequestError: ``policy.unenforceable``.

@@ -1,6 +1,7 @@
 """The union of policies: it allows whatever either policy allows.
 
-Exceptions: names that either policy forbids stay forbidden, and `enforce_forbidden` stays on once it is on.
+Exceptions: names that either policy forbids stay forbidden, and `enforce_forbidden` stays enabled if either
+policy enables it.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def merge(first: ExecutionPolicy, second: ExecutionPolicy, *, name: str = "") ->
 
 
 def _merge_images(a: str | None, b: str | None) -> str | None:
-    """Return the image that a policy sets; if both set one, the first in sort order; None if neither does.
+    """Return the image that a policy sets, or the alphabetically first if both set one, or None.
 
     No profile can inherit two images.
     """
@@ -68,7 +69,7 @@ def _merge_images(a: str | None, b: str | None) -> str | None:
 
 
 def merge_bounds(first: LimitRanges, second: LimitRanges) -> LimitRanges:
-    """Return bounds that cover both."""
+    """Return bounds that include the bounds of both."""
     return LimitRanges(
         timeout_s=_merge_ranges(first.timeout_s, second.timeout_s),
         unit_timeout_s=_merge_ranges(first.unit_timeout_s, second.unit_timeout_s),
@@ -78,7 +79,7 @@ def merge_bounds(first: LimitRanges, second: LimitRanges) -> LimitRanges:
 
 
 def merge_commands(a: CommandPolicy, b: CommandPolicy) -> CommandPolicy:
-    """Return the union of the allowed commands; whatever either policy rejects stays rejected."""
+    """Return the union of the allowed commands; a command that either policy rejects stays rejected."""
     none: frozenset[str] = frozenset()
     return CommandPolicy(
         allowed=a.allowed | b.allowed,
@@ -113,7 +114,7 @@ def _quality(a: QualityPolicy, b: QualityPolicy) -> QualityPolicy:
 
 
 def _merge_levels(a: _Levels, b: _Levels) -> _Levels:
-    """Return the milder level of a rule that both policies set; keep a level that only one sets."""
+    """Return the milder level of a rule that both policies set, or the level that only one of them sets."""
     found = dict(a)
     for name, level in b:
         found[name] = min(found.get(name, level), level, key=_MILD.index)

@@ -1,6 +1,7 @@
 """Finds the profile that sets each value of a profile: the profile itself, or one that it extends.
 
-It follows the rules of `resolve`: the nearest profile decides a limit; every profile can add to a list.
+The rules are those of `resolve`: the nearest profile determines a limit, and every profile can add to a
+list.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Effective = Mapping[str, JsonValue]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueOrigin:
-    """The profile that sets a value, and the place in its file."""
+    """The profile that sets a value, with the location in the profile's file."""
 
     profile: str
     file: Path
@@ -77,7 +78,7 @@ def origins(name: str, profiles: Mapping[str, Profile], effective: Callable[[str
 
 
 def _find_set_values(profile: Profile) -> Iterator[tuple[str, ValueOrigin]]:
-    """Yield the values that a file sets, including those to which it adds indirectly."""
+    """Yield the values that a file sets, including the values to which it adds indirectly."""
     implied: dict[str, ValueOrigin] = {}
     for key in _leaf_keys(profile.file.values):
         place = ValueOrigin(profile=profile.name, file=profile.file.path, line=profile.file.line(key))

@@ -1,7 +1,7 @@
-"""A request's changes to a policy: they can only restrict it.
+"""Applies a request's changes to a policy, which can only restrict it.
 
-A profile's limits are clamped, but a request that asks for more than its policy allows is rejected, with the
-field's name.
+Limits of a profile are clamped, but a request that exceeds the limits of its policy is rejected, with the
+name of the field.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def _tighten_sql(policy: SqlPolicy, table: Table) -> SqlPolicy:
 
 
 def _tighten_sql_rules(policy: SqlPolicy, given: object) -> tuple[tuple[str, RuleLevel], ...]:
-    """Return the rule levels of a policy, tightened by those of a request."""
+    """Return the rule levels of a policy, tightened by the rule levels of a request."""
     at, levels = "overrides.sql.rules", dict(policy.rules)
     if not isinstance(given, dict):
         raise RequestError("request.override", f"{at} must map rules to levels", field=at)

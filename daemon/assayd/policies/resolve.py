@@ -1,7 +1,8 @@
 """Resolves profiles: the inherited values first, then the profile's own.
 
 The profiles that a profile extends are merged (`merge`). Its own values then override: a limit or a mode
-replaces the inherited value, a list adds to it. So a profile is tighter than its parents only if it says so.
+replaces the inherited value, a list adds to it. Therefore, a profile is tighter than its parents only if
+its own values are.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class ProfileResolver:
         self._drafts: dict[str, ProfileDraft | None] = {}
 
     def draft(self, name: str, trail: tuple[str, ...] = ()) -> ProfileDraft | None:
-        """Return the resolved profile, or None if a problem in it or a parent prevents that."""
+        """Return the resolved profile, or None if a problem in it or in a parent prevents resolution."""
         if name not in self._drafts:
             profile = self._profiles[name]
             parents = self._resolve_parents(profile, (*trail, name))
@@ -156,7 +157,7 @@ def _find_contradictions(profile: Profile, parents: Sequence[ProfileDraft]) -> I
 
 
 def _find_wide_modules(profile: Profile, parents: Sequence[ProfileDraft]) -> Iterator[Problem]:
-    """Yield problems for modules in `only` that no extended profile allows, so they narrow nothing."""
+    """Yield problems for modules in `only` that no extended profile allows, so that they have no effect."""
     for module in profile.table.imports.only or ():
         if not any(parent.policy.imports.allows(module) for parent in parents):
             what = "no profile that this one extends allows it" if parents else "this profile extends none"
@@ -211,7 +212,7 @@ def _merge_imports(table: ImportsTable, base: ImportPolicy | None, categories: C
 
 
 def _narrow_imports(inherited: ImportPolicy, only: frozenset[str]) -> ImportPolicy:
-    """Return an inherited policy reduced to these modules."""
+    """Return an inherited policy, reduced to the given modules."""
     kept = replace(inherited, categories=(), allowed=only)
     names = {module: names for module, names in inherited.names.items() if kept.allows(module)}
     return replace(kept, names=names)

@@ -1,1 +1,1 @@
-"""Protocols between the daemon and its environment. Each has more than one implementation."""
+"""Protocols between the daemon and its environment, each with more than one implementation."""

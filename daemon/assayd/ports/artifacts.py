@@ -1,4 +1,4 @@
-"""The store of bundles."""
+"""The interface to the store of bundles."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ArtifactStore(Protocol):
     """A store of bundles, each written completely or not at all, then read-only. Raises StoreError."""
 
     async def write(self, bundle: Bundle) -> Written:
-        """Write a bundle durably."""
+        """Write a bundle durably and completely, or not at all."""
         ...
 
     def path(self, location: str) -> Path | None:
@@ -31,7 +31,7 @@ class ArtifactStore(Protocol):
         ...
 
     async def read(self, location: str, name: str) -> bytes:
-        """Return one file. Raises: StoreError ``artifact.missing``."""
+        """Return the content of one file. Raises: StoreError ``artifact.missing``."""
         ...
 
     def pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
@@ -47,13 +47,13 @@ class ArtifactStore(Protocol):
         ...
 
     async def doubles(self) -> Sequence[str]:
-        """Return the location of the first bundle of each attempt that has two."""
+        """Return, for each attempt that has two bundles, the location of the first one."""
         ...
 
     async def sweep(self) -> int:
-        """Remove the remains of interrupted writes; return their number."""
+        """Remove the leftovers of interrupted writes; return their number."""
         ...
 
     async def free_bytes(self) -> int:
-        """Return the free bytes."""
+        """Return the number of free bytes in the store."""
         ...

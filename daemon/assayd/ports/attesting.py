@@ -1,4 +1,4 @@
-"""Signing of verdicts, if the operator configured a key."""
+"""The interface for signing verdicts, used if the operator configured a key."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ ATTESTATION = "attestation.json"
 class ConcludedAttempt:
     """A finished attempt, before its bundle is written.
 
-    `container` is None if nothing ran. `findings` are counts by severity, `cases` counts by status, None
-    without cases. `files` are the bundle's files, by name. `sources` are the texts that were checked and run,
-    by their place in the payload, e.g. ``files.adapter.py``.
+    `container` is None if nothing ran. `findings` contains counts by severity; `cases` contains counts by
+    status, or is None without cases. `files` are the bundle's files by name. `sources` are the texts that
+    were checked and run, by their location in the payload, e.g. ``files.adapter.py``.
     """
 
     attempt: Attempt
@@ -48,6 +48,6 @@ class Attester(Protocol):
     async def attest_batch(self, batch: Batch, items: Sequence[tuple[Item, Attempt | None]]) -> bytes:
         """Return the signed statement of a finished batch.
 
-        Each item comes with its attempt, if it still exists.
+        Each item is passed with its attempt, if the attempt still exists.
         """
         ...

@@ -15,13 +15,13 @@ PACKAGE = "assayd_chains"
 
 
 def missing_chains() -> Mapping[str, str]:
-    """Return the missing package by its purpose; empty if it is installed."""
+    """Return the missing package by its purpose; empty if the package is installed."""
     return {} if find_spec(PACKAGE) is not None else {"repair and generation": PACKAGE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptFix:
-    """The fix that an attempt runs. `number` counts within its repair; `hint` is a user's hint."""
+    """The fix that an attempt runs. `number` is the fix's number in its repair; `hint` is a user's hint."""
 
     repair_id: str
     number: int
@@ -41,23 +41,23 @@ class AttemptRepair:
 
 
 class RepairRequests(Protocol):
-    """Records requests to repair an attempt if it fails."""
+    """A recorder of requests to repair an attempt if it fails."""
 
     def check(self, wish: RepairOptions) -> None:
         """Check that the repair is possible. Raises: RequestError ``repair.provider_unknown``."""
         ...
 
     async def record(self, attempt: Attempt, wish: RepairOptions) -> None:
-        """Request a repair of an attempt if it fails. A repeated request changes nothing."""
+        """Record a request to repair an attempt if it fails. Repeated requests have no effect."""
         ...
 
 
 class Chains(Protocol):
-    """The chains of a daemon, as far as the core knows them."""
+    """The chains of a daemon, as far as the core uses them."""
 
     @property
     def writers(self) -> Sequence[str]:
-        """The names of the providers that can generate submissions from words."""
+        """Return the names of the providers that can generate submissions."""
         ...
 
     async def fix_of(self, attempt_id: str) -> AttemptFix | None:
@@ -65,20 +65,20 @@ class Chains(Protocol):
         ...
 
     async def repair_of(self, attempt_id: str) -> AttemptRepair | None:
-        """Return the first repair that an attempt began; None if there is none."""
+        """Return the first repair that an attempt began, or None."""
         ...
 
     async def recover(self, only: Container[str] | None = None) -> None:
-        """Continue the unfinished chains of a previous run. Args: only: their ids, or None for all."""
+        """Continue the unfinished chains of a previous run. Args: only: their ids; None for all chains."""
         ...
 
     def end(self, chain_id: str) -> bool:
-        """End a chain if this process drives it; return whether it does."""
+        """End a chain if this process drives it; return whether this process drives it."""
         ...
 
 
 class NoChains:
-    """An implementation of `Chains` and `RepairRequests` for use when their package isn't installed."""
+    """An implementation of `Chains` and `RepairRequests`, used if their package isn't installed."""
 
     writers: Sequence[str] = ()
 
@@ -92,16 +92,16 @@ class NoChains:
         self.check(wish)
 
     async def fix_of(self, attempt_id: str) -> AttemptFix | None:
-        """Return None: no attempt runs a fix."""
+        """Return None, because no attempt runs a fix."""
         return None
 
     async def repair_of(self, attempt_id: str) -> AttemptRepair | None:
-        """Return None: no attempt is repaired."""
+        """Return None, because no attempt is repaired."""
         return None
 
     async def recover(self, only: Container[str] | None = None) -> None:
-        """Do nothing: no chains exist."""
+        """Do nothing, because no chains exist."""
 
     def end(self, chain_id: str) -> bool:
-        """Return False: no chains exist."""
+        """Return False, because no chains exist."""
         return False

@@ -1,4 +1,4 @@
-"""Time and ids, injected so that tests can control both."""
+"""The interfaces to time and ids, which are injected so that tests can control both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Return seconds of a monotonic clock."""
+        """Return the time of a monotonic clock, in seconds."""
         ...
 
 

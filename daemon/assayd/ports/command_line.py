@@ -1,9 +1,9 @@
 """The optional command-line part of a kind, in addition to its validator.
 
-It is the module-level object `command_line` of `kinds/<kind>/command_line.py`, or an entry point with the
-kind's name in the group `assayd.command_lines` of another distribution. The client imports it for every
-report that it shows, so that module imports nothing but this one. Slower parts are named by a reference,
-``package.module:name``, and imported on use.
+This part is the module-level object `command_line` in `kinds/<kind>/command_line.py`, or an entry point
+with the kind's name in the group `assayd.command_lines` of another distribution. The client imports it for
+every report that it shows, so the object's module imports only this module. Slower parts are specified by a
+reference, ``package.module:name``, and imported when they are used.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class CommandLine:
 
     Attributes:
         case: the noun for one case of its reports, e.g. ``path``.
-        cases_have_results: whether a passed case has a value to show.
+        cases_have_results: whether a passed case has a value that can be shown.
         language: the language of its source texts, as named by Pygments (``Lexer.aliases``).
         options: the accepted names of ``--option`` of ``assay validate``.
         forms: further forms of an attempt, by name; each is a reference to a `forms.Form`.
         from_files: a reference to a `FromFiles`. By default, one text file is the submission.
         commands: a reference to a `typer.Typer` with the commands of ``assay KIND``; empty for none.
         commands_help: the help of these commands, in one line.
-        data_folder: the folder for data files that were named without one.
+        data_folder: the folder for data files that were passed without a folder.
     """
 
     case: str = "case"
@@ -65,6 +65,6 @@ class CommandLine:
     def placed(self, name: str) -> str:
         """Return the path in the container of a data file, given its name on the command line.
 
-        A file of a named folder keeps its path in that folder.
+        If the command line names a folder, each file in it keeps its path relative to that folder.
         """
         return f"{self.data_folder}/{name}" if self.data_folder and "/" not in name else name

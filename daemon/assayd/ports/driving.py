@@ -11,7 +11,7 @@ ELSEWHERE_S = 1.0
 
 
 class DrivenWork(StrEnum):
-    """The type of work that only one process at a time drives."""
+    """A type of work that only one process at a time can drive."""
 
     BATCH = "batch"
     """A batch: its lines become attempts."""
@@ -32,11 +32,11 @@ class Driving(Protocol):
         ...
 
     async def take(self, kind: DrivenWork, subject: str) -> bool:
-        """Return whether this process drives the work. If another one does, notify it."""
+        """Return whether this process drives the work. If another process does, notify that process."""
         ...
 
     async def cancel(self, kind: DrivenWork, subject: str) -> bool:
-        """Ask the process that drives the work to end it. Return False if that is this process."""
+        """Ask the process that drives the work to end it. Return False if this process drives it."""
         ...
 
 
@@ -46,11 +46,11 @@ class SingleProcessAssignment:
     alone = True
 
     async def take(self, kind: DrivenWork, subject: str) -> bool:
-        """Return True: this process drives everything."""
+        """Return True, because this process drives all work."""
         return True
 
     async def cancel(self, kind: DrivenWork, subject: str) -> bool:
-        """Return False: this is the only process."""
+        """Return False, because no other process exists."""
         return False
 
 
@@ -63,5 +63,5 @@ cleanup.
 
 
 def always_leads() -> bool:
-    """Return True: this is the only process."""
+    """Return True, because no other process exists."""
     return True

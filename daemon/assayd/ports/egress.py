@@ -1,4 +1,4 @@
-"""The egress of a container without network devices: the interface of sandbox and relay.
+"""The egress of a container without network devices: the interface between the sandbox and the relay.
 
 The sandbox turns frames into byte streams, one per connection of guest code to the proxy in its container.
 The relay reads the requests from these streams, decides, connects, and records.
@@ -17,12 +17,12 @@ from assayd.model.run import NetworkEvent
 class EgressLimits:
     """The relay limits of one attempt; `open_at_once` limits all attempts in total.
 
-    `streams` limits simultaneous connections to the proxy; further ones wait. `connections` limits all
-    connections of an attempt, and the requests on them. Bytes are counted from guest code (up) and from hosts
-    (down); a small piece counts as `guest.frames.LEAST_COST`. `head_s` limits how long a request head or a
-    ClientHello may take once it has begun, and how long guest code may take to hang up. `idle_s` limits the
-    time without a byte in either direction. `place_s` limits the wait for a free slot of the relay or of name
-    resolution.
+    `streams` limits simultaneous connections to the proxy; further connections wait. `connections` limits
+    all connections of an attempt, and the requests on them. Bytes are counted from guest code (up) and from
+    hosts (down); a small piece counts as `guest.frames.LEAST_COST`. `head_s` limits the time from the
+    beginning to the end of a request head or ClientHello, and the time in which guest code must close a
+    connection. `idle_s` limits the time without a byte in either direction. `place_s` limits the wait for a
+    free slot of the relay or of name resolution.
     """
 
     streams: int = 32
@@ -39,13 +39,13 @@ class GuestStream(Protocol):
     """The relay's end of one connection of guest code, whose data is hostile."""
 
     async def read(self) -> bytes:
-        """Return the next bytes; empty if the guest ended its side or the connection is gone."""
+        """Return the next bytes; empty if the guest has ended its side or the connection is closed."""
         ...
 
     async def write(self, data: bytes) -> None:
         """Send bytes, as fast as the guest reads them.
 
-        Raises: ConnectionResetError, if the connection is gone.
+        Raises: ConnectionResetError, if the connection is closed.
         """
         ...
 
@@ -63,11 +63,11 @@ class EgressSession(Protocol):
 
     @property
     def limits(self) -> EgressLimits:
-        """The limits of the attempt."""
+        """Return the limits of the attempt."""
         ...
 
     async def serve(self, stream: GuestStream, unit: int) -> None:
-        """Serve one connection of a unit to its end. Cancellation closes everything it holds."""
+        """Serve one connection of a unit until its end. Cancellation releases all of its resources."""
         ...
 
     def used_up(self, unit: int) -> None:
@@ -75,7 +75,7 @@ class EgressSession(Protocol):
         ...
 
     def events(self, unit: int) -> tuple[NetworkEvent, ...]:
-        """Return the accesses of a unit in order. Call after its streams have ended."""
+        """Return the accesses of a unit, in order. Must be called after the unit's streams have ended."""
         ...
 
 
@@ -83,5 +83,5 @@ class Egress(Protocol):
     """A factory of egress sessions for attempts whose policy has an allowlist."""
 
     def session(self, policy: NetworkPolicy, owner: int = 0) -> EgressSession:
-        """Return a session for an attempt. Args: owner: the user's id."""
+        """Return a session for an attempt. Args: owner: the id of the user who owns it."""
         ...

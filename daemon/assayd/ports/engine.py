@@ -1,7 +1,7 @@
-"""The container engine, without any concept of a particular engine.
+"""The interface to the container engine, independent of any particular engine.
 
 `create → start → Duplex → kill → remove`: label syntax, host configuration and stream headers stay in the
-implementations, so that Docker and a bare OCI runtime both fit.
+implementations, so that both Docker and a plain OCI runtime can be supported.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class ContainerSpec:
     """The properties that are fixed when a container is created; constant flags are set by the engines.
 
     `memory_bytes` (memory plus swap) and `pids` are totals that include runner and image baseline. `work_*`
-    limit the one writable tmpfs at `/sandbox`, which is `noexec` unless `work_exec`. `labels` are daemon,
-    generation, container and key. `preload` names the modules that the runner will import; an engine may have
-    them loaded already.
+    limit the only writable tmpfs at `/sandbox`, which is `noexec` unless `work_exec` is true. `labels`
+    identify the daemon, generation, container and key. `preload` names the modules that the runner will
+    import; an engine can have loaded them already.
     """
 
     image: str
@@ -100,7 +100,7 @@ class ContainerRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnedContainer:
-    """A container with the daemon's label, as the reaper finds it."""
+    """A container with the daemon's label, as found by the reaper."""
 
     engine_id: str
     labels: Mapping[str, str]
@@ -109,7 +109,7 @@ class OwnedContainer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndFacts:
-    """The engine's facts about an ended container. None means unknown."""
+    """The engine's facts about a container that has ended. None means unknown."""
 
     running: bool
     exit_code: int | None
@@ -143,7 +143,7 @@ class ListedImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineInfo:
-    """The engine and its enforceable limits. `mode` is the way of creating containers, if it has several."""
+    """The engine and its enforceable limits. `mode` is the method of creating containers, if it varies."""
 
     name: str
     version: str
@@ -158,8 +158,8 @@ class EngineInfo:
 class Capabilities:
     """The behaviors in which engines differ. The isolation check relies only on its own observations.
 
-    `quick` means that containers start and end in milliseconds, so fewer are kept warm, and used ones are
-    removed soon.
+    `quick` means that containers start and end in milliseconds, so fewer containers are kept warm, and used
+    containers are removed soon.
     """
 
     seccomp: bool
@@ -181,7 +181,7 @@ class Duplex(Protocol):
     """The runner's standard input and output, as plain bytes."""
 
     async def read(self) -> bytes:
-        """Return the next bytes of the runner's output; empty at its end.
+        """Return the next bytes of the runner's output; empty at the end of the output.
 
         Raises: EngineError, if the connection to the engine failed.
         """
@@ -196,16 +196,16 @@ class Duplex(Protocol):
 
     @property
     def diagnostics(self) -> bytes:
-        """The last bytes (at most 8 KiB) of the runner's standard error."""
+        """Return the last bytes (at most 8 KiB) of the runner's standard error."""
         ...
 
     async def close(self) -> None:
-        """Close both directions before a kill. Safe to call twice, never raises."""
+        """Close both directions before a kill. Can be called repeatedly; never raises an exception."""
         ...
 
 
 class Engine(Protocol):
-    """A container engine. All methods raise EngineError, and none waits indefinitely."""
+    """A container engine. All methods can raise EngineError, and none of them waits indefinitely."""
 
     async def info(self) -> EngineInfo:
         """Return the engine's name, version and enforceable limits."""
@@ -233,20 +233,20 @@ class Engine(Protocol):
     async def make_way(self, ref: ContainerRef) -> None:
         """Lower the processor share of a long-running container in favor of new ones.
 
-        Does nothing for an ended container, or if the change is expensive on this engine.
+        This has no effect on an ended container, or if the change is expensive on this engine.
         """
         ...
 
     async def kill(self, ref: ContainerRef) -> None:
-        """End the container now. Does nothing if it has ended."""
+        """Kill the container now; do nothing if it has already ended."""
         ...
 
     async def remove(self, ref: ContainerRef) -> None:
-        """Remove the container, running or not, and verify that it is gone."""
+        """Remove the container, whether it is running or not, and verify that it no longer exists."""
         ...
 
     async def facts(self, ref: ContainerRef) -> EndFacts:
-        """Return how a container ended. Call before `remove`."""
+        """Return how a container ended. Must be called before `remove`."""
         ...
 
     async def list_owned(self, daemon_id: str) -> Sequence[OwnedContainer]:
@@ -266,7 +266,7 @@ class Engine(Protocol):
         ...
 
     async def remove_image(self, name: str) -> None:
-        """Remove an image name, and the image itself if unused. A missing name is ignored.
+        """Remove an image name, and the image itself if it is unused. Ignore a missing name.
 
         Raises: EngineError ``image.in_use``.
         """

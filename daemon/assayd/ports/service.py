@@ -16,17 +16,17 @@ from assayd.tomlfile import Problem
 class Service(Protocol):
     """The daemon's interface for its API.
 
-    Rejected requests raise RequestError. The API checks which user owns an attempt.
+    Rejected requests raise RequestError. The API checks the owner of an attempt.
     """
 
     @property
     def kinds(self) -> Mapping[str, Kind]:
-        """The enabled validators, by kind."""
+        """Return the enabled validators, by kind."""
         ...
 
     @property
     def records(self) -> Mapping[str, object]:
-        """The record stores of kinds, by kind, for the kinds' own routes."""
+        """Return the record stores of kinds, by kind, for the kinds' own routes."""
         ...
 
     def ready(self) -> tuple[bool, str]:
@@ -34,7 +34,7 @@ class Service(Protocol):
         ...
 
     async def require_ready(self) -> None:
-        """Ensure that the daemon accepts and runs attempts. Raises: RequestError ``not_ready``."""
+        """Raise an error unless the daemon can run attempts. Raises: RequestError ``not_ready``."""
         ...
 
     async def submit(
@@ -46,7 +46,7 @@ class Service(Protocol):
         idempotency_key: str | None = None,
         max_runs: int | None = None,
     ) -> Accepted:
-        """Accept a submission durably.
+        """Accept a submission and store it durably.
 
         Raises: RequestError ``queue.full`` or ``quota.full`` (retryable), ``policy.unknown``,
         ``policy.unenforceable``, ``override.wider``, ``conflict``, ``not_ready``.
@@ -69,7 +69,7 @@ class Service(Protocol):
         ...
 
     async def summary(self, query: Query, bucket_s: int) -> Summary:
-        """Count finished attempts by result, in buckets of `bucket_s` seconds."""
+        """Count the finished attempts by result, in time buckets of `bucket_s` seconds."""
         ...
 
     async def cancel(self, attempt_id: str) -> None:
@@ -77,7 +77,7 @@ class Service(Protocol):
         ...
 
     async def documents(self, attempt: Attempt) -> tuple[bytes, bytes]:
-        """Return report and execution record of a finished attempt, as the JSON text in its bundle."""
+        """Return the report and execution record of a finished attempt, as the JSON texts in its bundle."""
         ...
 
     async def replay(self, attempt: Attempt, *, peer: Peer, idempotency_key: str | None = None) -> Attempt:
@@ -88,7 +88,7 @@ class Service(Protocol):
         ...
 
     async def replay_diff(self, attempt: Attempt) -> Mapping[str, object] | None:
-        """Return the differences of a finished replay from its original; None if that was deleted."""
+        """Return the differences between a finished replay and its original; None if that was deleted."""
         ...
 
     def artifact(self, attempt: Attempt, name: str) -> AsyncIterator[bytes]:
@@ -96,7 +96,7 @@ class Service(Protocol):
         ...
 
     def bundle_path(self, attempt: Attempt) -> str | None:
-        """Return the folder of an attempt's bundle on this machine, or None."""
+        """Return the folder of an attempt's bundle on this machine, or None if there is none."""
         ...
 
     def bundle(self, attempt: Attempt) -> AsyncIterator[bytes]:
@@ -106,7 +106,7 @@ class Service(Protocol):
     def events(self, attempt_id: str, *, after: str | None = None) -> AsyncGenerator[Event, None]:
         """Return the events of an attempt after the event id `after`, until ``finished``.
 
-        The ids are those of `wire.event_id`. Closing the iterator ends the subscription.
+        The ids have the format of `wire.event_id`. Closing the iterator ends the subscription.
         """
         ...
 
@@ -115,12 +115,12 @@ class Service(Protocol):
     ) -> AsyncGenerator[tuple[str, Event], None]:
         """Return the events of all attempts of a user (None: all users), each with its cursor.
 
-        `after` is such a cursor; recorded events after it come first, then new ones.
+        `after` is such a cursor; the recorded events after it are returned first, followed by new events.
         """
         ...
 
     async def collect_garbage(self, *, dry_run: bool) -> SweepResult:
-        """Delete attempts by age and size, or only report which."""
+        """Delete attempts by age and size, or only report which attempts would be deleted."""
         ...
 
     def policies(self) -> Mapping[str, Mapping[str, object]]:
@@ -130,7 +130,7 @@ class Service(Protocol):
     def check_policy(
         self, name: str, content: bytes
     ) -> tuple[Mapping[str, object] | None, Sequence[Problem]]:
-        """Return a profile's effective values, or its errors. Nothing is loaded."""
+        """Return a profile's effective values or its errors, without loading the profile."""
         ...
 
     def facts(self) -> DaemonFacts:

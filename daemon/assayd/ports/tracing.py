@@ -23,17 +23,17 @@ class Span(Protocol):
 
     @property
     def context(self) -> TraceContext | None:
-        """The context that other spans continue; None if tracing is off."""
+        """Return the context that other spans continue, or None if tracing is off."""
         ...
 
     def child(self, name: str, **attributes: Attribute) -> Span:
-        """Begin a step within this one."""
+        """Begin a child span of this span."""
         ...
 
     def past(
         self, name: str, took_s: float | None = None, *, ended_ago_s: float = 0.0, **attributes: Attribute
     ) -> None:
-        """Add a finished step that took `took_s`, or all the time since this span began."""
+        """Add a finished child span that took `took_s`, or the whole time since this span began."""
         ...
 
     def end(self, error: str | None = None, **attributes: Attribute) -> None:
@@ -46,11 +46,11 @@ class Tracing(Protocol):
 
     @property
     def is_on(self) -> bool:
-        """Whether tracing is on."""
+        """Return whether tracing is on."""
         ...
 
     def of_caller(self, context: TraceContext | None) -> TraceContext | None:
-        """Return what a request continues, from its caller's headers; None for a new trace."""
+        """Return the context to continue, from the headers of a request; None for a new trace."""
         ...
 
     def begin(
@@ -67,7 +67,7 @@ class Tracing(Protocol):
 
 
 class NoSpan:
-    """An implementation of `Span` for use when tracing is off."""
+    """An implementation of `Span`, used if tracing is off."""
 
     context: TraceContext | None = None
 
@@ -78,22 +78,22 @@ class NoSpan:
     def past(
         self, name: str, took_s: float | None = None, *, ended_ago_s: float = 0.0, **attributes: Attribute
     ) -> None:
-        """Do nothing."""
+        """Ignore the finished step."""
 
     def end(self, error: str | None = None, **attributes: Attribute) -> None:
-        """Do nothing."""
+        """Ignore the end of the span."""
 
 
 NO_SPAN = NoSpan()
 
 
 class NoTracing:
-    """An implementation of `Tracing` for use when tracing is off."""
+    """An implementation of `Tracing`, used if tracing is off."""
 
     is_on = False
 
     def of_caller(self, context: TraceContext | None) -> TraceContext | None:
-        """Return None."""
+        """Return None, because no trace is continued."""
         return None
 
     def begin(
@@ -114,14 +114,14 @@ NO_TRACING = NoTracing()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceOrigin:
-    """The context that a task's new spans continue, and the task's start by `time.monotonic`."""
+    """The context that a task's new spans continue, and the task's start time (`time.monotonic`)."""
 
     context: TraceContext | None = None
     since_s: float | None = None
 
     @property
     def ago_s(self) -> float:
-        """Return the seconds since the start, or 0 if unknown."""
+        """Return the seconds since the start, or 0 if the start is unknown."""
         return 0.0 if self.since_s is None else time.monotonic() - self.since_s
 
 
@@ -136,7 +136,7 @@ def trace_origin() -> TraceOrigin:
 
 @contextmanager
 def continuing(origin: TraceOrigin) -> Iterator[None]:
-    """Let new spans of this task continue `origin` while the body runs."""
+    """Let new spans of this task continue `origin` for the duration of the `with` block."""
     token = _ORIGIN.set(origin)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The check of webhook URLs in submissions."""
+"""The interface for checking the webhook URLs of submissions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class WebhookGate(Protocol):
-    """A check of which webhook URLs are allowed."""
+    """A check whether a webhook URL is allowed."""
 
     async def check(self, url: str, uid: int) -> None:
         """Ensure that a user can have messages sent to a URL.

@@ -1,4 +1,4 @@
-"""What the core asks of workflows, which are a wing: `assayd_workflows`."""
+"""The core's interface to workflows, which the wing `assayd_workflows` implements."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ PACKAGE = "assayd_workflows"
 
 
 class Workflows(Protocol):
-    """The workflows of a daemon, as far as the core knows of them."""
+    """The workflows of a daemon, as far as the core uses them."""
 
     async def recover(self, only: Container[str] | None = None) -> None:
-        """Continue unfinished workflows of a previous run: all, or `only` those with these ids."""
+        """Continue the unfinished workflows of a previous run: all, or those with an id in `only`."""
         ...
 
     def end(self, workflow_id: str) -> bool:
-        """End a workflow that is carried out in this process; return whether it is."""
+        """End a workflow if this process drives it; return whether this process drives it."""
         ...
 
 
 class NoWorkflows:
-    """An implementation of `Workflows` for use when their package isn't installed."""
+    """An implementation of `Workflows`, used if their package isn't installed."""
 
     async def recover(self, only: Container[str] | None = None) -> None:
-        """Do nothing: no workflow is under way."""
+        """Do nothing, because no workflows exist."""
 
     def end(self, workflow_id: str) -> bool:
-        """Return False: no workflow is carried out here."""
+        """Return False, because no workflows exist."""
         return False

@@ -40,7 +40,7 @@ SETTLE_TRIES, SETTLE_S = 200, 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerOrigin:
-    """The labels common to all containers of this daemon."""
+    """The labels that are common to all containers of this daemon."""
 
     daemon_id: str
     generation: str
@@ -66,8 +66,8 @@ class Container:
     async def facts(self, *, ends_by_itself: bool) -> tuple[EndFacts, bool]:
         """End the container; return how it ended, and whether that required a kill by the daemon.
 
-        If the stream ended by itself, the container gets time to end too, so that a kill doesn't hide the
-        cause.
+        If the stream has ended by itself, the container has some time to end too, so that a kill doesn't
+        hide the cause.
         """
         await self.channel.close()
         for _ in range(SETTLE_TRIES if ends_by_itself else 0):
@@ -79,7 +79,7 @@ class Container:
         return await self._engine.facts(self.ref), True
 
     async def lower_priority_later(self) -> None:
-        """Lower the container's processor share once its run has lasted long."""
+        """Lower the container's share of the processor once its run has lasted for a long time."""
         await asyncio.sleep(LONG_RUN_S)
         try:
             await self._engine.make_way(self.ref)
@@ -87,9 +87,9 @@ class Container:
             log.warning("container.makes_no_way", container=self.ref.ulid, code=problem.code)
 
     async def remove(self) -> None:
-        """Close the stream, end the container, and verify that it is gone.
+        """Close the stream, end the container, and verify that it was removed.
 
-        Raises: EngineError, if it isn't.
+        Raises: EngineError, if it wasn't removed.
         """
         if self.orderly and not self._engine.capabilities().quick:
             await self._shut_down()
@@ -97,23 +97,24 @@ class Container:
         await self._engine.remove(self.ref)
 
     async def _shut_down(self) -> None:
-        """Ask the runner to exit, which costs the engine less than a kill."""
+        """Ask the runner to exit, which is cheaper for the engine than a kill."""
         with suppress(GuestFault, StreamEnded, EngineError, TimeoutError):
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
                 await self.channel.send(LEAVE)
                 await self.channel.receive()  # Only the end of the stream can follow.
 
     async def ended(self) -> None:
-        """Wait until the stream of an idle container has data or ends: the container has died then."""
+        """Wait until the stream of an idle container has data or ends; the container has then died."""
         await self.channel.duplex.read()
 
 
 async def open_container(
     engine: Engine, key: PoolKey, origin: ContainerOrigin, ulid: str, *, ahead: bool = False
 ) -> Container:
-    """Create, verify and start a container, and greet its runner; `ahead` preloads its key's modules.
+    """Create, verify and start a container, and greet its runner; with `ahead`, preload its key's modules.
 
-    Raises: EngineError. Nothing remains then, or the reaper finds it by its labels.
+    Raises: EngineError. In this case, no container remains, or the reaper finds the container by its
+    labels.
     """
     spec = container_spec(key, origin, ulid)
     async with _convert_guest_faults():
@@ -141,7 +142,7 @@ async def open_container(
 async def _remove_container(removal: Coroutine[object, object, None], ulid: str) -> None:
     """Remove a container that couldn't be opened.
 
-    If this fails, log it, so that the first error is raised.
+    A failure is only logged, so that the original error is raised.
     """
     try:
         await finish(removal, timeout_s=REMOVE_TIMEOUT_S)

@@ -24,7 +24,7 @@ DEFAULT_BASELINE_BYTES = 32 * 2**20
 
 
 class Images:
-    """A cache of image look-ups. Call `forget()` after the images may have changed."""
+    """A cache of image look-ups. `forget` must be called when images could have changed."""
 
     def __init__(self, engine: Engine, guest: Path) -> None:
         self._engine = engine
@@ -41,7 +41,7 @@ class Images:
         return self._known[name]
 
     async def look(self, name: str) -> ImageFacts:
-        """Return the engine's current image. Raises: EngineError, as `get`."""
+        """Return the engine's current image. Raises: EngineError, as `get` does."""
         facts = await self._engine.image(PREFIX + name)
         if facts.labels.get(LABEL_GUEST) != self._expected:
             raise EngineError(
@@ -52,12 +52,12 @@ class Images:
         return facts
 
     def forget(self) -> None:
-        """Clear the cache."""
+        """Clear the cache of look-ups."""
         self._known.clear()
 
 
 def baseline_bytes(facts: ImageFacts) -> int:
-    """Return the bytes that a container of this image needs before any guest code runs."""
+    """Return the memory, in bytes, that a container of this image needs before any guest code runs."""
     text = facts.labels.get(LABEL_BASELINE, "")
     return int(text) if text.isdigit() else DEFAULT_BASELINE_BYTES
 
@@ -68,7 +68,7 @@ def preloaded_modules(facts: ImageFacts) -> tuple[str, ...]:
 
 
 def modules_of(facts: ImageFacts) -> dict[str, str]:
-    """Return the modules of an image besides Python's standard library, with versions."""
+    """Return the modules of an image in addition to Python's standard library, with their versions."""
     return dict(named.split("=", 1) for named in facts.labels.get(LABEL_MODULES, "").split() if "=" in named)
 
 

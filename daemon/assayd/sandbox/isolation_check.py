@@ -1,7 +1,7 @@
-"""Tests the isolation of containers on the live engine: before the first submission, and for doctor.
+"""Tests the isolation of containers on the live engine, at startup and for ``assay doctor``.
 
-Only behavior counts: a probe that succeeds, or a limit that doesn't stop an excess, is a leak, regardless of
-the engine's claims.
+Only observed behavior counts: a probe that succeeds, or a limit that can be exceeded, is a leak, regardless
+of the engine's claims.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ async def check_isolation(sandbox: Sandbox, image: str = CHECKED_IMAGE) -> Seque
 async def _check_lost_runner(sandbox: Sandbox, spec: RunSpec, found: list[str]) -> None:
     """Check that a run whose runner the kernel killed is classified as out of memory.
 
-    Also record which other source reports that kill.
+    This check also records which other source reports that kill.
     """
     before = sandbox.oom_kills()
     async with sandbox.lease(spec) as lease:
@@ -87,7 +87,7 @@ async def _check_lost_runner(sandbox: Sandbox, spec: RunSpec, found: list[str]) 
 async def _run_probes(sandbox: Sandbox, tried: Sequence[Probe], spec: RunSpec, found: list[str]) -> None:
     """Run probes in a separate container, and append failures to `found`.
 
-    Raises: EngineError, if the run is lost, which says nothing about isolation.
+    Raises: EngineError, if the run is lost; this doesn't imply an isolation failure.
     """
     async with sandbox.lease(spec) as lease:
         result = await sandbox.run(lease, Deadline(LIMITS.timeout_s))
@@ -142,7 +142,7 @@ def _find_complaints(probe: Probe, unit: UnitResult) -> list[str]:
 
 
 def _read_value(unit: UnitResult) -> JsonValue:
-    """Return the value of the probe, or None if the record has no value."""
+    """Return the value that the probe reported, or None if the record has no value."""
     try:
         record = json.loads(unit.results[0]) if unit.results else None
     except ValueError:

@@ -1,7 +1,7 @@
-"""The kernel's count of out-of-memory kills on the whole machine: evidence if an engine has none.
+"""The kernel's count of out-of-memory kills on the whole machine, used as evidence if the engine has none.
 
-A container's own counters disappear with it, and engines miss some kills. This count persists. It is
-meaningless if the engine runs on another kernel, which the isolation check finds out.
+A container's own counters disappear with the container, and engines miss some kills, but this count
+persists. It is meaningless if the engine runs on another kernel, which the isolation check detects.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Classifies the end of units and runs: one cause of a closed list, with the deciding evidence.
+"""Classifies the end of units and runs: one cause from a closed list, with the decisive evidence.
 
 Pure. The evidence is checked in this order, and the first match decides:
 
@@ -12,8 +12,8 @@ Pure. The evidence is checked in this order, and the first match decides:
                                  program, any from a script: its status is its result)
     7. left processes            none may be running
 
-An exit code alone only means "it wasn't 0". If a counter increased despite a complete, good record, the unit
-doesn't fail: the evidence mentions the limit.
+An exit code alone shows only that it wasn't 0. If a counter increased despite a complete and successful
+record, the unit doesn't fail, but the evidence mentions the limit.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ RUNNER_FAULT = 70
 
 
 def classify(result: RunResult, spec: RunSpec) -> RunResult:
-    """Return the result with its outcome: the units', unless the run as a whole ended badly."""
+    """Return the result with its outcome: the units' outcome, unless the run as a whole failed."""
     ended = _failed_run_outcome(result, spec.limits)
     units = tuple(
         _with_outcome(unit, _add_limit(_final_unit_outcome(unit, ended), spec.limits))
@@ -73,7 +73,7 @@ def _final_unit_outcome(unit: UnitResult, ended: Outcome | None) -> Outcome:
 
 
 def unit_outcome(unit: UnitResult, planned: Unit) -> Outcome:
-    """Return the outcome of a unit whose end the runner saw."""
+    """Return the outcome of a unit whose end the runner observed."""
     if unit.end in _OWN_KILLS:
         cause, by = _OWN_KILLS[unit.end]
         first = _first_limit(unit) if unit.end is UnitEnd.DEADLINE else None
@@ -92,7 +92,7 @@ def unit_outcome(unit: UnitResult, planned: Unit) -> Outcome:
 
 
 def _describe_time(unit: UnitResult, limit_s: float) -> dict[str, object]:
-    """Return the seconds spent computing, waiting for something, and waiting for a processor."""
+    """Return the seconds spent computing, waiting for events, and waiting for a processor."""
     usage = unit.usage
     spent = {"used_s": usage.cpu_s, "waited_s": usage.waited_s, "starved_s": usage.starved_s}
     return {"limit_s": limit_s, **{name: round(value, 3) for name, value in spent.items()}}
@@ -153,7 +153,7 @@ def _build_outcome(cause: Cause, unit: UnitResult, **evidence: object) -> Outcom
 
 
 def _find_traces(unit: UnitResult) -> dict[str, object]:
-    """Return the nonzero facts from the wait status and the kernel's counters."""
+    """Return all nonzero facts from the wait status and the kernel's counters."""
     status, usage = unit.wait_status, unit.usage
     traces: dict[str, object] = {
         "oom_kills": usage.oom_kills,
@@ -192,7 +192,7 @@ def _failed_run_outcome(result: RunResult, limits: Limits) -> Outcome | None:
 
 
 def _lost_runner_outcome(container: ContainerFacts, evidence: dict[str, object]) -> Outcome:
-    """Return the outcome of a run whose runner stopped responding, by facts of engine and kernel."""
+    """Return the outcome of a run whose runner stopped responding, from facts of the engine and kernel."""
     kills = container.kernel_oom_kills
     evidence |= {"exit_code": container.exit_code, "oom_killed": container.oom_killed}
     evidence |= {"killed_by_us": True} if container.killed else {}

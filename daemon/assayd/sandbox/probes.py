@@ -1,7 +1,7 @@
 """The isolation check's probes: trusted guest code that tests the container, and the required results.
 
-They run like submissions, in `observe` mode and with all builtins, so that they test the container and the
-child's own limits, not the Python rules.
+The probes run like submissions, in `observe` mode and with all builtins, so that they test the container
+and the child's own limits rather than the Python rules.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ class Probe:
     """Trusted guest code with the required cause of its end and the required value.
 
     `complaints` yields a sentence for each wrong part of the value. A probe ends by itself within
-    milliseconds; on an overloaded machine it takes seconds, which `deadline_s` allows for.
+    milliseconds; on an overloaded machine it can take seconds, which `deadline_s` permits.
     """
 
     name: str
@@ -284,7 +284,7 @@ def _find_differences(facts: Facts, expected: Facts) -> Iterator[str]:
 
 
 def _check_egress(value: JsonValue) -> Iterator[str]:
-    """Check what code observes if its profile has an allowlist without hosts."""
+    """Check the observations of code whose profile has an allowlist without hosts."""
     yield from _find_differences(value if isinstance(value, dict) else {}, _EXPECTED_OF_A_EGRESS)
 
 
@@ -299,7 +299,7 @@ def _limit_check(limit: int, what: str) -> Callable[[JsonValue], Iterator[str]]:
 def probes(*, max_processes: int, work_bytes: int, constants: Sequence[str] = ()) -> tuple[Probe, ...]:
     """Return the probes for a container with these limits, the least harmful first.
 
-    `constants` are the variables that its image sets for all code: the only ones that there may be.
+    `constants` are the variables that the image sets for all code; no other variables are permitted.
     """
     return (
         Probe(
@@ -327,7 +327,7 @@ def probes(*, max_processes: int, work_bytes: int, constants: Sequence[str] = ()
 
 
 def exec_probes(constants: Sequence[str] = ()) -> tuple[Probe, ...]:
-    """Return the probe for a container whose work directory permits execution, the only difference."""
+    """Return the probe for a container that differs only in that its work directory permits execution."""
     return (
         Probe(
             name="isolation, exec",

@@ -1,7 +1,7 @@
 """Prepares the sandbox (engine, images, leftovers, isolation check), and keeps it ready.
 
-Everything that depends on the engine's answers is here, so that the daemon can serve its API, and report
-problems, while the engine is down.
+This module contains everything that depends on the engine's answers, so that the daemon can serve its API
+and report problems while the engine is down.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ class ReadinessSupervisor:
         return not self.problem, self.problem
 
     async def prepare(self) -> None:
-        """Prepare the sandbox, retrying without limit; `problem` has the current obstacle."""
+        """Prepare the sandbox, with unlimited retries; `problem` contains the current obstacle."""
         if self.problem:
             retrying = AsyncRetrying(retry=retry_if_exception_type(EngineError), wait=tenacity_back_off)
             await retrying(self._try_to_prepare)
 
     async def keep_ready(self) -> NoReturn:
-        """Prepare the sandbox again after repeated engine failures: the engine may be another one."""
+        """Prepare the sandbox again after repeated engine failures, because the engine may have changed."""
         while True:
             if self.unusable and not self._pool.circuit_open.is_set():
                 with suppress(TimeoutError):
@@ -97,15 +97,15 @@ class ReadinessSupervisor:
             await self.prepare()
 
     async def keep_sweeping(self) -> None:
-        """Remove leftover containers on a timer."""
+        """Remove leftover containers periodically."""
         await self.reaper.keep_sweeping()
 
     def image_problem(self, name: str) -> str:
-        """Return the reason why an image can't be used; empty if none is known."""
+        """Return the reason why an image can't be used; empty if nothing is known to prevent it."""
         return self.unusable.get(name, "")
 
     async def image_digest(self, name: str) -> str:
-        """Return the digest of the image that a name refers to now. Raises: EngineError."""
+        """Return the digest of the image that a name currently refers to. Raises: EngineError."""
         return (await self._images.get(name)).digest
 
     async def _try_to_prepare(self) -> None:
@@ -168,7 +168,8 @@ class ReadinessSupervisor:
     async def _runs_with_images(self) -> Sequence[RunSpec]:
         """Return the usual runs whose images exist. A missing image affects only its kinds.
 
-        Raises: EngineError, naming all images to build, if no image exists or the isolation check has none.
+        Raises: EngineError, naming all images to build, if no image exists or the isolation check has no
+        image.
         """
         troubles: dict[str, EngineError] = {}
         # The isolation check waits for its image.

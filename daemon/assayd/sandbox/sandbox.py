@@ -1,6 +1,7 @@
-"""Runs a RunSpec in a single-use container: lease, record, converse, end, classify.
+"""Runs a `RunSpec` in a single-use container: lease, record, conversation, end, classification.
 
-The result is always a value, however badly the guest behaves. Only a failed lease raises an exception.
+The result is always returned as a value, regardless of the guest's behavior. Only a failed lease raises an
+exception.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ RUNNER_PIDS = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A container for one run of a spec, with its conversation; it has received only the rules so far."""
+    """A container leased for one run of a spec, with its conversation; only the rules were sent so far."""
 
     spec: RunSpec
     container: Container
@@ -41,7 +42,7 @@ class Lease:
 
 
 class Sandbox:
-    """The only path from a RunSpec to a RunResult."""
+    """The only way to run a `RunSpec` and obtain its `RunResult`."""
 
     def __init__(
         self,
@@ -88,9 +89,9 @@ class Sandbox:
 
     @asynccontextmanager
     async def lease(self, spec: RunSpec, user: int = 0, flow: str = "") -> AsyncIterator[Lease]:
-        """Hold a container while the body runs; its removal afterwards doesn't delay the caller.
+        """Lease a container for the `with` block; its removal afterwards doesn't delay the caller.
 
-        If containers are scarce, users and their flows get them in turn.
+        If containers are scarce, they are assigned to users and their flows in turn.
 
         Raises: EngineError, if none is available.
         """

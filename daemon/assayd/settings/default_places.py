@@ -25,6 +25,6 @@ def socket() -> Path:
 
 
 def run_dir() -> Path:
-    """Return the default folder for data that is only needed while containers exist."""
+    """Return the default folder for data that is needed only while containers exist."""
     base = os.environ.get("XDG_RUNTIME_DIR")
     return Path("/run" if os.geteuid() == 0 or not base else base) / "assayd-oci"

@@ -33,7 +33,7 @@ S = TypeVar("S", bound=RootSettings)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One effective setting and its origin: the default, a line of a file, or a variable."""
+    """One effective setting and its origin: the default, a line of a file, or an environment variable."""
 
     name: str
     value: str
@@ -42,7 +42,7 @@ class Row:
 
 
 def load_settings() -> Settings:
-    """Read the daemon's settings from file and environment. Raises: as `load`."""
+    """Read the daemon's settings from file and environment. Raises: as `load` does."""
     return load(Settings, DEFAULT_FILE)
 
 
@@ -50,7 +50,7 @@ def load(model: type[S], default_file: Path, prefix: str = PREFIX) -> S:
     """Read a program's settings from file and environment. Args: prefix: the prefix of its variables.
 
     Raises:
-        ConfigError: ``settings.invalid``, naming the file's line or the variable.
+        ConfigError: ``settings.invalid``, with the line of the file or the variable at fault.
     """
     file = _read_file(default_file, prefix)
     if file is not None:
@@ -72,7 +72,7 @@ def effective(settings: RootSettings) -> list[Row]:
 
 
 def variable(name: str, prefix: str = PREFIX) -> str:
-    """Return the name of a setting's environment variable, e.g. for ``pool.enabled``."""
+    """Return the name of the environment variable for a setting such as ``pool.enabled``."""
     return prefix + name.upper().replace(".", "__")
 
 
@@ -85,7 +85,7 @@ def _read_file(default: Path, prefix: str) -> tomlfile.TomlFile | None:
 
 
 def _read_settings(model: type[S], file: Mapping[str, object], prefix: str) -> tuple[S, dict[str, object]]:
-    """Return the settings, and the values that come from the environment."""
+    """Return the settings, and the values that were read from the environment."""
 
     # Values of the file come from `tomlfile`, because the library's TOML source loses line numbers.
     def sources(cls: type[BaseSettings], **_: object) -> tuple[PydanticBaseSettingsSource, ...]:

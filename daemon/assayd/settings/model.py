@@ -1,4 +1,4 @@
-"""The settings: names, defaults, ranges, and a description of each."""
+"""The settings: their names, defaults, ranges and descriptions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class _Section(BaseModel):
 
 
 class EngineSettings(_Section):
-    """The container engine."""
+    """The settings of the container engine."""
 
     kind: Literal["auto", "docker", "oci"] = Field(
         "auto", description="Engine for containers; auto: Docker if it answers, otherwise crun or runc."
@@ -98,7 +98,7 @@ class EngineSettings(_Section):
 
 
 class ImageSettings(_Section):
-    """Images of the operator's own."""
+    """The settings of the operator's own images."""
 
     recipes_dir: Path = Field(
         Path("/etc/assayd/images.d"),
@@ -115,7 +115,7 @@ class AttemptSettings(_Section):
 
 
 class PoolSettings(_Section):
-    """The pool of warm containers."""
+    """The settings of the pool of warm containers."""
 
     enabled: bool = Field(True, description="Start containers in advance.")
     default_target: Zero | None = Field(
@@ -135,7 +135,7 @@ class PoolSettings(_Section):
 
 
 class AnalysisSettings(_Section):
-    """The worker processes that parse submitted text."""
+    """The settings of the worker processes that parse submitted text."""
 
     workers: Annotated[Count, Field(le=16)] = Field(
         3, description="Worker processes. One user can occupy all but one, unless there is only one."
@@ -148,7 +148,7 @@ class AnalysisSettings(_Section):
 
 
 class LimitsSettings(_Section):
-    """The limits on the amount of accepted work."""
+    """The settings that limit the amount of accepted work."""
 
     queue_length: Count = Field(10_000, description="Maximum waiting attempts; more are refused with 429.")
     queue_mb: Count = Field(
@@ -189,7 +189,7 @@ class LimitsSettings(_Section):
 
 
 class EgressSettings(_Section):
-    """The relay to the hosts that profiles list."""
+    """The settings of the relay to the hosts that profiles list."""
 
     enabled: bool = Field(True, description="Relay connections to listed hosts; false: refuse such profiles.")
     streams: Annotated[Count, Field(le=64)] = Field(
@@ -254,7 +254,7 @@ class CapsSettings(_Section):
 
 
 class LimitBounds(_Section):
-    """The minimum and maximum of each limit of a policy."""
+    """The settings for the minimum and maximum of each limit of a policy."""
 
     timeout_s: Pair = Field((1, 60), description="Minimum and maximum seconds of an attempt.")
     unit_timeout_s: Pair = Field((1, 60), description="Minimum and maximum seconds of a unit.")
@@ -305,7 +305,7 @@ class RetentionSettings(_Section):
 
 
 class MetricsSettings(_Section):
-    """The settings of metrics outside the API's socket."""
+    """The settings of the separate socket for metrics."""
 
     listen: Loopback | None = Field(
         None,
@@ -315,12 +315,12 @@ class MetricsSettings(_Section):
 
     @property
     def address(self) -> tuple[str, int] | None:
-        """Return host and port."""
+        """Return the host and port."""
         return parted(self.listen) if self.listen is not None else None
 
 
 class RepairProvider(_Section):
-    """One provider of fixes; which fields it needs depends on its type."""
+    """One provider of fixes. The required fields depend on its type."""
 
     type: Literal["command", "gemini", "openai", "anthropic"] = Field(description="Type of the provider.")
     argv: tuple[str, ...] = Field((), description="Program and arguments (command).")
@@ -356,7 +356,7 @@ class RepairProvider(_Section):
 
 
 class RepairSettings(_Section):
-    """The repair loop."""
+    """The settings of the repair loop."""
 
     at_once: Count = Field(4, description="Maximum simultaneous repairs; more wait.")
     max_attempts: Annotated[Count, Field(le=10)] = Field(
@@ -374,7 +374,7 @@ class RepairSettings(_Section):
 
 
 class AttestationSettings(_Section):
-    """Signed verdicts."""
+    """The settings of signed verdicts."""
 
     key: Path | None = Field(
         None,
@@ -399,7 +399,7 @@ class AttestationSettings(_Section):
 
 
 class TracingSettings(_Section):
-    """Traces of attempts, sent to an OpenTelemetry collector."""
+    """The settings for traces of attempts, which are sent to an OpenTelemetry collector."""
 
     endpoint: str | None = Field(
         None,
@@ -430,7 +430,7 @@ class TracingSettings(_Section):
 
 
 class LogSettings(_Section):
-    """The log on standard error."""
+    """The settings of the log on standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level to write.")
     format: Literal["json", "console"] = Field(
@@ -445,11 +445,11 @@ class RootSettings(_Section):
 
     @property
     def origins(self) -> Mapping[str, str]:
-        """Return the origin of each value that isn't a default, by dotted name."""
+        """Return the origin, by dotted name, of each value that isn't a default."""
         return self._origins
 
     def with_origins(self, origins: Mapping[str, str]) -> Self:
-        """Return a copy of the settings with these origins."""
+        """Return a copy of the settings with the given origins."""
         copy = self.model_copy()
         copy._origins = dict(origins)
         return copy
@@ -458,7 +458,8 @@ class RootSettings(_Section):
 class Settings(RootSettings):
     """All settings of the daemon.
 
-    ``pool.enabled`` is ``[pool] enabled`` in the file, ``ASSAYD_POOL__ENABLED`` in the environment.
+    The setting ``pool.enabled`` is ``[pool] enabled`` in the file and ``ASSAYD_POOL__ENABLED`` in the
+    environment.
     """
 
     socket: Path = Field(

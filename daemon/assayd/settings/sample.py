@@ -31,7 +31,7 @@ def sample() -> str:
 def documented(
     model: type[BaseModel] = Settings, prefix: str = PREFIX
 ) -> Iterator[tuple[str, str, str, str]]:
-    """Yield name, variable, default and description of each of a program's settings."""
+    """Yield the name, variable, default and description of each setting of a program."""
     for name, field, owner in _walk_fields(model, ()):
         yield name, variable(name, prefix), _format_default(field, owner), field.description or ""
 
@@ -79,7 +79,7 @@ def _section_model(field: FieldInfo) -> type[BaseModel] | None:
 
 
 def _has_default(field: FieldInfo) -> bool:
-    """Return whether a setting has the same default on every machine."""
+    """Return whether a setting has the same default value on every machine."""
     return field.default is not PydanticUndefined and field.default is not None
 
 
@@ -90,7 +90,7 @@ def _format_default(field: FieldInfo, owner: type[BaseModel]) -> str:
 
 
 def _format_toml(field: FieldInfo, owner: type[BaseModel]) -> str:
-    """Return the default, or the example, as TOML."""
+    """Return the default value, or otherwise the example value, as TOML."""
     if not _has_default(field):
         return json.dumps((field.examples or [""])[0])
     name = next(name for name, each in owner.model_fields.items() if each is field)

@@ -12,7 +12,7 @@ NEAR = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
 
 
 def reject_bool(value: object) -> object:
-    """Return the value, except a boolean, which pydantic would convert to 0 or 1. Raises: ValueError."""
+    """Return the value; reject a boolean, which pydantic would convert to 0 or 1. Raises: ValueError."""
     if isinstance(value, bool):
         raise ValueError("must be a number")  # noqa: TRY004 - pydantic turns only ValueError into a problem
     return value
@@ -29,7 +29,7 @@ def octal(value: object) -> object:
 
 
 def require_known_group(name: str) -> str:
-    """Return the name of a group if it exists. Raises: ValueError."""
+    """Return the name of a group; reject a group that doesn't exist. Raises: ValueError."""
     try:
         grp.getgrnam(name)
     except KeyError:
@@ -69,6 +69,6 @@ def reject_public_http(url: str | None) -> str | None:
 
 
 def parted(text: str) -> tuple[str, int]:
-    """Split a string into address and port; return an empty address and 0 if it is invalid."""
+    """Return the address and port in a string; return an empty address and 0 if it is invalid."""
     found = re.fullmatch(r"(?:\[([0-9a-f:]+)\]|([0-9.]+)):([0-9]{1,5})", text, re.ASCII | re.IGNORECASE)
     return (found[1] or found[2], int(found[3])) if found else ("", 0)

@@ -27,7 +27,7 @@ def _check_network(text: str) -> str:
 
 
 class WebhookReceiver(BaseModel):
-    """A receiver of messages. Set exactly one of secret_file and secret_variable."""
+    """A receiver of messages. Exactly one of `secret_file` and `secret_variable` must be set."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -52,7 +52,7 @@ class WebhookReceiver(BaseModel):
 
 
 class WebhookSettings(BaseModel):
-    """Messages to URLs about finished objects; sent only to listed receivers."""
+    """The settings of messages to URLs about finished objects; they are sent only to listed receivers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,4 +1,4 @@
-"""Reads the files of a command line as one text, several texts, or payload members."""
+"""Converts the files of a command line to one text, several texts, or payload members."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def single_file_text(files: Mapping[str, bytes], *, what: str, also: frozenset[s
 
     Args:
         files: content by name.
-        what: the expected file for the message, e.g. ``an extractor``.
-        also: additional accepted suffixes.
+        what: the description of the expected file for the message, e.g. ``an extractor``.
+        also: additional suffixes that are accepted.
 
-    Raises: RequestError ``request.files``, with the file at fault.
+    Raises: RequestError ``request.files``, which names the file at fault.
     """
     if len(files) != 1:
         raise RequestError("request.files", f"{what} must be one file, not {len(files)}", field="files")
@@ -35,7 +35,7 @@ def single_file_text(files: Mapping[str, bytes], *, what: str, also: frozenset[s
 def code_from_files(
     files: Mapping[str, bytes], options: FileOptions, *, field: str = "code"
 ) -> Mapping[str, object]:
-    """Return a payload with the text in one field, and the members of `--input`.
+    """Return a payload with the text in one field, and the members that `--input` supplies.
 
     Raises: RequestError ``request.files``, ``request.options``.
     """
@@ -46,7 +46,7 @@ def code_from_files(
 
 
 def text_of(name: str, content: bytes) -> str:
-    """Return a file's content as text. Raises: RequestError ``request.files``."""
+    """Return the content of a file as text. Raises: RequestError ``request.files``."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as problem:
@@ -54,7 +54,7 @@ def text_of(name: str, content: bytes) -> str:
 
 
 def to_payload(content: bytes) -> object:
-    """Return a file's payload form: a string if it is UTF-8, base64 otherwise."""
+    """Return a file's content in payload form: a string if it is UTF-8, base64 otherwise."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Files within a submission: text, or bytes in base64."""
+"""Defines the files within a submission: text, or bytes encoded as base64."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ HEAD_BYTES = 4095
 
 
 def decode_head(given: FileContent) -> bytes:
-    """Return the first `HEAD_BYTES` bytes of a file, or more if its text isn't ASCII."""
+    """Return the first `HEAD_BYTES` bytes of a file; more if its text isn't ASCII."""
     if isinstance(given, Encoded):
         return base64.b64decode(given.base64[: HEAD_BYTES // 3 * 4])
     return given[:HEAD_BYTES].encode("utf-8")
 
 
 def decode_content(given: FileContent) -> bytes:
-    """Return a file's bytes."""
+    """Return a file's content as bytes."""
     return base64.b64decode(given.base64) if isinstance(given, Encoded) else given.encode("utf-8")

@@ -1,1 +1,1 @@
-"""Durable storage: attempts and their events in a database, bundles in a directory."""
+"""Stores data durably: attempts and their events in a database, bundles in a directory."""

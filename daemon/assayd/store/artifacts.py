@@ -1,4 +1,4 @@
-"""Bundles as directories: written under a temporary name, flushed, renamed, and made read-only.
+"""Stores bundles as directories: written under a temporary name, flushed, renamed, and made read-only.
 
     <root>/<category>/<platform>/<created>_<attempt id>[.run2]/
 
@@ -54,7 +54,8 @@ class FileArtifactStore:
     async def write(self, bundle: Bundle) -> Written:
         """Write a bundle durably.
 
-        A bundle whose contents are stored with its verdict becomes durable with the verdict.
+        A bundle whose contents are stored in the verdict's transaction becomes durable with that
+        transaction.
 
         Raises:
             StoreError: ``artifact.name`` for an invalid name; another code if the disk fails.
@@ -62,7 +63,7 @@ class FileArtifactStore:
         return await asyncio.to_thread(self._write_bundle, bundle)
 
     def path(self, location: str) -> Path:
-        """Return the folder of a bundle, even if it doesn't exist.
+        """Return the folder of a bundle, even if the folder doesn't exist.
 
         Raises: StoreError ``artifact.missing``.
         """
@@ -73,7 +74,7 @@ class FileArtifactStore:
         return await self._with_file(location, name, folders.read_file)
 
     async def pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
-        """Yield one file of a bundle in pieces, for slow readers. Raises: as `read`."""
+        """Yield the content of one file of a bundle in pieces, for slow readers. Raises: as `read`."""
         start = 0
         while piece := await self._with_file(
             location, name, partial(folders.read_file, start=start, most=PIECE_BYTES)
@@ -99,15 +100,18 @@ class FileArtifactStore:
         await asyncio.to_thread(self._remove, location_parts(location))
 
     async def doubles(self) -> Sequence[str]:
-        """Return the location of the first bundle of each attempt that has two."""
+        """Return the location of the first bundle of each attempt that has two bundles."""
         return await asyncio.to_thread(self._find_doubles)
 
     async def sweep(self) -> int:
-        """Remove the folders of interrupted writes and removals; return their number."""
+        """Remove the folders of interrupted writes and removals; return the number of removed folders."""
         return await asyncio.to_thread(self._sweep)
 
     async def free_bytes(self) -> int:
-        """Return the free bytes of the file system. Raises: StoreError if the folder isn't writable."""
+        """Return the free space of the file system in bytes.
+
+        Raises: StoreError if the folder isn't writable.
+        """
         return await asyncio.to_thread(self._free_bytes)
 
     def _write_bundle(self, bundle: Bundle) -> Written:
@@ -140,7 +144,7 @@ class FileArtifactStore:
             raise
 
     def repair(self, location: str, files: Mapping[str, bytes]) -> bool:
-        """Replace a bundle durably if its files differ from `files`; return whether they did. Blocks.
+        """Replace a bundle durably if its files differ from `files`; return whether they differed. Blocks.
 
         Raises: StoreError.
         """
@@ -260,7 +264,7 @@ def bundle_folder(bundle: Bundle) -> tuple[str, str]:
 
 
 def bundle_name(bundle: Bundle, manifest: bytes) -> str:
-    """Return a bundle name that stays unique if several hosts write this bundle.
+    """Return a bundle name that stays unique even if several hosts write this bundle.
 
     Raises: StoreError ``artifact.name``.
     """

@@ -1,8 +1,8 @@
-"""Batches and their items in a database.
+"""Stores batches and their items in a database.
 
 An item is identified by batch, line number and input digest, so sending a line again changes nothing. The
 attempt id of an item is chosen when its line is recorded, so that a repeated start never creates a second
-attempt. The table `verdicts` alone says whether an item has a verdict.
+attempt. Only the table `verdicts` determines whether an item has a verdict.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class DatabaseBatchStore:
         return await self._access.write(apply)
 
     async def add(self, batch_id: str, lines: Sequence[Line]) -> ReceivedLines:
-        """Record new lines. A line with a known number but another input replaces the earlier line.
+        """Record new lines. A line with a known number but a different input replaces the earlier line.
 
         Raises: RequestError ``batch.removed``, if the batch no longer exists.
         """
@@ -231,7 +231,7 @@ class DatabaseBatchStore:
         await self._update_batch(batch_id, complete=1)
 
     async def cancel(self, batch_id: str, at: datetime) -> None:
-        """Cancel a batch: no more of its items start."""
+        """Cancel a batch, so that no more of its items start."""
         unended = update(batches).where(_THIS, _UNENDED)
         await self._end_batch(batch_id, unended.values(cancelled_at=to_micros(at)), at)
 
@@ -334,22 +334,22 @@ class DatabaseBatchStore:
         return await self._access.read(lambda connection: int(connection.execute(statement).scalar_one()))
 
     async def expire(self, before: datetime, *, unless: frozenset[str]) -> None:
-        """Delete old batches that have ended and whose attempts are all deleted.
+        """Delete old batches that have ended and whose attempts have all been deleted.
 
         Args:
             before: only batches opened before this time.
-            unless: ids of batches to keep.
+            unless: the ids of batches to keep.
         """
         await self._access.write(lambda connection: expiry.remove_bare_batches(connection, before, unless))
 
     async def silent(self, before: datetime) -> Sequence[Batch]:
-        """Return the unfinished batches opened before a time whose lines haven't all arrived."""
+        """Return the unfinished batches that were opened before a time and haven't received all lines."""
         open_ones = select(batches).where(_UNENDED, batches.c.complete == 0)
         old = open_ones.where(batches.c.created_at < to_micros(before))
         return [_read_batch(row) for row in await self._fetch_rows(old)]
 
     async def cancelled(self, batch_ids: Sequence[str]) -> frozenset[str]:
-        """Return the ids of the cancelled batches among these."""
+        """Return the ids of those of the given batches that are cancelled."""
         chosen = batches.c.id.in_(list(batch_ids))
         statement = select(batches.c.id).where(chosen, batches.c.cancelled_at.is_not(None))
         return frozenset(row["id"] for row in await self._fetch_rows(statement))

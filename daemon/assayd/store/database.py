@@ -1,4 +1,4 @@
-"""Opens the database: durability, integrity check, schema migration.
+"""Opens the database: sets durability, checks integrity, and migrates the schema.
 
 A database has two engines: one connection that writes, and a few that read (in SQLite's WAL mode, readers
 don't block the writer). A database that is damaged or newer than this program is rejected and not modified.
@@ -57,13 +57,13 @@ _PRAGMAS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenDatabase:
-    """An open database: one engine for the writer, one for the readers."""
+    """An open database, with one engine for the writer and one for the readers."""
 
     writing: Engine
     reading: Engine
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections of both engines."""
         self.reading.dispose()
         self.writing.dispose()
 
@@ -76,7 +76,7 @@ def open_database(
     Args:
         state_dir: the folder of the SQLite file, used if `url` is None.
         url: SQLAlchemy URL of another database.
-        patience: how long to wait for a database server that is away.
+        patience: how long to wait for an unreachable database server.
 
     Raises:
         ConfigError: ``store.url``, for a malformed URL or a missing driver.
@@ -94,7 +94,7 @@ def open_database(
 
 
 def _require_intact(path: Path) -> None:
-    """Reject a damaged file before anything is written to it."""
+    """Raise an error for a damaged database file before anything is written to it."""
     connection = sqlite3.connect(path)
     try:
         answer = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
@@ -130,8 +130,8 @@ def _open_sqlite(path: Path) -> OpenDatabase:
 class WritingConnection:
     """The writer's connection, kept between transactions.
 
-    Checking out a connection costs as much as a statement. After a failure, the connection is closed and
-    replaced.
+    Checking out a connection from the pool takes as long as a statement. After a failure, the connection is
+    closed and replaced.
     """
 
     def __init__(self, engine: Engine, patience: ServerRetry | None = None) -> None:
@@ -142,11 +142,11 @@ class WritingConnection:
         self._waits: bool | None = None
 
     def run(self, apply: Callable[[Connection], T], *, durable: bool) -> T:
-        """Run a change in a transaction. `durable` says whether the commit waits for the disk.
+        """Run a change in a transaction. If `durable` is True, the commit waits for the disk.
 
-        On a database server, every commit is durable, because the server can fail while the containers on
-        record keep running on other machines. While the server is away, this waits for it and then repeats
-        the change, even if only the answer to the commit was lost.
+        On a database server, every commit is durable, because the server can fail while the recorded
+        containers keep running on other hosts. While the server is unreachable, this method waits and then
+        repeats the change, even if only the answer to the commit was lost.
         """
 
         def transact() -> T:
@@ -185,7 +185,7 @@ class WritingConnection:
     def _set_durability(self, connection: Connection, *, durable: bool) -> None:
         """Set whether commits wait for the disk.
 
-        Call between transactions; a durable commit also flushes earlier ones.
+        Call this method between transactions; a durable commit also flushes earlier commits.
         """
         raw = connection.connection.dbapi_connection
         if self._is_sqlite and raw is not None and self._waits is not durable:

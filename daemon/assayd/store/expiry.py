@@ -74,7 +74,7 @@ _LISTED = select(batch_items.c.submission).where(batch_items.c.batch_id.in_(_BAT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredUsage:
-    """A user's stored data: finished attempts and their bytes, and the bytes that wait for a verdict.
+    """The stored data of a user: finished attempts and their bytes, and the bytes waiting for a verdict.
 
     `document_bytes` counts submissions without a verdict, including lines of cancelled batches; equal
     submissions count once. `row_bytes` counts the submissions of finished attempts and an estimate of their
@@ -88,13 +88,13 @@ class StoredUsage:
 
     @property
     def held_bytes(self) -> int:
-        """Return the bytes of finished attempts: bundles and rows."""
+        """Return the bytes of finished attempts, in bundles and rows."""
         return self.disk_bytes + self.row_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removable:
-    """A query for finished attempts that can be deleted. None means any time or any user.
+    """A query for finished attempts that can be deleted. None matches any time or any user.
 
     `uploads` are batches that are still receiving lines. `bundled` selects attempts with a bundle, even if an
     unfinished batch needs their verdict. `approved` selects only attempts that the library holds.
@@ -110,7 +110,7 @@ class Removable:
 
 
 def usage(connection: Connection) -> dict[int, StoredUsage]:
-    """Return the stored data of each user, by uid."""
+    """Return the stored data of each user, by user id."""
     finished = {
         uid: (count, int(size), int(texts) + count * ROW_BYTES)
         for uid, count, size, texts in connection.execute(_USAGE)
@@ -132,11 +132,12 @@ def row_bytes(connection: Connection, attempt_ids: Sequence[str]) -> dict[str, i
 
 
 def removable(attempt: Statement, wanted: Removable) -> Statement:
-    """Return the statement for attempts that may go, oldest first.
+    """Return the statement that selects attempts that can be deleted, oldest first.
 
     Args:
         attempt: selects attempts, joined with their verdicts.
-        wanted: the condition. Old attempts are removed with batches that no client completed.
+        wanted: the condition that attempts must meet. Old attempts are removed with batches that no client
+            completed.
     """
     conditions: list[Condition] = [verdicts.c.attempt_id.is_not(None)]
     conditions.append(_APPROVED if wanted.approved else ~_APPROVED)
@@ -153,7 +154,7 @@ def removable(attempt: Statement, wanted: Removable) -> Statement:
 
 
 def _is_needed_by_batch(wanted: Removable) -> Condition:
-    """Return the condition that a batch still needs an attempt's verdict."""
+    """Return the condition that a batch still needs the verdict of an attempt."""
     unfinished: list[Condition] = [batches.c.finished_at.is_(None), batches.c.cancelled_at.is_(None)]
     if wanted.before is not None:
         limit = rows.to_micros(wanted.before)
@@ -185,7 +186,7 @@ def remove(connection: Connection, attempt_ids: Sequence[str], unless: frozenset
 
 
 def remove_bare_batches(connection: Connection, before: datetime, unless: frozenset[str]) -> None:
-    """Delete old batches that have ended without attempts, because all of their lines were malformed."""
+    """Delete old batches that ended without attempts because all of their lines were malformed."""
     over = or_(
         batches.c.finished_at.is_not(None), batches.c.cancelled_at.is_not(None), batches.c.complete == 0
     )

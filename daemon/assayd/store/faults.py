@@ -64,10 +64,10 @@ _RETRYABLE = {"store.full", "store.busy", "store.failed", "store.unreachable"}
 
 @contextmanager
 def translate_errors(what: str) -> Iterator[None]:
-    """Translate database and file-system errors of the body into StoreError.
+    """Translate database and file-system errors of the body into a StoreError.
 
     Args:
-        what: the operation for the message, e.g. ``writing the database``.
+        what: the operation named in the message, e.g. ``writing the database``.
     """
     try:
         yield
@@ -98,7 +98,7 @@ def _database_code(problem: SQLAlchemyError | sqlite3.Error) -> str:
 
 
 def unusable(path: Path, code: str, message: str) -> StoreError:
-    """Return the StoreError for a database that must not be used in its present state."""
+    """Return the StoreError for a database that must not be used in its current state."""
     return StoreError(code, f"{path}: {message}; {_REMEDY[code]}")
 
 

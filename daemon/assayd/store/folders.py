@@ -1,6 +1,6 @@
-"""File operations relative to directory descriptors.
+"""Performs file operations relative to directory descriptors.
 
-They follow no link and overwrite no existing file. Blocks.
+The operations don't follow links or overwrite existing files. They block.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def parts(name: str) -> tuple[str, ...] | None:
 
 @contextmanager
 def opened(folder: int | Path, *names: str) -> Iterator[int]:
-    """Open a folder by a path below an open folder, and close it on exit."""
+    """Open a folder by its path below an open folder, and close it on exit."""
     with ExitStack() as stack:
         if isinstance(folder, Path):
             folder = os.open(folder, _FOLDER)
@@ -55,8 +55,8 @@ def ensure(folder: int, name: str) -> None:
 def write_files(folder: int, files: Mapping[str, bytes], *, durable: bool = True) -> None:
     """Write read-only files into a new folder. Names must have passed `parts`.
 
-    All files are written before the first is flushed: a journaling file system then commits them together,
-    and the later flushes have little to do.
+    All files are written before the first one is flushed: a journaling file system then commits them
+    together, and the later flushes are fast.
     """
     with ExitStack() as stack:
         folders: dict[tuple[str, ...], int] = {(): folder}
@@ -97,7 +97,7 @@ def read_file(folder: int, name: Sequence[str], *, start: int = 0, most: int = -
 
 
 def file_size(folder: int, name: Sequence[str]) -> int:
-    """Return the size in bytes of a file below a folder."""
+    """Return the size of a file below a folder, in bytes."""
     with opened(folder, *name[:-1]) as parent:
         return os.stat(name[-1], dir_fd=parent, follow_symlinks=False).st_size
 
@@ -128,7 +128,7 @@ def _folder_for(names: tuple[str, ...], folders: dict[tuple[str, ...], int], sta
 
 
 def write_all(handle: int, content: bytes) -> None:
-    """Write all bytes to an open file."""
+    """Write all bytes to an open file, even if a write is partial."""
     view = memoryview(content)
     while view:
         view = view[os.write(handle, view) :]

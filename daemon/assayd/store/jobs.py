@@ -1,8 +1,8 @@
-"""Attempts, runs, verdicts and events in a database.
+"""Stores attempts, runs, verdicts and events in a database.
 
-Acceptances and verdicts are on disk before they are answered. A lease
-survives the end of the daemon but not a power failure, which ends the containers too. Statements are built
-once and take plain values, because building one costs as much as running it.
+Acceptances and verdicts are on disk before they are answered. A lease survives the end of the daemon but
+not a power failure, which ends the containers too. Statements are built once and receive plain values,
+because building a statement takes as long as running it.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class DatabaseJobStore:
         return await self.access.write(apply)
 
     async def lease(self, run: Run) -> None:
-        """Record the container of a run, so that the next daemon process knows of it."""
+        """Record the container of a run, so that the next daemon process can find the container."""
         values = rows.run_values(run)
 
         def apply(connection: Connection) -> None:
@@ -191,10 +191,10 @@ class DatabaseJobStore:
     ) -> bool:
         """Record a verdict and the attempt's events. Return False if the attempt already has a verdict.
 
-        `cases` and `refusals` are for the recorders of kinds. `held_by` is the node that reports the verdict;
-        it must still hold the run.
+        `cases` and `refusals` are for the recorders of kinds. `held_by` is the node that reports the
+        verdict; the run must still be assigned to this node.
 
-        Raises: RequestError ``run.foreign``, if the node no longer holds the run.
+        Raises: RequestError ``run.foreign``, if the run isn't assigned to the node any longer.
         """
         verdict = rows.verdict_values(attempt)
         message = attempt_message_row(attempt)
@@ -248,7 +248,7 @@ class DatabaseJobStore:
         return await self.access.read(lambda connection: expiry.row_bytes(connection, attempt_ids))
 
     async def strip(self, attempt_ids: Sequence[str]) -> None:
-        """Record that the bundles of attempts were deleted; their verdicts stay."""
+        """Record that the bundles of attempts were deleted; the verdicts are kept."""
         await self.access.write(lambda connection: expiry.strip(connection, attempt_ids))
 
     async def get(self, attempt_id: str) -> Attempt | None:
@@ -256,7 +256,7 @@ class DatabaseJobStore:
         return await self.access.read(lambda connection: get_attempt(connection, attempt_id))
 
     async def many(self, attempt_ids: Iterable[str]) -> Mapping[str, Attempt]:
-        """Return the existing attempts among these, by id."""
+        """Return those of the given attempts that exist, by id."""
         ids = list(attempt_ids)
         found = await self.access.read(lambda connection: _fetch_attempts(connection, _MANY, {"ids": ids}))
         return {attempt.id: attempt for attempt in found}
@@ -287,8 +287,8 @@ class DatabaseJobStore:
     async def list(self, query: Query) -> Page:
         """Return a page of attempts, newest first.
 
-        States between queued and finished aren't stored, so a query for one of them returns all unfinished
-        attempts. Raises: RequestError ``invalid`` for a malformed cursor.
+        The states between queued and finished aren't stored, so a query for such a state returns all
+        unfinished attempts. Raises: RequestError ``invalid`` for a malformed cursor.
         """
         statement = listing(_ATTEMPT, query)
         found = await self.access.read(lambda connection: _fetch_attempts(connection, statement))
@@ -322,7 +322,7 @@ class DatabaseJobStore:
         return [recorder for recorder in self._recorders if recorder.kind == subject.kind]
 
     async def usage(self) -> Mapping[int, StoredUsage]:
-        """Return the stored data of each user, by uid."""
+        """Return the stored data of each user, by user id."""
         return await self.access.read(expiry.usage)
 
 
@@ -366,7 +366,7 @@ def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | N
 
 
 def _require_recorded(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt:
-    """Return the stored attempt with the same id or key. Raises: as `_earlier_attempt`; StoreError."""
+    """Return the stored attempt with the same id or key. Raises: as `_earlier`; StoreError."""
     earlier = _earlier(connection, attempt, digest, key)
     if earlier is None:
         message = "the attempt with this id or key was just deleted; submit again"
@@ -375,7 +375,10 @@ def _require_recorded(connection: Connection, attempt: Attempt, digest: str, key
 
 
 def _require_held(connection: Connection, verdict: rows.Values, by: str) -> None:
-    """Ensure that a node still holds a run that has no verdict. Raises: RequestError ``run.foreign``."""
+    """Ensure that a run without a verdict is still assigned to a node.
+
+    Raises: RequestError ``run.foreign``.
+    """
     wanted = {"by": by, "leased": verdict["started_at"]}
     wanted |= {"wanted": verdict["attempt_id"], "run": verdict["run_number"]}
     if connection.execute(_HELD_RUN, wanted).first() is None:
@@ -394,7 +397,7 @@ def _foreign(verdict: rows.Values, by: str) -> RequestError:
 
 
 def _is_same(earlier: Attempt, attempt: Attempt) -> bool:
-    """Return whether both are the same recorded attempt, because a change may be applied twice."""
+    """Return whether both values are the same recorded attempt, because a change may be applied twice."""
     return (earlier.id, earlier.created_at, earlier.peer) == (attempt.id, attempt.created_at, attempt.peer)
 
 

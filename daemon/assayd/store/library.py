@@ -1,6 +1,7 @@
-"""The library in a database: approved submissions, by user and name.
+"""Stores the library of approved submissions in a database, by user and name.
 
-An entry is never changed, only removed. The bytes that the entries of a user keep from deletion are limited.
+An entry is never changed, only removed. The number of bytes that a user's entries protect from deletion is
+limited.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ class DatabaseLibrary:
         Args:
             access: the database.
             clock: the source of approval times.
-            most_bytes: bytes that the entries of one user may keep.
-            room: returns the free bytes, which also limit what a user may keep.
+            most_bytes: the maximum number of bytes that the entries of one user can protect from deletion.
+            room: returns the free bytes of the disk, which also limit a user's entries.
         """
         self._access = access
         self._clock = clock
@@ -73,7 +74,9 @@ class DatabaseLibrary:
         self._room = room
 
     async def approve(self, attempt: Attempt, name: str, approved_by: int) -> LibraryEntry:
-        """Approve a validated attempt as the next version of a name. Approving it again changes nothing.
+        """Approve a validated attempt as the next version of a name.
+
+        Repeating the approval changes nothing.
 
         Raises: RequestError ``library.not_validated``, ``library.report_only``, ``library.partly_checked``,
         ``library.distrusted``, ``quota.library``.
@@ -181,7 +184,7 @@ def _where_named(entries: Statement, uid: int, name: str) -> Statement:
 
 
 def _held_bytes(connection: Connection, uid: int) -> int:
-    """Return the bytes that the entries of a user keep: rows, and documents and files of their attempts."""
+    """Return the bytes that a user's entries protect from deletion: rows, documents and bundle files."""
     mine: ColumnElement[bool] = library_entries.c.uid == uid
     approved = select(library_entries.c.attempt_id).where(mine)
     files = connection.execute(_ATTEMPTS_BYTES.where(attempts.c.id.in_(approved))).scalar_one()

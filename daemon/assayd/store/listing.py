@@ -23,7 +23,7 @@ MOST_LISTED = 500
 
 
 def listing(attempt: Statement, query: Query) -> Statement:
-    """Return the statement for one page of attempts plus one more, newest first.
+    """Return the statement that selects one page of attempts and the first of the next, newest first.
 
     Args:
         attempt: selects attempts joined with their verdicts.
@@ -40,7 +40,7 @@ def listing(attempt: Statement, query: Query) -> Statement:
 
 
 def page(found: Sequence[Attempt], query: Query) -> Page:
-    """Return a page of at most `query.limit` attempts, with a cursor if more were found."""
+    """Return a page of at most `query.limit` attempts, with a cursor if there are more."""
     limit = _limit(query)
     shown = tuple(found[:limit])
     return Page(attempts=shown, next_cursor=_to_cursor(shown[-1]) if len(found) > limit else None)
@@ -86,9 +86,9 @@ def conditions(query: Query) -> list[Condition]:
 
 
 def from_node(node: str | ColumnElement[str]) -> Condition:
-    """Return the condition that a verdict is from a node.
+    """Return the condition that a verdict was reported by a node.
 
-    A run on a single host records a generation instead.
+    A run on a single host has a non-empty `generation`.
     """
     same = (runs.c.attempt_id == verdicts.c.attempt_id) & (runs.c.run_number == verdicts.c.run_number)
     return select(runs.c.daemon_id).where(same, runs.c.daemon_id == node, runs.c.generation == "").exists()

@@ -1,8 +1,8 @@
-"""Decides the media type of a bundle's file from its name and, for pictures, from its first bytes.
+"""Determines the media type of a bundle's file from its name and, for pictures, from its first bytes.
 
-A file is a picture only if both agree, so an arbitrary file named ``plot.png`` is served as bytes. The type
-is for download clients: no page of assayd displays a picture by it, and clients that do must treat the
-content as hostile.
+A file is treated as a picture only if the name and the bytes agree, so an arbitrary file named ``plot.png``
+is served as bytes. The type is intended for download clients: assayd's pages don't use it to display
+pictures, and clients that display pictures must treat the content as hostile.
 """
 
 from __future__ import annotations
@@ -37,6 +37,6 @@ def media_type(name: str, content: bytes) -> str:
 
 
 def _suffix_of(name: str) -> str:
-    """Return a file name's suffix, with its dot; a name like ``.profile`` has none."""
+    """Return the suffix of a file name, including the dot; a name like ``.profile`` has none."""
     stem, point, ending = name.rpartition("/")[2].rpartition(".")
     return point + ending if stem else ""

@@ -1,4 +1,4 @@
-"""Changes that are one PostgreSQL statement: pending ones are sent and answered in one round trip.
+"""Sends changes that are one PostgreSQL statement each; pending changes share one round trip.
 
 SQLAlchemy's overhead for a statement is several times the driver's, and BEGIN, the statement and COMMIT each
 cost a round trip. So the SQL text is built once, and a group of changes takes one round trip.
@@ -36,7 +36,7 @@ class StatementText:
         self._fixed = {name: bind.value for name, bind in binds.items() if not bind.required}
 
     def bound(self, values: Mapping[str, object]) -> dict[str, object]:
-        """Return all parameters of one execution."""
+        """Return all parameters of one execution of the statement."""
         return {**self._fixed, **values}
 
     def row(self, found: Row | None) -> Row | None:
@@ -50,8 +50,8 @@ class StatementText:
 class OneStatement(Generic[T]):
     """A change of one statement that returns at most one row; `read` converts the row into the result.
 
-    `read` must not raise, because the statements of other changes are committed with it. `tried` counts
-    executions: a second one happens if the outcome of the first commit is unknown.
+    `read` must not raise, because the same transaction commits the statements of other changes. `tried`
+    counts executions: a change is executed again if the outcome of the first commit is unknown.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class OneStatement(Generic[T]):
         self._read = read
 
     def __call__(self, connection: Connection) -> T:
-        """Apply the change in a transaction with others."""
+        """Apply the change in a transaction that it shares with other changes."""
         self.tried += 1
         row = connection.exec_driver_sql(self.sql, self.values).one_or_none()
         return self.read(None if row is None else row._asdict())
@@ -93,7 +93,7 @@ def run_together(connection: Connection, statements: Sequence[OneStatement[Any]]
 
 
 def enable_transactions(connection: Connection) -> None:
-    """Let the driver begin transactions implicitly again."""
+    """Let the driver start transactions implicitly again."""
     raw: Any = connection.connection.dbapi_connection
     if raw.autocommit:
         raw.autocommit = False
@@ -123,7 +123,7 @@ def _fetch_rows(raw: psycopg.Connection, statements: Sequence[OneStatement[Any]]
 
 
 def _to_sqlalchemy_error(problem: psycopg.Error, *, lost: bool) -> DBAPIError:
-    """Return a driver error as SQLAlchemy reports it, without the parameter values."""
+    """Return a driver error in the form of SQLAlchemy's errors, without the parameter values."""
     import psycopg
 
     error = DBAPIError.instance(

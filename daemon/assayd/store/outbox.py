@@ -1,6 +1,6 @@
-"""Webhook messages in the database: written in the transaction of their event, deleted after delivery.
+"""Stores webhook messages in the database, in the transaction of their event, until their delivery.
 
-The content is fixed when the message is written, so a late delivery still describes that moment.
+The content is fixed when the message is written, so a late delivery still describes the state at that time.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def batch_message_row(batch: Batch, tally: Tally, at: datetime) -> Values | None
 
 
 def message_row(subject: str, uid: int, url: str, at: datetime, body: object) -> Values:
-    """Return the row of a message. Its id is subject and time, so that one end never gets two ids."""
+    """Return the row of a message. The id consists of subject and time, so that one end has only one id."""
     micros = to_micros(at)
     return {
         "id": f"{subject}_{micros}",
@@ -70,24 +70,27 @@ def message_row(subject: str, uid: int, url: str, at: datetime, body: object) ->
 
 
 class Outbox:
-    """Stores webhook messages until their delivery, in SQLite or PostgreSQL."""
+    """A store of webhook messages waiting for delivery, in SQLite or PostgreSQL."""
 
     def __init__(self, access: DatabaseAccess) -> None:
         self._access = access
         self._add = access.insert_or_nothing(webhook_messages)
 
     def add(self, connection: Connection, row: Values | None) -> None:
-        """Add a message (if any) to the transaction of its event. Call `announce` after the commit."""
+        """Add a message, if there is one, to the transaction of its event.
+
+        Call `announce` after the commit.
+        """
         if row is not None:
             connection.execute(self._add, row)
             self._access.on_message(connection)
 
     def announce(self) -> None:
-        """Wake the webhook sender, because messages may have been committed."""
+        """Wake the webhook sender, because new messages may have been committed."""
         self._access.messages_added.set()
 
     async def due(self, now: datetime, *, each: int) -> Sequence[WebhookMessage]:
-        """Return the messages due at `now`: the first `each` of every user and origin."""
+        """Return the messages that are due at `now`: the first `each` messages of every user and origin."""
         at = {"now": to_micros(now)}
 
         def fetch(connection: Connection) -> list[WebhookMessage]:
@@ -100,20 +103,20 @@ class Outbox:
         return await self._access.read(fetch)
 
     async def next_try(self, after: datetime) -> datetime | None:
-        """Return when the next message after a time is due, or None."""
+        """Return the time when the next message after a given time is due, or None."""
         at = {"now": to_micros(after)}
         return await self._access.read(
             lambda connection: read_moment(connection.execute(_NEXT, at).scalar_one())
         )
 
     async def postpone(self, message_id: str, *, tries: int, until: datetime) -> None:
-        """Record a failed delivery and the time of the next one."""
+        """Record a failed delivery and the time of the next try."""
         statement = update(webhook_messages).where(_THIS)
         later = statement.values(tries=tries, next_try_at=to_micros(until))
         await self._execute_write(later, message_id)
 
     async def remove(self, message_id: str) -> None:
-        """Delete a message after its delivery or its last failed delivery."""
+        """Delete a message after its delivery or after its last failed try."""
         await self._execute_write(delete(webhook_messages).where(_THIS), message_id)
 
     async def _execute_write(self, statement: Any, message_id: str) -> None:

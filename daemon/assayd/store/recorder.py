@@ -1,10 +1,10 @@
-"""Recorders: how a kind maintains its own tables inside the transactions of attempts.
+"""Defines recorders, which maintain a kind's own tables inside the transactions of attempts.
 
 The job store calls a recorder in each of these transactions and creates missing tables. They can reference
 columns of `tables.attempts`.
 
-The rows of a recorder commit together with the attempt's rows. They matter less: a failing recorder is tried
-once more, then the failure is logged, and the attempt continues.
+The rows of a recorder are committed together with the attempt's rows, but aren't required: a failing
+recorder is retried once, then the failure is logged, and the attempt continues.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Recorder(Protocol):
         ...
 
     def records(self, access: DatabaseAccess) -> object:
-        """Return the object that reads the tables: the kind's routes receive it; see also `Completing`."""
+        """Return the object that reads the tables, for the kind's routes; see also `Completing`."""
         ...
 
     def accepted(self, connection: Connection, attempt: Attempt, document: bytes) -> None:
@@ -87,12 +87,12 @@ class Written(StrEnum):
 
 
 class JobRows(Protocol):
-    """A writer of the rows of an attempt, and of all other rows in the same transactions."""
+    """A writer of an attempt's rows, and of all other rows in the same transactions."""
 
     def accepting(self, attempt: Attempt, row: Values, document: bytes) -> OneStatement[bool] | None:
-        """Return the one-statement change that records a new attempt, or None if one statement can't.
+        """Return the one-statement change that records a new attempt; None if one isn't sufficient.
 
-        If the change returns False, `accept` finds out why.
+        If the change returns False, `accept` determines the reason.
         """
         ...
 
@@ -103,7 +103,7 @@ class JobRows(Protocol):
         ...
 
     def accept(self, connection: Connection, attempt: Attempt, row: Values, document: bytes) -> bool:
-        """Insert a new attempt and its submission. Return False if its id or its key exists."""
+        """Insert a new attempt and its submission. Return False if the attempt's id or key exists."""
         ...
 
     def finish(
@@ -115,7 +115,7 @@ class JobRows(Protocol):
 
 @runtime_checkable
 class Completing(Protocol):
-    """Records of a kind that can complete its submissions."""
+    """A kind's records that can complete the kind's submissions."""
 
     async def complete(self, submission: Submission, uid: int) -> Mapping[str, object] | None:
         """Return the full payload that a user's submission refers to, or None if it is complete.
@@ -127,15 +127,15 @@ class Completing(Protocol):
 
 @runtime_checkable
 class Naming(Protocol):
-    """Records of a kind that know the groups of an attempt, such as its pipeline."""
+    """A kind's records that know the groups to which an attempt belongs, such as its pipeline."""
 
     async def belongs_to(self, attempt_id: str) -> Mapping[str, str]:
-        """Return the ids of the groups of an attempt, by type of group; empty if it has no records."""
+        """Return the ids of an attempt's groups by type of group; empty if the attempt has no records."""
         ...
 
 
 def keep(connection: Connection, step: str, write: Callable[[], None]) -> None:
-    """Run a recorder's step without putting the transaction at risk."""
+    """Run a step of a recorder so that its failure can't abort the transaction."""
     for number in range(1, TRIES + 1):
         try:
             with connection.begin_nested():
@@ -156,15 +156,15 @@ class PlainJobRows:
         self._new_events = access.insert_list_if_absent(tables.events)
 
     def accepting(self, attempt: Attempt, row: rows.Values, document: bytes) -> None:
-        """Return None: each table needs its own statement."""
+        """Return None, because each table needs a separate statement."""
 
     def finishing(
         self, attempt: Attempt, verdict: rows.Values, events: Sequence[rows.Values], held_by: str
     ) -> None:
-        """Return None, for the reason given in `accepting`."""
+        """Return None, because each table needs a separate statement."""
 
     def accept(self, connection: Connection, attempt: Attempt, row: rows.Values, document: bytes) -> bool:
-        """Insert a new attempt and its submission. Return False if its id or its key exists."""
+        """Insert a new attempt and its submission. Return False if the attempt's id or key exists."""
         connection.execute(self._new_submission, {"digest": row["submission"], "document": document})
         return connection.execute(self._new_attempt, row).rowcount == 1
 

@@ -1,4 +1,4 @@
-"""Converts between table rows and the model's values."""
+"""Converts between table rows and values of the model."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def to_micros(moment: datetime) -> int:
 
 
 def from_micros(value: int) -> datetime:
-    """Return the time of a `to_micros` value."""
+    """Return the time for a value from `to_micros`."""
     return _EPOCH + value * _MICROSECOND
 
 
 def attempt_values(attempt: Attempt, submission: str, key: str | None) -> Values:
-    """Return a new attempt's row as values by column; `submission` is the digest of its submission."""
+    """Return a new attempt's row as values by column; `submission` is the digest of the submission."""
     return {
         "id": attempt.id,
         "submission": submission,
@@ -58,7 +58,7 @@ def attempt_values(attempt: Attempt, submission: str, key: str | None) -> Values
 
 
 def verdict_values(attempt: Attempt) -> Values:
-    """Return a verdict's row as values by column."""
+    """Return a verdict's row as a mapping of columns to values."""
     assert attempt.verdict is not None, "only a finished attempt has a verdict"  # noqa: S101 - a caller's bug
     return {
         "attempt_id": attempt.id,
@@ -84,7 +84,7 @@ def verdict_values(attempt: Attempt) -> Values:
 
 
 def run_values(run: Run) -> Values:
-    """Return a run's row as values by column."""
+    """Return a run's row as a mapping of columns to values."""
     return {
         "attempt_id": run.attempt_id,
         "run_number": run.run_number,
@@ -97,7 +97,7 @@ def run_values(run: Run) -> Values:
 
 
 def event_values(event: Event) -> Values:
-    """Return an event's row as values by column; the body is JSON."""
+    """Return an event's row as a mapping of columns to values; the body is JSON."""
     return {
         "attempt_id": event.attempt_id,
         "run_number": event.run_number,
@@ -109,7 +109,7 @@ def event_values(event: Event) -> Values:
 
 
 def read_event(row: Mapping[Any, Any]) -> Event:
-    """Return the event of a row, or of a result of `event_values`."""
+    """Return the event from a row, or from a result of `event_values`."""
     return Event(
         attempt_id=row["attempt_id"],
         run_number=row["run_number"],
@@ -121,9 +121,9 @@ def read_event(row: Mapping[Any, Any]) -> Event:
 
 
 def read_attempt(row: Mapping[Any, Any]) -> Attempt:
-    """Return the attempt of a row joined with its verdict (if any) and its count of runs.
+    """Return the attempt from a row that is joined with its verdict (if any) and its count of runs.
 
-    States between accepted and finished aren't stored: a leased attempt reads as running.
+    States between accepted and finished aren't stored: a leased attempt is returned as running.
     """
     finished = row["verdict"] is not None
     unfinished_state = State.RUNNING if row["runs"] else State.QUEUED
@@ -171,7 +171,7 @@ def _with_verdict(attempt: Attempt, row: Mapping[Any, Any]) -> Attempt:
 
 
 def read_moment(value: object) -> datetime | None:
-    """Return the UTC time of a column with microseconds since 1970; None for NULL."""
+    """Return the UTC time from a column with microseconds since 1970, or None for NULL."""
     return None if value is None else from_micros(cast("int", value))
 
 

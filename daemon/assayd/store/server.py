@@ -1,7 +1,8 @@
-"""PostgreSQL connections: timeouts, retries, and the required server settings.
+"""Manages PostgreSQL connections: timeouts, retries, and the required server settings.
 
-A server can restart, and other processes write to the same database. A change that may be lost is repeated.
-Every change first checks which of its rows exist, so that a commit whose answer was lost isn't applied twice.
+A server can restart, and other processes write to the same database. A change that may have been lost is
+repeated. Every change first checks which of its rows exist, so that a commit whose answer was lost isn't
+applied twice.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def reading_engine(url: URL, connections: int) -> Engine:
 
 
 def _encode_parameters(engine: Engine) -> Engine:
-    """Encode every string parameter with `written`, so that any string can be searched for."""
+    """Encode every string parameter with `written`, so that queries can contain any string."""
     from psycopg.types.string import StrDumperUnknown
 
     class WrittenDumper(StrDumperUnknown):
@@ -104,7 +105,7 @@ def _encode_parameters(engine: Engine) -> Engine:
 class ServerRetry:
     """A policy of retries while the server is unreachable.
 
-    Threads share one instance: after a long absence, none of them waits.
+    Threads share one instance: if the server has been unreachable for long, no thread waits any longer.
     """
 
     def __init__(
@@ -124,7 +125,10 @@ class ServerRetry:
         )
 
     def retry_while_away(self, act: Callable[[], T]) -> T:
-        """Return the result of `act`, repeated while the server is unreachable. Raises: its last error."""
+        """Return the result of `act`, which is repeated while the server is unreachable.
+
+        Raises: its last error.
+        """
         result = self._retrying(act)
         self._away_since = None
         return result
@@ -163,13 +167,13 @@ def insert_listed(table: Table) -> Executable:
 
 
 def one_at_a_time(connection: Connection) -> None:
-    """Make this transaction wait until no other transaction creates tables."""
+    """Make this transaction wait until no other transaction is creating tables."""
     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
 
 
 @contextmanager
 def table_lock(connection: Connection) -> Iterator[None]:
-    """Hold the lock that keeps other processes from creating or altering tables in this database."""
+    """Hold the lock that prevents other processes from creating or altering tables in this database."""
     connection.exec_driver_sql("SET statement_timeout TO 0")
     connection.exec_driver_sql("SET lock_timeout TO 0")
     connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _LOCK})

@@ -1,4 +1,4 @@
-"""The tables, with types that both SQLite and PostgreSQL have.
+"""Defines the tables, with column types that both SQLite and PostgreSQL support.
 
 Times are microseconds since 1970 (UTC). JSON is stored as text that this program serializes, so that both
 databases return it unchanged.
@@ -34,7 +34,7 @@ _WRITTEN = str.maketrans({"\0": f"{_MARK}0", _MARK: f"{_MARK}1"})
 
 
 def written(text: str) -> str:
-    """Encode a string for a server, as a value or for a comparison: NUL becomes two other characters."""
+    """Encode a string for storage or comparison on a server: NUL is replaced by two other characters."""
     return text.translate(_WRITTEN) if "\0" in text or _MARK in text else text
 
 
@@ -52,7 +52,7 @@ class ExactText(TypeDecorator[str]):
     cache_ok = True
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
-        """Decode a stored string."""
+        """Decode a string that was read from the database."""
         return value if value is None or dialect.name == "sqlite" else was_written(value)
 
 

@@ -1,8 +1,8 @@
-"""Bundles that may be missing on disk: their contents are stored in the transaction of the verdict.
+"""Protects bundles that aren't flushed yet: their contents are stored in the verdict's transaction.
 
-So verdict and bundle need one durable write. The folder is written without waiting for the disk. After a
-power failure, each such folder is compared at start and rewritten if it differs. The file system is flushed
-at intervals for all bundles at once; then the stored contents are deleted.
+Therefore, verdict and bundle need only one durable write. The folder is written without waiting for the
+disk. After a power failure, each such folder is compared at start and rewritten if it differs. The file
+system is flushed at intervals for all bundles at once; then the stored contents are deleted.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ Repair = Callable[[str, Mapping[str, bytes]], bool]
 
 
 class UnsyncedBundles:
-    """A store of bundles' contents between the writing of a folder and the flush of its file system."""
+    """A store of bundles' contents from the writing of a folder until its file system is flushed."""
 
     def __init__(self, access: DatabaseAccess, root: Path) -> None:
         self._access = access
@@ -80,7 +80,7 @@ class UnsyncedBundles:
         self._much = asyncio.Event()
 
     def keep(self, location: str, files: Mapping[str, bytes]) -> None:
-        """Hold the contents of a bundle until its verdict is recorded."""
+        """Keep the contents of a bundle in memory until its verdict is recorded."""
         while len(self._kept) >= _MOST_KEPT:  # The oldest belong to attempts that never got a verdict.
             del self._kept[next(iter(self._kept))]
         self._kept[location] = pack(files)
@@ -102,7 +102,7 @@ class UnsyncedBundles:
         return lambda connection: _insert_contents(connection, values)
 
     async def repair(self, repair: Repair) -> int:
-        """Rewrite bundles with a verdict that a power failure damaged; return their number.
+        """Rewrite bundles that have a verdict and were damaged by a power failure; return their number.
 
         Raises: StoreError.
         """
@@ -126,7 +126,7 @@ class UnsyncedBundles:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Settle at intervals while the body runs."""
+        """Call `settle` at intervals while the body runs."""
         async with task_group() as tasks:
             settling = tasks.create_task(self._settle_periodically(), name="settle-bundles")
             try:

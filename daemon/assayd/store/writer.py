@@ -1,4 +1,4 @@
-"""One writing thread that commits all pending writes together.
+"""Commits all pending writes together in one writing thread.
 
 A commit costs one disk flush, regardless of its size, so writes that arrive during a commit share the next
 one. A failing write doesn't fail the others: its group is rolled back, and each write is repeated alone.
@@ -32,10 +32,10 @@ MOST_AT_ONCE = 256
 
 @dataclass(slots=True, eq=False)
 class _PendingWrite:
-    """A pending change.
+    """A pending change of the database.
 
-    It may be applied twice: after a rollback, or after a commit whose answer was lost. So each change first
-    checks which of its rows exist.
+    The change may be applied twice: after a rollback, or after a commit whose answer was lost. So each
+    change first checks which of its rows exist.
     """
 
     apply: Change[object]
@@ -44,7 +44,7 @@ class _PendingWrite:
 
 
 class Writer:
-    """The writing thread of one database."""
+    """The single writing thread of a database."""
 
     def __init__(self, engine: Engine, patience: ServerRetry | None = None) -> None:
         self._connection = WritingConnection(engine, patience)
@@ -53,7 +53,7 @@ class Writer:
         self._closed = False
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the writing thread."""
         self._thread.start()
 
     async def write(self, apply: Change[T], *, durable: bool = True) -> T:
@@ -62,7 +62,7 @@ class Writer:
         A change with ``durable=False`` survives the end of this process. It survives a power failure only if
         a durable change was committed with it or after it.
 
-        A cancelled caller doesn't learn whether the change was applied.
+        If the caller is cancelled, it isn't informed whether the change was applied.
 
         Raises:
             StoreError: the change or its commit failed, and nothing was recorded.
@@ -123,9 +123,9 @@ class Writer:
         )
 
     def _retry_one_by_one(self, group: Sequence[_PendingWrite], problem: Exception, tries: int) -> None:
-        """Retry the changes of a failed group one by one.
+        """Apply the changes of a failed group one by one.
 
-        Retry conflicts; fail the rest, or all if the server is away.
+        Conflicts are retried. The other changes fail; if the server is unreachable, all changes fail.
         """
         if is_unreachable(problem) or (
             len(group) == 1 and not (is_conflict(problem) and tries < CROSSED_TRIES)

@@ -1,7 +1,7 @@
-"""One try to deliver a message: resolve, judge the addresses, connect to one of those, post, read the status.
+"""Delivers a message once: resolves the host, checks its addresses, connects, posts, and reads the status.
 
-The address that is connected to is the one that was judged: the name is not looked up again. Nothing is
-followed, and of the answer nothing but its head is read.
+The connection uses an address that was checked: the host name isn't resolved again. Redirects aren't
+followed, and only the head of the response is read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class NotDeliveredError(Exception):
-    """An exception raised when a delivery failed; `reason` is a short text, `final` rules out retries."""
+    """An exception raised if a delivery fails; `reason` is a short text, `final` rules out retries."""
 
     def __init__(self, reason: str, *, final: bool = False) -> None:
         super().__init__(reason)
@@ -38,7 +38,7 @@ class NotDeliveredError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingMessage:
-    """A message, its receiver, and the user in whose name it is sent."""
+    """A message with its receiver and the user for whom it is sent."""
 
     receiver: Receiver
     url: WebhookUrl
@@ -49,7 +49,7 @@ class OutgoingMessage:
 
 @dataclass(slots=True)
 class WebhookClient:
-    """A client that delivers messages. It loads the certificates when the first message needs them."""
+    """A client that delivers messages. It loads the CA certificates when it sends the first message."""
 
     resolver: Resolver
     timeout_s: float
@@ -69,7 +69,10 @@ class WebhookClient:
             raise NotDeliveredError(f"status {status}", final=status == 410)
 
     async def addresses(self, receiver: Receiver, uid: int) -> tuple[str, ...]:
-        """Return the addresses that may be connected to. Raises: NotDeliveredError when there is none."""
+        """Return the addresses to which connections are allowed.
+
+        Raises: NotDeliveredError if there are none.
+        """
         own = asyncio.Semaphore(1)
         await own.acquire()
         looking = Lookup(host=receiver.url.host, port=receiver.url.port, owner=uid, own=own)
@@ -98,9 +101,9 @@ class WebhookClient:
 async def _open_connection(
     addresses: Sequence[str], url: WebhookUrl, tls: ssl.SSLContext | None, *, until: float
 ) -> AsyncIterator[_Streams]:
-    """Connect to the first address that answers in its share of the time; close the connection at exit.
+    """Connect to the first address that responds within its share of the timeout; close on exit.
 
-    Raises: OSError; NotDeliveredError, where a certificate is wrong.
+    Raises: OSError; NotDeliveredError, if a certificate is invalid.
     """
 
     async def connect(address: str) -> _Streams:

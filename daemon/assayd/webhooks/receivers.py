@@ -1,4 +1,4 @@
-"""Which URLs operators list as webhooks, and how a message to one is signed. Pure."""
+"""Finds the listed receiver of a webhook URL, and signs the messages to it. Performs no I/O."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ Network = IPv4Network | IPv6Network
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receiver:
-    """A receiver that an operator lists: every URL at `url` or below it, signed with its own key.
+    """A receiver that an operator lists: it covers every URL at or below `url`, and has a signing key.
 
-    `private` are non-public addresses that it can have. Without TLS, it can't have others.
+    `private` are the non-public addresses to which its host may resolve. Without TLS, no other addresses
+    are allowed.
     """
 
     name: str
@@ -29,7 +30,7 @@ class Receiver:
     private: tuple[Network, ...] = ()
 
     def reachable(self, addresses: Iterable[str]) -> tuple[str, ...]:
-        """Return the addresses of the receiver's host that connections are allowed to."""
+        """Return the addresses of the receiver's host to which connections are allowed."""
         return tuple(address for address in addresses if self._is_allowed_address(address))
 
     def _is_allowed_address(self, text: str) -> bool:
@@ -43,7 +44,7 @@ class Receiver:
 
 
 def find_receiver(url: WebhookUrl, receivers: Sequence[Receiver]) -> Receiver | None:
-    """Return the receiver with the longest path that covers a URL; None if none does."""
+    """Return the receiver with the longest path that covers a URL, or None if no receiver covers it."""
     covering = [receiver for receiver in receivers if receiver.url.covers(url)]
     return max(covering, key=lambda receiver: len(receiver.url.path), default=None)
 
@@ -53,7 +54,10 @@ LEAST_BYTES, MOST_BYTES = 24, 64
 
 
 def read_secret(text: str) -> bytes:
-    """Return the key that a secret stands for. Raises: ValueError, without a word of it."""
+    """Return the key that a secret encodes.
+
+    Raises: ValueError, whose message doesn't contain the secret.
+    """
     try:
         key = b64decode(text.removeprefix(PREFIX), validate=True)
     except NotBase64:
@@ -69,7 +73,7 @@ def read_secret(text: str) -> bytes:
 
 
 def signed_headers(key: bytes, message_id: str, body: bytes, at: datetime) -> Mapping[str, str]:
-    """Return the headers with the message's id, time and signature."""
+    """Return the HTTP headers that contain the message's id, time and signature."""
     seconds = str(int(at.timestamp()))
     content = b".".join((message_id.encode(), seconds.encode(), body))
     signature = b64encode(hmac.digest(key, content, "sha256")).decode()

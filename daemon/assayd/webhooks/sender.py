@@ -1,8 +1,8 @@
-"""Sends messages until each is delivered or given up, over restarts; decides which one is next.
+"""Sends each message until it is delivered or abandoned, across restarts; decides which message is next.
 
-It reads due messages from the database, a few of every user and receiver at a time, so that neither memory
-nor the turn of others depends on the number of messages. Users share the connections, so one dead receiver
-can't take all.
+The sender reads a few due messages of every user and receiver at a time, so that a large number of messages
+neither fills memory nor delays other users. Connections are shared between users, so one unreachable
+receiver can't occupy all of them.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ EXAMINED_S = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookLimits:
-    """Limits of webhooks: connections, retries, and waiting messages.
+    """The limits of webhooks: connections, retries, and waiting messages.
 
-    The pause after the first failure is `first_pause_s`, and twice as long after each other one.
+    The pause after the first failure is `first_pause_s`; each further failure doubles it.
     """
 
     connections: int = 32
@@ -53,7 +53,7 @@ class WebhookLimits:
     longest_pause_s: float = 3600.0
 
     def pause_s(self, failures: int) -> float:
-        """Return how long to wait after so many failures in a row, with up to a quarter more."""
+        """Return the pause after this many consecutive failures, plus a random extra of up to a quarter."""
         pause_s = min(self.first_pause_s * 2.0 ** min(failures - 1, 30), self.longest_pause_s)
         return pause_s * random.uniform(1, 1.25)  # noqa: S311 - spreads retries, keeps no secret
 
@@ -62,14 +62,14 @@ class Sender:
     """A sender of messages, which implements `ports.webhooks.WebhookGate`.
 
     Args:
-        receivers: the listed ones.
-        store: messages that wait.
-        courier: delivers one message.
-        clock: the time that decides whether a message is due.
+        receivers: the receivers that the operator lists.
+        store: the store of messages waiting for delivery.
+        courier: the client that delivers one message.
+        clock: the clock that determines whether a message is due.
         metrics: the counters.
-        added: set when a message was recorded.
-        limits: how often and how long a message is sent.
-        leads: whether this process sends; of several on one database, one does.
+        added: the event that is set when a message is recorded.
+        limits: the limits on connections, retries and waiting messages.
+        leads: returns whether this process sends; only one of the processes that share a database does.
     """
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
@@ -99,7 +99,7 @@ class Sender:
         self._given_up = 0
 
     async def check(self, url: str, uid: int) -> None:
-        """See that a user may have messages sent to a URL. Raises: RequestError."""
+        """Check that a user can have messages sent to a URL. Raises: RequestError."""
         if self._find_receiver(_read_url(url)) is None:
             message = "webhook: no receiver matches this URL; operators list receivers in webhooks.receivers"
             raise RequestError("webhook.not_allowed", message, field="webhook")
@@ -113,7 +113,7 @@ class Sender:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Send while the body runs; messages that aren't delivered at its end stay recorded."""
+        """Send messages while the body runs; messages that aren't delivered when it ends stay recorded."""
         async with task_group() as tasks:
             sending = tasks.create_task(self._send_loop(), name="webhooks")
             try:
@@ -133,7 +133,7 @@ class Sender:
                 await pause(pause_s, unless=self._added)
 
     async def _start_due(self, tasks: asyncio.TaskGroup) -> float:
-        """Start the due messages; return the time until the next one is due."""
+        """Start deliveries of the due messages; return the time until the next message is due."""
         if not self.leads():
             return STORE_RETRY_S
         now = self._clock.now()
@@ -148,7 +148,7 @@ class Sender:
         return min(max((next_try - self._clock.now()).total_seconds(), 0.0), LOOK_AGAIN_S)
 
     async def _process_message(self, message: WebhookMessage) -> None:
-        """Try once, and record the outcome."""
+        """Try to deliver a message once, and record the outcome."""
         try:
             await self._try_delivery(message)
         except StoreError as trouble:  # it is sent once more, which receivers have to bear
@@ -197,13 +197,13 @@ class Sender:
             self._count_try(message, "failed", reason=failure.reason)
 
     def _count_try(self, message: WebhookMessage, outcome: str, **more: str) -> None:
-        """Count and log a delivery; omit path and query, which may contain a receiver's secret."""
+        """Count and log a delivery, without the URL's path and query, which may contain a secret."""
         self._metrics.webhook_tries.labels(outcome).inc()
         tell = {"delivered": log.debug, "failed": log.warning}.get(outcome, log.error)
         tell(f"webhook.{outcome}", message_id=message.id, to=message.origin, tries=message.tries + 1, **more)
 
     async def examine(self) -> Sequence[HealthRow]:
-        """Return the known state of the receivers, without sending a message; nothing if none is listed."""
+        """Return the receivers' known state without sending a message; empty if none is listed."""
         if not self._receivers:
             return ()
         problems = [each for each in await asyncio.gather(*map(self._find_problem, self._receivers)) if each]
@@ -222,7 +222,7 @@ class Sender:
         )
 
     async def _find_problem(self, receiver: Receiver) -> str | None:
-        """Return the reason why no address of a receiver is allowed or resolved; None if one is."""
+        """Return why no address of a receiver can be used; None if one is allowed and resolved."""
         try:
             async with asyncio.timeout(EXAMINED_S):
                 await self._courier.addresses(receiver, 0)

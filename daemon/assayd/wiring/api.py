@@ -1,4 +1,4 @@
-"""Builds the API from the parts."""
+"""Builds the API application and the configuration of its servers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from assayd.wiring.from_kinds import routers_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiConfigs:
-    """The servers: one for the socket, one for the metrics on a loopback address."""
+    """The server configurations: one for the socket, one for metrics on a loopback address."""
 
     socket: uvicorn.Config
     metrics: uvicorn.Config
 
 
 def configure_api(settings: Settings, parts: Assembly) -> ApiConfigs:
-    """Return the configuration of the servers."""
+    """Return the configurations of the servers."""
     access, limits = access_of(settings), settings.limits
     app = application(parts, access)
     places = Places(limits.connections)
@@ -63,7 +63,7 @@ def application(parts: Assembly, access: SocketAccess, routers: Sequence[APIRout
 
 
 def access_of(settings: Settings) -> SocketAccess:
-    """Return the users that can connect, and those that see everything."""
+    """Return which users can connect, and which users can see everything."""
     group = settings.access.operators_group
     return SocketAccess(
         uids=frozenset(settings.access.uids),

@@ -1,4 +1,4 @@
-"""Loads the wing that signs verdicts, `assayd_attestation`, if the operator configured a key."""
+"""Loads the optional package that signs verdicts, `assayd_attestation`, if a key is configured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opens the audit log, which records start and stop of the daemon."""
+"""Opens the audit log, which records the start and stop of the daemon."""
 
 from __future__ import annotations
 

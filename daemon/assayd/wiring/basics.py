@@ -1,4 +1,4 @@
-"""The basic parts, which others need, and the overrides of parts."""
+"""Builds the basic parts, which other parts need, and defines the overrides of parts."""
 
 from __future__ import annotations
 
@@ -51,11 +51,12 @@ def keep_part(part: T) -> T:
 class PartOverrides:
     """Replacements for parts; None keeps the daemon's own part.
 
-    `execution` runs attempts and `artifacts` stores bundles: a gateway replaces both. `database_bytes` limits
-    the waiting submissions in an external database. `wrap` receives the job store, the artifact store, the
-    analyst and the sandbox. `loop_share` is the share of the event loop's time for a user who isn't alone.
-    `leads` returns whether this process cleans up and sends webhooks; of several on one database, one does.
-    `on_message` is called in the transaction that writes a webhook message, for those other processes.
+    `execution` runs attempts and `artifacts` stores bundles: a gateway replaces both. `database_bytes`
+    limits the waiting submissions in an external database. `wrap` receives the job store, the artifact
+    store, the analyst and the sandbox. `loop_share` is the share of the event loop's time for one of
+    several active users. `leads` returns whether this process cleans up and sends webhooks; only one of the
+    processes that share a database does. `on_message` is called in the transaction that writes a webhook
+    message, for those other processes.
     """
 
     limits: DaemonLimits | None = None
@@ -75,9 +76,9 @@ class PartOverrides:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basics:
-    """The basic parts. `stopping` is set once no new work starts.
+    """The basic parts. `stopping` is set when the daemon stops accepting new work.
 
-    `records` are the record stores of kinds, by kind.
+    `records` maps each kind to its record store.
     """
 
     settings: Settings

@@ -1,7 +1,8 @@
-"""Loads the wing of repairs and generations, `assayd_chains`, if it is installed.
+"""Loads the optional package of repairs and generations, `assayd_chains`, if it is installed.
 
-The wing opens its providers before any other part is built, then joins the store, and begins once attempts
-can be submitted. Without it, the daemon starts, and rejects requests for the wing.
+The package opens its providers before any other part is built, is then connected to the store, and begins
+when attempts can be submitted. Without the package, the daemon starts and rejects requests for repairs and
+generations.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
 
 
 class ChainParts(Protocol):
-    """The parts of chains that use the database: requested repairs, and files for bundles."""
+    """The parts of the chains package that use the database: requested repairs, and files for bundles."""
 
     requests: RepairRequests
     attachments: BundleAttachments
@@ -47,7 +48,7 @@ class ChainParts(Protocol):
         scheduler: Scheduler,
         documents: ReadDocuments,
     ) -> Chains:
-        """Build the chains, which continue as long as the stack is open."""
+        """Build the chains, which run as long as the stack is open."""
         ...
 
 
@@ -57,12 +58,12 @@ class ChainWing(Protocol):
     routers: Sequence[APIRouter]
 
     def join(self, access: DatabaseAccess, jobs: DatabaseJobStore, *, clock: Clock, ids: Ids) -> ChainParts:
-        """Build the parts that need only the database."""
+        """Build the parts of the package that need only the database."""
         ...
 
 
 class _EmptyChainWing:
-    """A `ChainWing` and `ChainParts` for a missing package."""
+    """A `ChainWing` and `ChainParts` used if the package isn't installed."""
 
     routers: Sequence[APIRouter] = ()
     requests: RepairRequests = NoChains()
@@ -84,7 +85,7 @@ class _EmptyChainWing:
 
 
 async def open_chains(settings: Settings, stack: AsyncExitStack) -> ChainWing:
-    """Open the chains package, whose providers remove their keys from the environment.
+    """Open the chains package; its providers remove their keys from the environment.
 
     Raises: ConfigError ``repair.key``, ``repair.extra``.
     """

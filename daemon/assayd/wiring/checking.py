@@ -1,4 +1,4 @@
-"""The checks of `assayd --check-config` beyond the format of each setting."""
+"""Implements the checks of `assayd --check-config` beyond the format of each setting."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _require_folder(state_dir: Path) -> None:
 
 
 def _is_writable(folder: Path) -> bool:
-    """Return whether this user can create a folder in it; for root, the mode alone doesn't show that."""
+    """Return whether this user can create a subfolder; for root, the mode alone isn't evidence."""
     try:
         with TemporaryDirectory(prefix=".assayd-", dir=folder):
             return True

@@ -1,4 +1,4 @@
-"""Selects the container engine, once, when the daemon starts."""
+"""Selects the container engine once, when the daemon starts."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _ASKED_WITHIN_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenEngine:
-    """An engine, its kind, a short reason for the choice, and the alternative.
+    """A selected engine, its kind, a short reason for the choice, and the alternative.
 
-    `challenger` creates the alternative engine; None without an alternative.
+    `challenger` creates the alternative engine, or is None if there isn't one.
     """
 
     engine: Engine
@@ -65,7 +65,7 @@ async def choose_engine(settings: Settings) -> ChosenEngine:
 
 
 async def _choose_docker(docker: Engine, reason: str, settings: Settings) -> ChosenEngine:
-    """Return Docker, with a note if this host could also run containers without it."""
+    """Return Docker as the engine, with a note if this host could also run containers without Docker."""
     chosen = ChosenEngine(engine=docker, kind="docker", reason=reason)
     try:
         host = await asyncio.to_thread(find_host)
@@ -108,7 +108,7 @@ def _create_docker(settings: Settings) -> Engine:
 
 
 def images_dir(settings: Settings) -> Path:
-    """Return the folder of an OCI runtime's unpacked images."""
+    """Return the folder of unpacked images for an OCI runtime."""
     return (settings.engine.images_dir or settings.state_dir / "images").absolute()
 
 

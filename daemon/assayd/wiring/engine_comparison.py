@@ -1,8 +1,8 @@
 """Measures the cost of containers without Docker, if Docker was selected but isn't required.
 
-It decides what to compare and how to word the result. The other engine counts only if it passes the isolation
-check. The result is stored in the state directory: the next start reports it immediately, and measures again
-only if either engine has another version.
+This module decides what to compare and how to word the result. The alternative engine is considered only if
+it passes the isolation check. The result is stored in the state directory: the next start reports the
+stored result immediately, and measures again only if the version of either engine has changed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SAMPLES = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedEngine:
-    """An engine with a sandbox on it."""
+    """An engine with a sandbox that uses it."""
 
     engine: Engine
     sandbox: Sandbox
@@ -45,7 +45,7 @@ Challenge = Callable[[AsyncExitStack], Awaitable[ComparedEngine]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineComparison:
-    """A comparison of the selected engine with the alternative, by containers for one run spec."""
+    """A comparison of the selected engine with the alternative, based on containers for one run spec."""
 
     chosen: ComparedEngine
     challenge: Challenge
@@ -104,7 +104,7 @@ async def _format_version(engine: Engine) -> str:
 
 
 def read_comparison(file: Path, between: Sequence[str] = ()) -> str:
-    """Return the stored result (for these two engines, if given), or an empty string."""
+    """Return the stored result, or an empty string; given two engines, only their result counts."""
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))
         return str(kept["sentence"]) if list(between) in ([], kept["between"]) else ""

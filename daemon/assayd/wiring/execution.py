@@ -121,7 +121,10 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
     metrics: Metrics,
     stack: AsyncExitStack,
 ) -> ReadinessSupervisor:
-    """Build the sandbox with its engine and pool; closing the stack empties the pool and sweeps again."""
+    """Build the sandbox with its engine and pool.
+
+    Closing the stack empties the pool and checks for leftovers.
+    """
     chosen = await choose_engine(settings)
     log.info("engine.chosen", kind=chosen.kind, reason=chosen.reason, note=chosen.note)
     engine = measured(chosen.engine, metrics, clock)
@@ -200,7 +203,7 @@ async def _open_alternative(
 async def _compare_in_background(
     comparison: EngineComparison, readiness: ReadinessSupervisor
 ) -> AsyncIterator[None]:
-    """Compare the engines during the body, once the daemon has been ready for a while."""
+    """Compare the engines while the body runs, after the daemon has been ready for a while."""
 
     async def compare() -> None:
         await readiness.sandbox.usable.wait()
@@ -216,7 +219,7 @@ async def _compare_in_background(
 
 
 async def _sweep_at_exit(reaper: Reaper) -> None:
-    """Check, after the pool is empty, that no container of this daemon remains."""
+    """Check that no container of this daemon remains after the pool is emptied."""
     try:
         await reaper.sweep(patient=False)
     except EngineError as problem:
@@ -224,7 +227,7 @@ async def _sweep_at_exit(reaper: Reaper) -> None:
 
 
 def _sample_runs(kinds: Mapping[str, Kind], policies: PolicySet, limits: DaemonLimits) -> Sequence[RunSpec]:
-    """Plan a sample of every kind under its default policy: the pool keeps containers for these."""
+    """Plan a sample run of every kind under its default policy; the pool keeps containers for these."""
     runs = []
     for validator in kinds.values():
         policy = policies.get(validator.default_policy)

@@ -1,8 +1,9 @@
-"""The identity by which a daemon recognizes its containers, bound to the place of its state directory.
+"""Determines the identity by which a daemon recognizes its containers, bound to its state directory.
 
-A copied state directory, started next to the original, must not treat the original's containers as its own
-leftovers. So the file records the directory's device and inode; a copy gets a new identity, and containers of
-the former one are left alone. The file names the original until an operator acknowledges the copy.
+A daemon that uses a copied state directory must not remove the containers of a daemon that still uses the
+original. So the identity file records the directory's device and inode: a copy gets a new identity, and
+containers with the former identity aren't touched. The file contains the original's id until an operator
+acknowledges the copy.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """A daemon's id, and the former id of a copied state directory, or None."""
+    """A daemon's id, and the original's id if the state directory is a copy (None otherwise)."""
 
     daemon_id: str
     copied_from: str | None = None
 
 
 def identify(state_dir: Path, ids: UlidGenerator) -> Identity:
-    """Return the identity of a state directory, created at the first use and for a copy.
+    """Return the identity of a state directory; create one on first use and for a copy.
 
     Raises: ConfigError ``state.unusable``, if the file can't be read or written.
     """
@@ -59,7 +60,7 @@ def identify(state_dir: Path, ids: UlidGenerator) -> Identity:
 
 
 def acknowledge_copy(state_dir: Path) -> str | None:
-    """Remove the note that a state directory is a copy. Return the original's id, or None.
+    """Remove the record that a state directory is a copy. Return the original's id, or None.
 
     Raises: ConfigError ``state.unusable``.
     """

@@ -22,7 +22,7 @@ MIB = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonLimits:
-    """The limits of each part. `attempt` has an attempt's caps, without the limits of its policy."""
+    """The limits of each part. `attempt` contains an attempt's caps, without the limits of its policy."""
 
     queue: QueueLimits
     keep: Keep
@@ -36,7 +36,7 @@ class DaemonLimits:
 
 
 def limits_from(settings: Settings) -> DaemonLimits:
-    """Return the limits from the settings, in bytes rather than megabytes."""
+    """Return the limits that the settings define, in bytes rather than megabytes."""
     limits, caps, keep, analysis = settings.limits, settings.caps, settings.retention, settings.analysis
     payload = PayloadCaps(
         source_bytes=caps.source_bytes,

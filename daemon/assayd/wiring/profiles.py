@@ -1,4 +1,4 @@
-"""Loads the policies that the settings select: the shipped profiles, and the operator's."""
+"""Loads the policies that the settings select: the shipped profiles and the operator's profiles."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from assayd.settings import OWN_POLICIES, Settings
 
 
 def missing_policies(kinds: Mapping[str, Kind], policies: PolicySet) -> dict[str, str]:
-    """Return the default policies without a file, by the kinds that need them."""
+    """Return the names of default policies that have no file, by the kinds that need them."""
     return {
         name: kind.default_policy for name, kind in kinds.items() if kind.default_policy not in policies.names
     }
 
 
 def load_profiles(settings: Settings) -> PolicySet:
-    """Load all profiles.
+    """Load all profiles that the settings select.
 
     Raises:
-        FileError: with all problems of all files.
+        FileError: with the problems of all files.
     """
     own = [folder for folder in settings.policy_folders if folder != OWN_POLICIES or folder.is_dir()]
     packaged = registry.data_folders(settings.validators, "policies")

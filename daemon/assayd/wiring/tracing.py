@@ -1,4 +1,4 @@
-"""Loads the wing of tracing, `assayd_tracing`, if the operator configured a collector."""
+"""Loads the optional tracing package, `assayd_tracing`, if the operator configured a collector."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ NEEDED = ("assayd_tracing", "opentelemetry", "opentelemetry.sdk", "opentelemetry
 def open_tracing(
     settings: TracingSettings, stack: AsyncExitStack, metrics: Metrics, *, daemon_id: str
 ) -> Tracing:
-    """Return the tracing until the stack closes; imported only if a collector is configured.
+    """Return the tracing, open until the stack closes.
+
+    The package is imported only if a collector is configured.
 
     Raises: ConfigError ``tracing.missing``, ``tracing.endpoint``, ``tracing.headers``.
     """

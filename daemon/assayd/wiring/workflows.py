@@ -1,4 +1,7 @@
-"""Finds the wing of workflows, `assayd_workflows`, if it is installed; without it the daemon starts."""
+"""Loads the optional workflows package, `assayd_workflows`, if it is installed.
+
+The daemon can run without it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningParts:
-    """The parts that run nodes as attempts. `documents` returns report and execution of an attempt."""
+    """The parts that run nodes as attempts.
+
+    `documents` returns the report and the execution of an attempt.
+    """
 
     admission: Admission
     scheduler: Scheduler
@@ -37,7 +43,7 @@ class RunningParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowWing:
-    """Workflows, which run as long as the daemon runs, and their routes."""
+    """The workflows, which run as long as the daemon runs, and their routes."""
 
     carried: Workflows
     routers: Sequence[APIRouter] = ()

@@ -1,1 +1,1 @@
-"""Rules that are offered where no code came about: they take fields out of paths. Source: docs/repair.md."""
+"""Offers rules that extract fields from paths if no code passed validation. Source: docs/repair.md."""

@@ -1,15 +1,15 @@
-r"""Infers extraction rules from sample paths. Pure.
+r"""Infers extraction rules from sample paths. Performs no I/O.
 
-Every segment, counted from the end, is read as what it looks like over all paths:
+Each segment position, counted from the end, is classified by its appearance in all paths:
 
     2024                 year, integer
     Q1  Q2               quarter: Q(\d+), integer
     CLIENT-ABC           client: CLIENT-(.*)
     region=eu            region: region=(.*)
-    report.csv           filename; without its ending: stem
+    report.csv           filename; without its suffix: stem
 
-A field gets the rule that reproduces the values of an earlier attempt; otherwise the rule of its name. A
-computed field gets a rule only by its values or its whole name.
+A field gets the rule that reproduces the values of an earlier attempt; otherwise, the rule that matches its
+name. A computed field gets a rule only if its values or its whole name match.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ NOT_FOUND = "NOTE: no part of the sample paths matches this field."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
-    """A rule that fits all paths, and the field names that it fits."""
+    """A rule that matches all paths, and the field names to which it applies."""
 
     names: tuple[str, ...]
     rule: FallbackRule
 
 
 def draft(paths: Sequence[str], fields: Sequence[ExtractedField], known: Known) -> RuleSet:
-    """Return rules for as many of the fields as possible, with a note for each of the others.
+    """Return rules for as many fields as possible, with a note for each remaining field.
 
-    Without fields, every meaningful segment gets a rule under its own name.
+    If no fields are given, each meaningful segment gets a rule with a name derived from the segment.
     """
     candidates = list(_iter_candidates(paths))
     if not fields:
@@ -117,7 +117,7 @@ def _read_column(column: Sequence[str], place: int, left: str | None) -> Iterato
 
 
 def _number_candidate(column: Sequence[str], source: str, left: str | None) -> _Candidate:
-    """Return the rule for ``…/2024/03/17/…`` as year, month and day; long numbers stay text."""
+    """Return the rule for ``…/2024/03/17/…`` as year, month and day; long numbers are treated as text."""
     name = {"year": "month", "month": "day"}.get(left or "")
     if name is not None and all(len(one) <= 2 and int(one) in _LEFT[name] for one in column):
         return _Candidate(names=(name,), rule=FallbackRule(source=source, type=Type.INTEGER))
@@ -146,7 +146,7 @@ def _common_prefix(pattern: re.Pattern[str], column: Sequence[str]) -> str | Non
 def _rule_by_values(
     name: str, paths: Sequence[str], candidates: Sequence[_Candidate], known: Known
 ) -> FallbackRule | None:
-    """Return the first rule that gives exactly the known values of a field, or None."""
+    """Return the first rule that returns exactly the known values of a field, or None."""
     values = {path: known[path][name] for path in paths if path in known and name in known[path]}
     values = {path: value for path, value in values.items() if value is not None}
     if not values:
@@ -177,5 +177,5 @@ def _surrounding_rules(values: Mapping[str, object]) -> Iterator[FallbackRule]:
 
 
 def plain(text: str) -> str:
-    """Escape a string as a pattern, without a needless backslash before a hyphen."""
+    """Escape a string for use as a pattern, without an unnecessary backslash before a hyphen."""
     return re.sub(r"[\\.^$*+?{}\[\]|()]", r"\\\g<0>", text)

@@ -1,8 +1,8 @@
-"""Decides whether rules are offered in the place of code, and words the offer. Pure.
+"""Decides whether to offer rules instead of code, and words the offer. Performs no I/O.
 
-    the policy refused every attempt ────────────────> security: rules run nothing
-    the last attempt ran out of its time ────────────> timeout: rules take none
-    fixes used up, and a field is computed ──────────> computed_fields: rules give the other fields
+    the policy refused every attempt ────────────────> security: rules run no code
+    the last attempt timed out ──────────────────────> timeout: rules need no run time
+    fixes used up, and a field is computed ──────────> computed_fields: rules extract the other fields
 
 Source: docs/repair.md.
 """
@@ -47,14 +47,14 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierAttempt:
-    """One attempt of a repair: the cause of its end, and its report."""
+    """An attempt of a repair: the cause of its end, and its report."""
 
     cause: str | None
     report: Report
 
 
 def trigger_of(outcome: Outcome, tries: Sequence[EarlierAttempt], taken: Taken) -> Trigger | None:
-    """Return the trigger for offering rules, or None."""
+    """Return the trigger for an offer of rules, or None."""
     if outcome in _NEVER or not tries:
         return None
     retried = len(tries) > 1 or outcome is Outcome.TERMINAL
@@ -68,7 +68,7 @@ def trigger_of(outcome: Outcome, tries: Sequence[EarlierAttempt], taken: Taken) 
 
 
 def offer(trigger: Trigger, tries: Sequence[EarlierAttempt], taken: Taken) -> Mapping[str, object] | None:
-    """Return the offer; None if no field was found."""
+    """Return the offer, or None if no rule was found for any field."""
     text = write(draft(taken.texts, taken.fields, _known_values(tries)))
     rules = read(text)
     if not rules.extract:
@@ -102,7 +102,7 @@ def _has_timed_out(tried: EarlierAttempt) -> bool:
 
 
 def _known_values(tries: Sequence[EarlierAttempt]) -> Mapping[str, Mapping[str, object]]:
-    """Return the values that attempts returned by path; later attempts take precedence."""
+    """Return the values that attempts returned, by path; later attempts take precedence."""
     known: dict[str, Mapping[str, object]] = {}
     for tried in tries:
         results = tried.report.get("runtime_results")

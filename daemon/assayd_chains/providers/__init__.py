@@ -1,1 +1,1 @@
-"""The providers of fixes, one file each. They share the protocol `provider.Provider`."""
+"""Contains the providers of fixes, one per file. They implement the protocol `provider.Provider`."""

@@ -1,6 +1,6 @@
-"""One configured model, the library that its API is spoken through, and the HTTP client that this is given.
+"""Defines a configured model's account, and the HTTP client that is passed to the vendor's library.
 
-The client follows no redirects, and reads a bounded amount.
+The client doesn't follow redirects, and limits the size of response bodies.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class ModelAccount:
     """One configured model.
 
     Args:
-        type: which API it is, e.g. ``openai``.
-        base_url: the address of a server that is not the vendor's.
-        max_tokens: how long an answer may be; None leaves it to the API where that is possible.
-        timeout_s: longest that one call may take, within the time that is left.
+        type: the API's type, e.g. ``openai``.
+        base_url: the address of a server other than the vendor's.
+        max_tokens: the maximum length of an answer; None uses the API's default if it has one.
+        timeout_s: the timeout of one call, within the remaining time.
     """
 
     name: str
@@ -44,9 +44,9 @@ class ModelAccount:
 
 
 def load(module: str, *, account: ModelAccount, loggers: Sequence[str]) -> None:
-    """Import a vendor's library, and keep it from writing what it sends into our log.
+    """Import a vendor's library, and keep it from writing requests to the daemon's log.
 
-    Raises: ConfigError ``repair.extra`` when it is not installed.
+    Raises: ConfigError ``repair.extra`` if it isn't installed.
     """
     try:
         importlib.import_module(module)
@@ -61,10 +61,11 @@ def load(module: str, *, account: ModelAccount, loggers: Sequence[str]) -> None:
 
 
 def create_bounded_client() -> httpx2.AsyncClient:
-    """Create a client for one provider, whose answers are limited.
+    """Create a client for one provider, with limits on its responses.
 
-    Redirects are answers: a library would send prompt and key on to wherever one leads. Bodies come as they
-    are: one that is compressed has no bound in its bytes. Proxies of the environment are used as ever.
+    Redirects are returned, not followed, because a library would send the prompt and the key to the
+    redirect's target. Compressed bodies are rejected, because their decompressed size is unbounded. The
+    environment's proxy settings apply.
     """
     import httpx2
 
@@ -80,7 +81,7 @@ async def _disable_compression(request: httpx2.Request) -> None:
 
 
 async def _limit_body(response: httpx2.Response) -> None:
-    """Replace the response's stream by one that is limited in time. Raises: httpx2.HTTPError."""
+    """Replace the response's stream with a stream that has a size limit. Raises: httpx2.HTTPError."""
     import httpx2
 
     if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
@@ -101,7 +102,7 @@ async def _limit_body(response: httpx2.Response) -> None:
 
 
 async def _limited_pieces(stream: httpx2.AsyncByteStream, response: httpx2.Response) -> AsyncIterator[bytes]:
-    """Yield a body up to its size limit; truncate the body of an error there."""
+    """Yield a body up to its size limit; if the response is an error, truncate its body at the limit."""
     import httpx2
 
     failure = response.status_code != httpx2.codes.OK

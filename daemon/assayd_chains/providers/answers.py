@@ -1,7 +1,7 @@
-"""Answers of APIs: their common fields, and reading one while it arrives.
+"""Parses answers of APIs: their common fields, and streamed text while it arrives.
 
-The early reading is for followers: server-sent events, line by line, at most `MOST_HEARD_BYTES` in total,
-without unreadable ones. The answer that counts is read in full afterwards (`reading.py`).
+Streamed text is for followers: server-sent events are read line by line, up to `MOST_HEARD_BYTES` in total,
+and invalid events are skipped. The complete answer is parsed separately afterwards (`reading.py`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TextOf = Callable[[Event], str]
 
 
 class Ending(StrEnum):
-    """The reason why a model stopped."""
+    """The reason why a model stopped generating."""
 
     COMPLETE = "complete"
     """It had said what it wanted."""
@@ -43,7 +43,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderAnswer:
-    """The answer of an API. `word` is the API's own word for the stop reason."""
+    """The parsed answer of an API. `word` is the API's own term for the stop reason."""
 
     text: str
     ending: Ending
@@ -52,12 +52,15 @@ class ProviderAnswer:
 
 
 def tokens(value: object) -> int | None:
-    """Read a number of tokens; None if it is invalid or impossibly large."""
+    """Return a number of tokens; None if it is invalid or impossibly large."""
     return value if type(value) is int and 0 <= value <= MOST_TOKENS else None
 
 
 async def hear(response: httpx2.Response, text_of: TextOf, heard: Heard) -> bytes:
-    """Return the whole body of an answer, and pass on its text as it arrives. Raises: httpx2.HTTPError."""
+    """Return the whole body of an answer, and pass on its text while it arrives.
+
+    Raises: httpx2.HTTPError.
+    """
     listener, whole = Listener(text_of, heard), bytearray()
     async for piece in response.aiter_raw():
         whole += piece
@@ -66,7 +69,7 @@ async def hear(response: httpx2.Response, text_of: TextOf, heard: Heard) -> byte
 
 
 class Listener:
-    """Receives the bytes of an answer as they arrive, and passes on their text."""
+    """A receiver of an answer's bytes as they arrive, which passes on their text."""
 
     def __init__(self, text_of: TextOf, heard: Heard) -> None:
         self._text_of, self._heard = text_of, heard
@@ -74,7 +77,7 @@ class Listener:
         self._line = bytearray()
 
     def take(self, piece: bytes) -> None:
-        """Take some bytes in; they may end anywhere."""
+        """Add received bytes, which can end at any position."""
         piece = piece[: max(self._left, 0)]
         self._left -= len(piece)
         self._line += piece
@@ -90,7 +93,7 @@ class Listener:
 
 
 def is_streamed(content: bytes) -> bool:
-    """Return whether an answer has server-sent events; a server may ignore the request for them."""
+    """Return whether an answer consists of server-sent events; servers may ignore the request for them."""
     return content.lstrip()[:6].startswith((b"event:", b"data:", b":"))
 
 

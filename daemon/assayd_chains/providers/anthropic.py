@@ -1,4 +1,4 @@
-"""Models behind Anthropic's Messages API."""
+"""Implements the client of Anthropic's Messages API."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Usage(BaseModel):
 
 
 class _Message(BaseModel):
-    """The parts of an answer that are read."""
+    """The fields of an answer that are used."""
 
     content: list[_Block]
     stop_reason: str | None = None
@@ -48,7 +48,7 @@ class _Message(BaseModel):
 
 
 class AnthropicApi:
-    """The client of Anthropic's API. Implements `api.Api`."""
+    """A client of Anthropic's API. Implements `api.Api`."""
 
     def __init__(self, account: ModelAccount) -> None:
         load("anthropic", account=account, loggers=("anthropic",))
@@ -63,7 +63,7 @@ class AnthropicApi:
         )
 
     async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
-        """Make one call, without trying again. Raises: ProviderError."""
+        """Make one call without retries. Raises: ProviderError."""
         import anthropic
         import httpx2
 
@@ -91,12 +91,12 @@ class AnthropicApi:
             raise failures.unreachable(self._account, problem) from problem
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         await self._client.close()
 
 
 def read_answer(content: bytes) -> ProviderAnswer:
-    """Read the bytes of an answer. Raises: ValueError when it is none."""
+    """Parse the bytes of an answer. Raises: ValueError, if they aren't a valid answer."""
     message = _assemble_stream(content) if is_streamed(content) else _Message.model_validate_json(content)
     text = "".join(block.text for block in message.content if block.type == "text")
     if message.stop_reason == "refusal":
@@ -111,12 +111,12 @@ def read_answer(content: bytes) -> ProviderAnswer:
 
 
 def text_of(event: Event) -> str:
-    """Return the text that an event adds."""
+    """Return the text that a stream event adds."""
     return text_at(event, "delta", "text") if part(event, "delta", "type") == "text_delta" else ""
 
 
 def _assemble_stream(content: bytes) -> _Message:
-    """Assemble a streamed answer. Raises: ValueError, if it is incomplete."""
+    """Assemble a streamed answer from its events. Raises: ValueError, if it is incomplete."""
     events = parse_events(content)
     if not events or events[-1].get("type") != "message_stop":
         raise ValueError("the stream is cut short")
@@ -135,7 +135,7 @@ def _assemble_stream(content: bytes) -> _Message:
 
 
 def _error_type(body: object) -> str | None:
-    """Return the API's name of an error: ``{"error": {"type": "overloaded_error"}}``, or None."""
+    """Return the API's error type from ``{"error": {"type": "overloaded_error"}}``, or None."""
     error = body.get("error") if isinstance(body, dict) else None
     found = error.get("type") if isinstance(error, dict) else None
     return found if isinstance(found, str) else None

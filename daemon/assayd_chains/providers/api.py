@@ -1,10 +1,10 @@
-"""Shared by all models behind an API: one call with a timeout, and the classification of its answer.
+"""Shares code between all model APIs: one call with a timeout, and the classification of its answer.
 
     Request ─Api.ask─> bytes ─read─> complete: Reply
-                                   ├> cut off, refused or empty: ProviderError that says so
+                                   ├> cut off, refused or empty: ProviderError with that reason
                                    └> no JSON in it: ProviderError ``provider.reply``
 
-A module per vendor has the library and its terms.
+One module for each vendor adapts the vendor's library and its terms.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ log = structlog.get_logger()
 
 
 class VendorApi(Protocol):
-    """The library of one vendor."""
+    """The interface to the library of one vendor."""
 
     async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
         """Make one call without retries; return the unprocessed answer. Raises: ProviderError."""
         ...
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         ...
 
 
 class ApiProvider:
-    """A provider that asks a model through its API. Implements `provider.Provider`."""
+    """A provider that calls a model through its API. Implements `provider.Provider`."""
 
     def __init__(self, account: ModelAccount, api: VendorApi) -> None:
         self.name = account.name
@@ -50,14 +50,14 @@ class ApiProvider:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[ApiProvider]:
-        """Keep connections while the body runs."""
+        """Keep connections open while the body runs."""
         try:
             yield self
         finally:
             await self._api.close()
 
     async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
-        """Ask the model once, and have its answer read. Whatever goes wrong with it is a ProviderError.
+        """Call the model once, and have its answer parsed. Every failure is raised as a ProviderError.
 
         Raises: ProviderError ``provider.timeout``, ``provider.unreachable``, ``provider.status``,
             ``provider.busy``, ``provider.key``, ``provider.garbled``, ``provider.refused``,

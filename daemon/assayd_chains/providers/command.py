@@ -1,7 +1,8 @@
-"""The provider that is a program of the operator: a request on its standard input, a reply on its output.
+"""Runs an operator's program as a provider: a request on its standard input, a reply on its output.
 
-The request is one JSON object: kind, attempt, intent, findings, prompt {system, user} and passage {name,
-language, text}; the reply is what a model would write. Any local model can be put behind it.
+The request is a JSON object with these fields: kind, attempt, intent, findings, prompt {system, user} and
+passage {name, language, text}; the reply has the format of a model's reply. The program can call any local
+model.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class CommandProvider:
     """A provider that runs a program. Implements `provider.Provider`.
 
     Args:
-        argv: the program and its arguments; no shell looks at them.
-        environment: its variables in addition to PATH, HOME and LANG.
+        argv: the program and its arguments; they aren't interpreted by a shell.
+        environment: environment variables in addition to PATH, HOME and LANG.
     """
 
     def __init__(self, name: str, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
@@ -50,10 +51,10 @@ class CommandProvider:
         self._environment = dict(environment or {})
 
     async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
-        """Run the program once.
+        """Run the program once, and return its reply.
 
-        Raises: ProviderError ``provider.command`` when it cannot be started, takes too long or fails;
-            ``provider.reply`` when it prints no reply.
+        Raises: ProviderError ``provider.command`` if it can't be started, times out or fails;
+            ``provider.reply`` if it prints no valid reply.
         """
         printed = await run(
             self._argv, _encode_request(request), timeout_s=timeout_s, environment=self._environment
@@ -66,10 +67,11 @@ class CommandProvider:
 async def run(
     argv: Sequence[str], stdin: bytes, *, timeout_s: float, environment: Mapping[str, str]
 ) -> bytes:
-    """Run a program of the operator and return what it prints.
+    """Run an operator's program and return its standard output.
 
-    `contain.py` runs it and ends whatever it has started. It reads and prints files, not pipes: neither side
-    can wait for the other then. Raises: ProviderError ``provider.command``.
+    `contain.py` runs the program and kills all processes that it leaves behind. Standard input and output
+    are files, not pipes, so that a full pipe can't block the program or the daemon. Raises: ProviderError
+    ``provider.command``.
     """
     kept = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
     with (
@@ -104,7 +106,7 @@ async def run(
 
 
 def _log_stderr(program: str, complaints: IO[bytes]) -> None:
-    """Log the end of the standard error of an operator's program."""
+    """Log the last part of the standard error of an operator's program."""
     size = os.fstat(complaints.fileno()).st_size
     if size == 0:
         return
@@ -115,7 +117,7 @@ def _log_stderr(program: str, complaints: IO[bytes]) -> None:
 
 
 def _check_exit(program: str, report: bytes, *, large: bool) -> None:
-    """Check that the program succeeded. Raises: ProviderError."""
+    """Check that the program exited successfully. Raises: ProviderError."""
     what, _, number = report.decode("ascii").partition(" ")
     if what == "failed":
         raise _failed_error(f"{program} can't be started: {os.strerror(int(number))}")
@@ -128,7 +130,7 @@ def _check_exit(program: str, report: bytes, *, large: bool) -> None:
 
 
 async def _end_process_tree(process: Process) -> None:
-    """End the program and its children; if that fails, end the process that runs it."""
+    """End the program and its children; if that fails, kill the process that runs the program."""
     if process.returncode is None:
         process.terminate()
         try:

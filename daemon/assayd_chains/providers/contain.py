@@ -1,12 +1,13 @@
 """Runs one program of the operator, and ensures that none of its processes outlives the call.
 
-Started with `python -I -S`: standard library only, no import from assayd. It adopts processes that the
-program leaves behind (also a child that has left its session), limits the size of every written file, and
-removes the right to inspect other processes, such as the daemon with its environment.
+The module is started with `python -I -S`: it uses only the standard library and imports nothing from
+assayd. It adopts processes that the program leaves behind (including a child in another session), limits
+the size of every written file, and removes the right to inspect other processes, such as the daemon and its
+environment.
 
     contain.py REPORT_FD FILE_BYTES PROGRAM [ARGUMENT…]
 
-Into REPORT_FD it writes ``ended STATUS``, or ``failed ERRNO`` when the program cannot be started.
+It writes ``ended STATUS`` to REPORT_FD, or ``failed ERRNO`` if the program can't be started.
 """
 
 import ctypes
@@ -22,11 +23,11 @@ _LOOKING = (19, 21, 38)
 
 
 class _StopRequested(Exception):
-    """An exception raised when the daemon has ended, or stops the program."""
+    """An exception raised if the daemon has ended or stops the program."""
 
 
 def main() -> int:
-    """Run the program; report how it ended, once all of it is gone."""
+    """Run the program; report its exit status after all of its processes have ended."""
     report, file_bytes, argv = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     os.set_inheritable(report, False)
     _confine(file_bytes)
@@ -61,7 +62,7 @@ def _raise_stop(number: int, frame: object) -> None:
 
 
 def _start_program(argv: "list[str]") -> int:
-    """Start the program and return its PID. Raises: OSError with its errno, if it can't be started."""
+    """Start the program and return its PID. Raises: OSError with an errno, if it can't be started."""
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
@@ -82,7 +83,7 @@ def _start_program(argv: "list[str]") -> int:
 
 
 def _wait_for(child: int) -> int:
-    """Wait until the program has ended, and return its status; reap other ended processes meanwhile."""
+    """Wait until the program ends, and return its status; meanwhile, reap other ended processes."""
     while True:
         pid, status = os.wait()
         if pid == child:

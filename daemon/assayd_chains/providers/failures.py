@@ -1,7 +1,7 @@
-"""Words failures of calls to a model's API, the same for all APIs.
+"""Creates the errors for failed calls to a model's API, which are the same for all APIs.
 
-Decides which failures are worth a retry. An API's error text may repeat the request, so messages never
-contain it; the log has its beginning, without the key.
+This module decides which failures can be retried. An API's error text may repeat the request, so error
+messages never contain it; the log contains its first part, without the key.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def refused(
         account: the account that made the call.
         status: the HTTP status.
         said: the API's error text, for the log.
-        reason: the API's short name of the failure.
+        reason: the API's name for the failure.
         again_in_s: the pause that the API requests.
     """
     where = f"{account.type} answered {status}" + (f" ({_sanitize_name(reason)})" if reason else "")
@@ -63,19 +63,19 @@ def refused(
 
 
 def key_error(account: ModelAccount) -> ProviderError:
-    """Return the error for an invalid key that the API reports by another status than 401."""
+    """Return the error for an invalid key that the API reports with a status other than 401."""
     return refused(account, 401)
 
 
 def late(account: ModelAccount, timeout_s: float) -> ProviderError:
-    """Word that no answer came within the time for one call."""
+    """Return the error for a call that timed out."""
     return ProviderError(
         "provider.timeout", f"{account.type} did not answer within {timeout_s:.0f} s", retryable=True
     )
 
 
 def unreachable(account: ModelAccount, problem: Exception) -> ProviderError:
-    """Return the error for a connection that failed or broke."""
+    """Return the error for a connection that failed or was interrupted."""
     kind = type(problem.__cause__ or problem).__name__
     return ProviderError("provider.unreachable", f"{account.type} can't be reached: {kind}", retryable=True)
 
@@ -87,7 +87,7 @@ def garbled(account: ModelAccount) -> ProviderError:
 
 
 def broken(account: ModelAccount, problem: Exception) -> ProviderError:
-    """Log an undocumented exception of the vendor's library; return it as ``provider.broken``."""
+    """Log an undocumented exception of a vendor's library; return the error ``provider.broken`` for it."""
     kind = type(problem).__name__
     log.error("provider.broken", provider=account.name, problem=kind)
     return ProviderError("provider.broken", f"the library for {account.type} failed: {kind}")
@@ -96,7 +96,7 @@ def broken(account: ModelAccount, problem: Exception) -> ProviderError:
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Return the seconds of a Retry-After header (RFC 9110, 10.2.3), a number or a date; None without one.
 
-    A date is set against the server's own, so that clocks need not agree.
+    A date is compared with the server's Date header, so that clocks needn't be synchronized.
     """
     wanted = headers.get("retry-after", "").strip()
     try:
@@ -109,5 +109,5 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 def _sanitize_name(reason: str) -> str:
-    """Return the valid part of an API's name for a failure."""
+    """Return the valid characters of an API's name for a failure."""
     return "".join(c for c in reason if c.isalnum() or c in "_-.")[:64]

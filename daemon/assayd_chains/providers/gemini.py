@@ -1,4 +1,4 @@
-"""Models behind Google's Gemini API."""
+"""Implements the client of Google's Gemini API."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class _Usage(BaseModel):
 
 
 class _Response(BaseModel):
-    """The parts of an answer that are read."""
+    """The fields of an answer that are used."""
 
     candidates: list[_Candidate] | None = None
     promptFeedback: _Feedback | None = None  # noqa: N815 - the API's name
@@ -63,7 +63,7 @@ class _Response(BaseModel):
 
 
 class GeminiApi:
-    """The client of Gemini's API. Implements `api.Api`."""
+    """A client of Gemini's API. Implements `api.Api`."""
 
     def __init__(self, account: ModelAccount) -> None:
         load("google.genai", account=account, loggers=("google_genai", "google.auth"))
@@ -83,7 +83,7 @@ class GeminiApi:
         )
 
     async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
-        """Make one call, without trying again. Raises: ProviderError."""
+        """Make one call without retries. Raises: ProviderError."""
         import httpx2
         from google.genai import errors, types
 
@@ -125,13 +125,13 @@ class GeminiApi:
         )
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._client.close()
         await self._http.aclose()
 
 
 def read_answer(content: bytes) -> ProviderAnswer:
-    """Read the bytes of an answer. Raises: ValueError when it is none."""
+    """Parse the bytes of an answer. Raises: ValueError, if they aren't a valid answer."""
     response = _Response.model_validate_json(content)
     spent, feedback = response.usageMetadata or _Usage(), response.promptFeedback
     usage = ReplyCost(
@@ -162,7 +162,7 @@ def _error_details(body: object) -> Iterator[dict[str, object]]:
 
 
 def _retry_delay_s(details: list[dict[str, object]]) -> float | None:
-    """Return how long the API asks to be left alone, which it says in the body: ``"retryDelay": "38s"``."""
+    """Return the pause in seconds that the API requests in the response body: ``"retryDelay": "38s"``."""
     for detail in details:
         found = _DELAY.fullmatch(str(detail.get("retryDelay", "")))
         if found is not None:

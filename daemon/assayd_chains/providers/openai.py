@@ -1,4 +1,4 @@
-"""Models behind OpenAI's chat completions: its own, and those of any server that speaks the same."""
+"""Implements the client of OpenAI's chat completions API, which other servers also provide."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class _Usage(BaseModel):
 
 
 class _Completion(BaseModel):
-    """The parts of an answer that are read; compatible servers omit many others."""
+    """The fields of an answer that are used; compatible servers omit many of the others."""
 
     choices: list[_Choice]
     usage: _Usage | None = None
 
 
 class OpenAIApi:
-    """The client of OpenAI's API. Implements `api.Api`."""
+    """A client of OpenAI's API and compatible servers. Implements `api.Api`."""
 
     def __init__(self, account: ModelAccount) -> None:
         load("openai", account=account, loggers=("openai",))
@@ -63,7 +63,7 @@ class OpenAIApi:
         )
 
     async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
-        """Make one call, without trying again. Raises: ProviderError."""
+        """Make one call without retries. Raises: ProviderError."""
         import httpx2
         import openai
 
@@ -99,12 +99,12 @@ class OpenAIApi:
             raise failures.unreachable(self._account, problem) from problem
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         await self._client.close()
 
 
 def read_answer(content: bytes) -> ProviderAnswer:
-    """Read the bytes of an answer. Raises: ValueError when it is none."""
+    """Parse the bytes of an answer. Raises: ValueError, if they aren't a valid answer."""
     completion = (
         _assemble_stream(content) if is_streamed(content) else _Completion.model_validate_json(content)
     )
@@ -124,12 +124,12 @@ def read_answer(content: bytes) -> ProviderAnswer:
 
 
 def text_of(event: Event) -> str:
-    """Return the text that an event adds."""
+    """Return the text that a stream event adds."""
     return text_at(event, "choices", 0, "delta", "content")
 
 
 def _assemble_stream(content: bytes) -> _Completion:
-    """Assemble a streamed answer. Raises: ValueError, if it is incomplete."""
+    """Assemble a streamed answer from its events. Raises: ValueError, if it is incomplete."""
     events = parse_events(content)
     ended = [text for event in events if (text := text_at(event, "choices", 0, "finish_reason"))]
     if not events or (any(part(event, "choices", 0) for event in events) and not ended):

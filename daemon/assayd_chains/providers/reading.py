@@ -1,9 +1,9 @@
-"""Parses a model's answer in a separate process with limits of time and memory.
+"""Parses a model's answer in a separate process with time and memory limits.
 
-    bytes of an answer ─> the vendor's form ─> text ─> patch
+    bytes of an answer ─> the vendor's format ─> text ─> patch
 
-An answer may be nested, repeated or long in ways that cost its reader far more than its bytes. The daemon
-only passes the bytes on, and takes back a small JSON document.
+An answer may be so deeply nested, repetitive or long that parsing it costs far more than its size suggests.
+The daemon only passes on the bytes, and receives a small JSON document.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _END_S = 5.0
 
 
 class AnswerContent(BaseModel):
-    """The content of an answer: its ending and, if it is complete, a patch or the reason why it has none."""
+    """The content of an answer: its ending and, if complete, a patch or the reason why there isn't one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -65,21 +65,21 @@ class AnswerContent(BaseModel):
 
     @property
     def usage(self) -> ReplyCost:
-        """Return the tokens that the API counted."""
+        """Return the numbers of tokens that the API reported."""
         return ReplyCost(input_tokens=self.input_tokens, output_tokens=self.output_tokens)
 
 
 async def read(form: str, content: bytes, language: str = "", beginning: str = "") -> AnswerContent:
-    """Read an answer.
+    """Parse an answer in a separate process.
 
     Args:
         form: a vendor's type, or `TEXT`.
         content: the unprocessed answer.
-        language: of the code that was asked for; see `parse_reply`.
-        beginning: how a program of that language begins; see `parse_reply`.
+        language: the language of the requested code; see `parse_reply`.
+        beginning: the pattern for the beginning of a program in that language; see `parse_reply`.
 
-    Raises: ProviderError ``provider.garbled`` when it is none of that form, or too much to read;
-        ``provider.reply`` when it is complete and holds no patch.
+    Raises: ProviderError ``provider.garbled`` if it isn't in that format or is too expensive to parse;
+        ``provider.reply`` if it is complete but contains no patch.
     """
     argv = (sys.executable, "-P", "-m", __name__, form, language, beginning)
     try:
@@ -115,7 +115,10 @@ def _unreadable_error(what: str) -> ProviderError:
 
 
 def found_in(form: str, content: bytes, language: str = "", beginning: str = "") -> AnswerContent:
-    """Return what an answer of a form (`anthropic`, `openai`, …) holds; blocks, without a limit of time."""
+    """Return the content of an answer in a vendor's format (`anthropic`, `openai`, …).
+
+    Blocks without a timeout.
+    """
     try:
         answer = _load_readers()[form](content)
         found = AnswerContent(
@@ -147,7 +150,7 @@ def _load_readers() -> Mapping[str, Callable[[bytes], ProviderAnswer]]:
 
 
 def main() -> int:
-    """Read one answer from standard input and write its content."""
+    """Read an answer from standard input, and write its content to standard output."""
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

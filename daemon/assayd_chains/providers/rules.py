@@ -1,4 +1,4 @@
-"""The provider without a model: makes the edits that the rules offer as certain, and nothing else."""
+"""Implements the provider without a model, which applies only the edits that rules offer as certain."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ NAME = "rules"
 
 
 class RulesProvider:
-    """The provider of certain edits by rules. Implements `provider.Provider`."""
+    """A provider that applies the certain edits of rules. Implements `provider.Provider`."""
 
     name: str = NAME
 
     async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
-        """Make all certain edits at once. Raises: ProviderError ``provider.no_edit``."""
+        """Apply all certain edits at once. Raises: ProviderError ``provider.no_edit``."""
         own = EditedPart(passage=request.passage, edits=request.edits)
         edited = [one for one in (own, *request.others) if one.edits]
         if not edited:
@@ -36,7 +36,7 @@ def _format_lines(edited: EditedPart) -> str:
 
 
 def apart(edits: Sequence[Edit]) -> list[Edit]:
-    """Return the edits in the order of their lines; of two that overlap, only the first."""
+    """Return the edits in line order; if two edits overlap, only the first one is kept."""
     kept: list[Edit] = []
     for edit in sorted(set(edits), key=lambda e: (e.start_line, e.end_line, e.replacement)):
         if not kept or edit.start_line > max(kept[-1].end_line, kept[-1].start_line):
@@ -45,9 +45,9 @@ def apart(edits: Sequence[Edit]) -> list[Edit]:
 
 
 def apply(text: str, edits: Sequence[Edit]) -> str:
-    """Replace whole lines, from the last edit to the first, so that lines keep their numbers meanwhile.
+    """Replace whole lines, from the last edit to the first, so that other edits' line numbers stay valid.
 
-    An empty replacement takes the lines out.
+    An empty replacement deletes the lines.
     """
     lines = text.split("\n")
     for edit in reversed(edits):

@@ -1,4 +1,7 @@
-"""`assay`: the daemon's client for people and scripts. What a command needs is imported when it runs."""
+"""Implements `assay`, the daemon's client for people and scripts.
+
+Imports are deferred until a command runs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ _COLLECT_AFTER = 50_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; a known error prints one line on standard error."""
+    """Run one command and return its exit code; print a known error as one line on standard error."""
     gc.set_threshold(_COLLECT_AFTER)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that cannot show a character gets a question mark
@@ -64,7 +67,7 @@ def _run_with_errors(arguments: list[str]) -> int:
 def _discard_output() -> int:
     """Discard the remaining output, and return the exit code for it, e.g. if `head` has read enough.
 
-    The interpreter flushes both streams while it exits, and would complain about the closed pipe.
+    The interpreter flushes both streams on exit, and would report an error for the closed pipe.
     """
     from assayd_client.cli.exits import READER_GONE
 
@@ -87,7 +90,7 @@ def _run(arguments: list[str]) -> int:
 
 @cache
 def _load_program() -> Callable[..., object]:
-    """Assemble all commands, only once because that is slow."""
+    """Assemble all commands, once only because assembling is slow."""
     from typer.main import get_command
 
     from assayd_client.cli.app import app
@@ -96,7 +99,7 @@ def _load_program() -> Callable[..., object]:
 
 
 def move_address_options(arguments: list[str]) -> list[str]:
-    """Move the options for the daemon's address to the front, so that they can be anywhere on the line."""
+    """Move the options for the daemon's address to the front, so that users can put them anywhere."""
     from assayd_client.cli.app import ADDRESS_OPTIONS
 
     first: list[str] = []

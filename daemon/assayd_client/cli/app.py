@@ -1,8 +1,8 @@
-"""The commands of `assay`: the one table of them, each imported only when a line names it.
+"""Defines the table of all `assay` commands; a command is imported only when it is used.
 
 To add a command, write a function (or a `typer.Typer` with functions) in plain typer style in a module of
-this folder, and add a line to `COMMANDS`. The function's docstring is its help. It ends with
-`raise typer.Exit(CODE)` unless the exit code is 0. Imports that take long belong inside the function.
+this folder, and add a line to `COMMANDS`. The function's docstring is the command's help. The function ends
+with `raise typer.Exit(CODE)` unless the exit code is 0. Imports that take long belong inside the function.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ ADDRESS_OPTIONS: Mapping[str, tuple[str, str]] = {
 
 
 class LazyGroup(TyperGroup):
-    """The commands of the table, and one command for each kind with its own commands."""
+    """A command group that contains the table's commands, and one command for each kind with commands."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands, sorted."""
@@ -97,7 +97,7 @@ class LazyGroup(TyperGroup):
         return sorted([*COMMANDS, *kinds])
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Import a command and return it; None if there isn't one of this name."""
+        """Import and return a command; return None if there isn't one with this name."""
         command: Any = self.commands.get(cmd_name)
         if command is None and (found := _find_command(cmd_name)) is not None:
             command = _build_command(cmd_name, found)
@@ -106,14 +106,14 @@ class LazyGroup(TyperGroup):
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command that a line names; an unknown name is compared with those of all commands."""
+        """Find the command that a line names; for an unknown name, suggest similar commands."""
         if self.get_command(ctx, args[0]) is None:
             for name in self.list_commands(ctx):
                 self.get_command(ctx, name)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command of a line; an error in its arguments comes with an example."""
+        """Run the command of a line; add an example to an error in its arguments."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:

@@ -1,4 +1,4 @@
-"""Commands for attempts: list, show, follow, cancel, replay, and fetch their files."""
+"""Implements commands for attempts: list, show, follow, cancel, replay, and fetch their files."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from assayd_client.cli.terminal import StyledLine, count, line, out, plain, prin
 def extract_all(client: PlainClient, attempt: Document, folder: Path) -> list[Path]:
     """Write all files of an attempt's bundle into a new or empty folder.
 
-    Each is fetched by itself and held against its digest; archives are not unpacked.
+    Each file is fetched separately and compared with its digest; archives aren't unpacked.
 
     Raises:
-        RequestError: ``extract.folder``, when the folder is in use.
+        RequestError: ``extract.folder``, if the folder isn't empty.
         StoreError: ``artifact.damaged`` or ``artifact.name``.
     """
     try:
@@ -55,7 +55,7 @@ def _write_artifact(client: PlainClient, attempt_id: str, artifact: Document, fo
 
 
 def to_safe_path(name: str) -> PurePosixPath:
-    """Return a name that stays inside the folder.
+    """Return a relative path for a file name, which can't leave the folder.
 
     Raises: StoreError ``artifact.name``.
     """
@@ -100,7 +100,7 @@ def render_diff(attempt: Document) -> Iterator[StyledLine]:
 
 
 def replay_exit_code(attempt: Document) -> int:
-    """Return the exit code: whether both results are equal, or the replay has no result."""
+    """Return the exit code of a replay: whether both results are equal, or the replay has no result."""
     if attempt["verdict"] == "cancelled":
         return CANCELLED
     diff = attempt["replay_diff"]

@@ -1,4 +1,4 @@
-"""`assay verify` and `assay keys`: signed verdicts, checked without a daemon."""
+"""Implements `assay verify` and `assay keys`, which verify signed verdicts without a daemon."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def rotate_key(file: KeyFile) -> None:
 
 @contextmanager
 def _attestation_errors() -> Iterator[None]:
-    """Report the missing package if the wing can't be imported, or the unusable key file."""
+    """Report an error if the attestation package isn't installed or a key file is unusable."""
     try:
         from assayd_attestation import keys
     except ModuleNotFoundError as missing:

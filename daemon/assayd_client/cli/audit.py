@@ -1,4 +1,4 @@
-"""`assay audit`: who changed what, and whether the log itself was changed."""
+"""Implements `assay audit`, which shows who changed what, and whether the log itself was altered."""
 
 from __future__ import annotations
 

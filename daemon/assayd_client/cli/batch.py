@@ -1,4 +1,4 @@
-"""`assay batch`: send a file, show its progress, and write the results. Its memory is bounded."""
+"""Implements `assay batch`: sends a file, shows the progress, and writes the results, in bounded memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MOST_REASONS = 3
 
 
 class Summary:
-    """Counts over the items of a batch."""
+    """The counts of a batch's items."""
 
     def __init__(self) -> None:
         self.verdicts: Counter[str] = Counter()
@@ -43,7 +43,7 @@ class Summary:
         self._reasons: defaultdict[str, list[str]] = defaultdict(list)
 
     def add(self, item: Document) -> None:
-        """Count one item."""
+        """Add one item to the counts."""
         self.verdicts[item["verdict"] or "waiting"] += 1
         self.rules.update(item["rules"])
         if item["cause"] is not None:
@@ -59,7 +59,7 @@ class Summary:
                 self._reasons[code].append(f"line {item['line']}: {field}{said}")
 
     def document(self, batch: Document) -> Document:
-        """Return all counts, with the batch that they are of."""
+        """Return all counts, with the batch to which they belong."""
         return {
             "batch": batch,
             "verdicts": dict(self.verdicts),
@@ -74,7 +74,7 @@ class Summary:
         return Counter({name: number for name, number in self.causes.items() if name != "completed"})
 
     def lines(self) -> Iterator[StyledLine]:
-        """Return the lines that show it to a person."""
+        """Return the lines that show the summary to a user."""
         for head, counts in (
             ("Rules", self.rules),
             ("Causes", self.causes_of_failures),
@@ -100,7 +100,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOutputs:
-    """The files for results, in addition to the screen."""
+    """The output files for results, in addition to the terminal."""
 
     folder: Path | None = None
     junit: Path | None = None
@@ -109,7 +109,7 @@ class BatchOutputs:
 
 
 def write_files(client: PlainClient, batch: Document, source: Path, outputs: BatchOutputs) -> Summary:
-    """Write whatever is wanted, and return the summary.
+    """Write the requested files, and return the summary.
 
     Raises: RequestError ``file.unwritable``.
     """
@@ -155,20 +155,20 @@ RATE_OVER_S = 30.0
 
 
 class Rate:
-    """The number of items that recently ended per second."""
+    """A measurement of how many items ended per second recently."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
 
     def note(self, at_s: float, done: int) -> None:
-        """Take in how many are done at a time."""
+        """Record how many items are done at a point in time."""
         self._seen.append((at_s, done))
         while len(self._seen) > 2 and self._seen[1][0] < at_s - RATE_OVER_S:
             self._seen.popleft()
 
     @property
     def per_second(self) -> float:
-        """Return the rate; 0 if it isn't known yet."""
+        """Return the rate, or 0 if it isn't known yet."""
         (began, first), (ended, last) = self._seen[0], self._seen[-1]
         return (last - first) / (ended - began) if ended > began else 0.0
 
@@ -184,9 +184,9 @@ class Rate:
 
 
 def follow(client: PlainClient, batch: Document) -> Document:
-    """Follow a batch to its end, and return it.
+    """Follow a batch until it ends, and return it.
 
-    Raises: ClientError, when the daemon does not come back.
+    Raises: ClientError, if the daemon stays unreachable.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
@@ -225,7 +225,7 @@ def follow(client: PlainClient, batch: Document) -> Document:
 
 
 def told(counts: Document, rate: Rate) -> str:
-    """Return the text next to the progress bar."""
+    """Return the text that is shown next to the progress bar."""
     failed = counts["failed"] + counts["error"] + counts["cancelled"]
     return f"{failed} failed · {rate.per_second:.1f}/s · {rate.remaining(counts['waiting'])} left"
 
@@ -242,7 +242,7 @@ BATCH_HEADS = ("name", "state", "done", "total", "validated", "failed", "error",
 
 
 def generate_name(file: Path) -> str:
-    """Return a name for a batch, from its file and the time."""
+    """Return a name for a batch, generated from its file's name and the time."""
     from secrets import token_hex
 
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).strip(".-_")[:40] or "batch"
@@ -266,10 +266,10 @@ def send_and_follow(
     outputs: BatchOutputs,
     **wanted: Any,
 ) -> int:
-    """Send a file, follow the batch to its end, write and print the results; return the exit code.
+    """Send a file, follow the batch until it ends, write and print the results; return the exit code.
 
-    `wanted` are concurrency, dedupe and webhook, as the client's `send_batch` takes them.
-    An interrupt from the keyboard leaves the batch running, and says how to go on.
+    `wanted` are the options `concurrency`, `dedupe` and `webhook` of the client's `send_batch`. A keyboard
+    interrupt leaves the batch running, and prints how to continue.
     """
     _require_content(file)
 
@@ -284,9 +284,9 @@ def send_and_follow(
 def follow_and_show(
     client: PlainClient, begin: Callable[[], Document], file: Path, outputs: BatchOutputs, *, hint: str
 ) -> int:
-    """Begin a batch, follow it to its end, write and print the results; return the exit code.
+    """Begin a batch, follow it until it ends, write and print the results; return the exit code.
 
-    An interrupt from the keyboard prints `hint` and leaves the batch running, as an absent daemon does.
+    A keyboard interrupt, or an unreachable daemon, prints `hint` and leaves the batch running.
     """
     try:
         batch = follow(client, begin())
@@ -306,7 +306,7 @@ def follow_and_show(
 
 
 def exit_code(counts: Document) -> int:
-    """Return the exit code of a batch: internal errors first, then cancelled, then failed items."""
+    """Return the exit code of a batch: internal errors take precedence over cancelled and failed items."""
     if counts["error"]:
         return TROUBLE
     if counts["cancelled"]:
@@ -355,7 +355,7 @@ def _next_step_lines(batch: Document) -> Iterator[StyledLine]:
 
 
 def batch_row(batch: Document) -> Sequence[str]:
-    """Return the cells of one batch."""
+    """Return the table cells of a batch."""
     counts = batch["counts"]
     numbers = (counts["total"] - counts["waiting"], counts["total"])
     verdicts = (counts["validated"], counts["failed"], counts["error"])
@@ -363,7 +363,7 @@ def batch_row(batch: Document) -> Sequence[str]:
 
 
 def _require_content(file: Path) -> None:
-    """Check that the input isn't empty, before a batch is opened for it; a pipe isn't checked."""
+    """Check that the input isn't empty before a batch is opened for it; a pipe isn't checked."""
     if file == STDIN:
         return
     try:
@@ -406,7 +406,7 @@ def _resume_hint(name: str, file: Path) -> str:
 
 
 def _summarise_items(client: PlainClient, batch: Document, file: Path, outputs: BatchOutputs) -> Summary:
-    """Read all items once, for the summary and the requested files."""
+    """Read all items once to create the summary and the requested files."""
     if outputs.folder or outputs.junit or outputs.sarif:
         return write_files(client, batch, file, outputs)
     summary, after, patience = Summary(), 0, RetryTimer()
@@ -569,7 +569,7 @@ def print_results(
 
 
 def _submitted(client: PlainClient, result: Document) -> Document | None:
-    """Return the submission of a line; None, with a remark, if it was malformed or its bundle is gone."""
+    """Return the submission of a line; None, with a note, if it was malformed or its bundle was deleted."""
     attempt = result["attempt"] or {"artifacts": ()}
     names = [each["name"] for each in attempt["artifacts"] if each["name"].startswith("submission_")]
     if not names:

@@ -1,4 +1,4 @@
-"""`assay check`: validate files as the project's `.assay.toml` says, for hooks and build servers."""
+"""Implements `assay check`: validates files as `.assay.toml` declares, for hooks and build servers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ReadText = Callable[[Path], bytes | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """A `.assay.toml` and its folder."""
+    """The contents of a `.assay.toml`, and its folder."""
 
     root: Path
     tables: tuple[Mapping[str, Any], ...]
@@ -62,7 +62,7 @@ class Project:
         return next((table for table in self.tables if fnmatchcase(relative, table["match"])), None)
 
     def files(self) -> Iterator[Path]:
-        """Return every file that is something to us, and of a folder that is one submission but the first."""
+        """Return every file that the project declares, but only the first one of a folder submission."""
         folders: set[Path] = set()
         for path in sorted(self.root.rglob("*")):
             table = self.table_of(path) if path.is_file() and not path.is_symlink() else None
@@ -73,9 +73,9 @@ class Project:
 
 
 def find_project(path: Path) -> Project | None:
-    """Return the project of a file, from the nearest `.assay.toml` above it; None if there isn't one.
+    """Return the project of a file, from the nearest `.assay.toml` above the file; None if there isn't one.
 
-    Raises: RequestError ``project``, with the error in that file.
+    Raises: RequestError ``project``, which describes the error in `.assay.toml`.
     """
     for folder in (path, *path.parents):
         if os.path.isfile(folder / NAME):  # noqa: PTH113  (Path.is_file() raises for a folder that is not ours)
@@ -126,16 +126,16 @@ def _require_known_keys(path: Path, table: object) -> None:
 
 
 def is_folder(table: Mapping[str, Any]) -> bool:
-    """Return whether a file's folder is submitted, not only the file."""
+    """Return whether the folder of a file is submitted, rather than only the file."""
     return bool(table.get("folder", table["kind"] in FOLDER_KINDS))
 
 
 def submission_of(
     path: Path, table: Mapping[str, Any], newer: ReadText = lambda _: None
 ) -> tuple[dict[str, object], Origin]:
-    """Return a file's submission, and the places of findings in it.
+    """Return a file's submission, and the origin of the positions in its findings.
 
-    Raises: RequestError, naming the file at fault.
+    Raises: RequestError, which names the file at fault.
     """
     read = read_files([path.parent if is_folder(table) else path])
     texts: dict[str, bytes] = {}
@@ -208,7 +208,7 @@ def check(
 
 
 def _select_files(files: Sequence[Path]) -> Iterator[tuple[Path, Project]]:
-    """Yield the files with their projects; a folder that is one submission only once."""
+    """Yield the files with their projects; yield a folder that is one submission only once."""
     folders: set[Path] = set()
     for named in files or (Path(),):
         path = named.resolve()
@@ -231,7 +231,7 @@ def _select_files(files: Sequence[Path]) -> Iterator[tuple[Path, Project]]:
 
 
 def _relative_path(path: str | Path) -> str:
-    """Return a path relative to the current folder if it is below, as code scanning expects."""
+    """Return a path relative to the current folder if it is inside, as code scanning expects."""
     try:
         return Path(path).relative_to(Path.cwd()).as_posix()
     except ValueError:

@@ -1,4 +1,4 @@
-"""`assay compat`: serves clients of other judges, if that wing is installed."""
+"""Implements `assay compat`: serves clients of other judges, if that package is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`assay console`: starts the console, where its packages are installed."""
+"""Implements `assay console`: starts the web console, if its packages are installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`assay evaluate`: judge samples of a model by hidden tests, and print pass@k."""
+"""Implements `assay evaluate`: judges samples of a model with hidden tests, and prints pass@k."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ def evaluate(  # noqa: PLR0913, PLR0917  (one parameter per option)
 def pass_at(rows: Sequence[Document], k: int) -> Document:
     """Return the unbiased estimate of pass@k over the tasks with at least k samples, with a 95 % interval.
 
-    Source: 1 - C(n - c, k) / C(n, k) for n samples of which c pass; the interval is of a mean over tasks.
+    Source: 1 - C(n - c, k) / C(n, k) for n samples of which c pass; the interval is that of the mean over
+        tasks.
     """
     counted = [(row["samples"] - row["lost"], row["passed"]) for row in rows]
     of = [1 - math.comb(n - c, k) / math.comb(n, k) for n, c in counted if n >= k]
@@ -91,7 +92,7 @@ def pass_at(rows: Sequence[Document], k: int) -> Document:
 
 
 def _task_rows(tasks: Sequence[str], results: Iterator[Document]) -> list[Document]:
-    """Return a row per task: its samples, how many passed, their mean score, and how many weren't judged."""
+    """Return a row for each task: counts of samples, passes and unjudged samples, and the mean score."""
     found: defaultdict[str, list[tuple[str | None, float]]] = defaultdict(list)
     for result in results:
         report = (result["attempt"] or {}).get("report") or {}
@@ -123,7 +124,7 @@ def _print_figures(figures: Document) -> None:
 
 
 def _read_k(text: str) -> list[int]:
-    """Return the values of k. Raises: RequestError ``usage``."""
+    """Return the requested values of k. Raises: RequestError ``usage``."""
     parts = text.split(",")
     if not all(part.strip().isdigit() and int(part) > 0 for part in parts):
         raise RequestError("usage", f"--k {text} isn't a list of positive integers, such as 1,10")
@@ -150,7 +151,7 @@ def _read_samples(path: Path, tasks: dict[str, Problem]) -> Iterator[tuple[str, 
 
 
 def _read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield each line's number and its object. Raises: RequestError ``file.unreadable``, ``line.form``."""
+    """Yield each line's number and JSON object. Raises: RequestError ``file.unreadable``, ``line.form``."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

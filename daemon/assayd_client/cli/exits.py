@@ -1,4 +1,4 @@
-"""What the exit code says: the one table of it."""
+"""Defines the exit codes of `assay` and the errors that they report."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OF_VERDICT: Mapping[str, int] = {
 
 
 def exit_code(error: AssaydError) -> int:
-    """Return the exit code of an error: whose fault it is."""
+    """Return the exit code of an error, which indicates its cause."""
     if isinstance(error, DaemonUnreachable):
         return UNREACHABLE
     refused = isinstance(error, RequestError | Refused | NotFound | Conflict | QueueFull)

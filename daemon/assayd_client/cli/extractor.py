@@ -1,4 +1,4 @@
-"""`assay extractor`: apply an approved extractor to a tree of files, and see how well it still fits."""
+"""Implements `assay extractor`: applies an approved extractor to a file tree, and measures drift."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def _require_folder(tree: Path) -> None:
 
 
 def _shown(path: str) -> str:
-    """Return a path in one line."""
+    """Return a path as one displayable line."""
     return plain(os.fsencode(path).decode("utf-8", "backslashreplace").replace("\n", "\\n"))
 
 
@@ -184,7 +184,7 @@ def _versioned_name(entry: Document) -> str:
 
 
 def _approved_cases(client: PlainClient, entry: Document) -> list[Document]:
-    """Return the cases of the sample paths with which an entry was approved.
+    """Return the cases of the sample paths that were used when an entry was approved.
 
     Raises: RequestError ``extractor.kind``, ``extractor.samples``.
     """

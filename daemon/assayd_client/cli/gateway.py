@@ -1,4 +1,4 @@
-"""`assay token`, `assay node` and `assay nodes`: tokens and nodes of a gateway; for operators."""
+"""Implements `assay token`, `assay node` and `assay nodes` for the operators of a gateway."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_ROUTE = "there is nothing here"
 
 @contextmanager
 def gateway_client(context: typer.Context) -> Iterator[PlainClient]:
-    """Open a client. Raises: RequestError ``usage``, if the daemon isn't a gateway."""
+    """Return a client of a gateway. Raises: RequestError ``usage``, if the daemon isn't a gateway."""
     with PlainClient(context.find_root().obj) as client:
         try:
             yield client
@@ -139,7 +139,7 @@ def _token_row(token: Document) -> list[str]:
 
 @contextmanager
 def _open_token_file(path: Path | None) -> Iterator[TextIO]:
-    """Open the file for a token before the token exists: readable by its owner only, deleted on failure."""
+    """Create the file for a token before the token: readable only by its owner, and deleted on failure."""
     if path is None:
         yield sys.stdout
         return
@@ -240,7 +240,7 @@ def distrust(
 
 
 def _replay_marked(client: PlainClient, node: str) -> Iterator[Document]:
-    """Replay each marked attempt of a node once, a few at a time, newest first; yield the replays."""
+    """Replay each marked attempt of a node once, newest first, a few at a time; yield the replays."""
     from concurrent.futures import ThreadPoolExecutor
 
     from assayd_client.cli.attempts import run_again

@@ -1,4 +1,4 @@
-"""`assay generation …`: look at generations, go on with one by a hint, stop it."""
+"""Implements `assay generation …`: shows generations, continues one with a hint, or cancels it."""
 
 from __future__ import annotations
 

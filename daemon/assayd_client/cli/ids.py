@@ -1,4 +1,4 @@
-"""Which attempt, batch or repair is meant: by its whole id, by the beginning of it, or as the `last` one."""
+"""Resolves a user's reference to an attempt, batch or repair: a whole id, its beginning, or `last`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _PREFIX = re.compile(r"[0-9A-HJKMNP-TV-Z]{4,25}")
 
 
 def attempt_id(client: PlainClient, said: str) -> str:
-    """Return the id of the attempt that is meant. Raises: NotFound; RequestError ``id.ambiguous``."""
+    """Return the id of the attempt that a user's text refers to.
+
+    Raises: NotFound; RequestError ``id.ambiguous``.
+    """
     if said == LAST:
         return _require_one("attempt", said, client.attempts(limit=1)["attempts"])
     if not _PREFIX.fullmatch(said.upper()):
@@ -47,7 +50,10 @@ def workflow_id(client: PlainClient, said: str) -> str:
 
 
 def find_batch_id(client: PlainClient, said: str) -> str:
-    """Return the id of the batch that is meant; one of that name comes first. Raises: as `attempt_id`."""
+    """Return the id of the batch that a user's text refers to; names take precedence.
+
+    Raises: as `attempt_id`.
+    """
     try:
         named: str = client.batch(said)["id"]
     except NotFound:
@@ -59,12 +65,12 @@ def find_batch_id(client: PlainClient, said: str) -> str:
 
 
 def record_id(client: PlainClient, route: str, noun: str, said: str) -> str:
-    """Return the id of an item that a kind keeps under its own route. Raises: as `attempt_id`."""
+    """Return the id of an item under a kind's own route. Raises: as `attempt_id`."""
     return _find_by_prefix(noun, said, lambda cursor: client.records(route, cursor=cursor, limit=100), route)
 
 
 def _find_by_prefix(noun: str, said: str, page: Callable[[str | None], Document], key: str) -> str:
-    """Search pages, newest first, for ids that begin with the user's text."""
+    """Search pages, newest first, for ids that begin with a user's text."""
     if said != LAST and not _PREFIX.fullmatch(said.upper()):
         return _normalize_id(said)
     found: list[Document] = []
@@ -77,7 +83,7 @@ def _find_by_prefix(noun: str, said: str, page: Callable[[str | None], Document]
 
 
 def _normalize_id(said: str) -> str:
-    """Return a complete id in capitals; the daemon refuses anything that isn't an id."""
+    """Return a complete id in upper case; the daemon rejects anything that isn't an id."""
     return said.upper() if _WHOLE.fullmatch(said.upper()) else said
 
 

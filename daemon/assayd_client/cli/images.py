@@ -1,4 +1,4 @@
-"""`assay images`: build what containers are made of, and show what the engine has."""
+"""Implements `assay images`: builds the images of containers, and shows the engine's images."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ if TYPE_CHECKING:
 
 
 class EngineMachine:
-    """The engine of the settings for adopting images; images of other engines come from DOCKER_HOST."""
+    """The configured engine for adopting images; images of other engines are read through DOCKER_HOST."""
 
     def save(self, image: str, archive: Path) -> None:
-        """Write an image of a local engine as `docker save` does. Raises: ConfigError, EngineError."""
+        """Write an image of a local engine in the format of `docker save`.
+
+        Raises: ConfigError, EngineError.
+        """
         asyncio.run(_save_image(image, archive))
 
     def printed_by(self, archive: Path) -> bytes:
-        """Return what the program of an image prints. Raises: EngineError."""
+        """Return the output of a program in an image. Raises: EngineError."""
         return asyncio.run(_run_printing(archive))
 
 
@@ -62,7 +65,7 @@ async def _run_printing(archive: Path) -> bytes:
 
 
 async def plain_engine() -> Engine:
-    """Return the engine of the settings, without templates."""
+    """Return the configured engine, without templates."""
     from assayd.settings import load_settings
     from assayd.wiring.engine import choose_engine
 
@@ -73,7 +76,7 @@ async def plain_engine() -> Engine:
 
 @contextmanager
 def noted(name: str, where: str, tag: str | None, cache: Path) -> Iterator[str]:
-    """Write the recipe of an adopted image, unless it exists, and its lock; a failure undoes that.
+    """Write the recipe of an adopted image, unless it exists, and its lock file; undo this on failure.
 
     Yields the image's digest.
 
@@ -142,11 +145,11 @@ def build_images(
     recipes: Path | None = None,
     repair: bool = False,
 ) -> None:
-    """Build images and load those that the engine has not got.
+    """Build images and load those that the engine doesn't have.
 
-    Without names, all but those that are built on demand. `library` is a folder for the one image that is
-    named. `recipes` are those that come with the program unless others are given. `repair` builds only
-    images that are missing, damaged or of another version.
+    Without names, all images are built except those that are built on demand. `library` is a folder for the
+    only named image. By default, `recipes` are the shipped recipes. `repair` builds only images that are
+    missing, damaged or of another version.
     """
     if library is not None and len(names) != 1:
         raise RequestError("usage", "--library needs the name of exactly one image")
@@ -162,9 +165,9 @@ def build_images(
 
 
 def adopt_image(name: str, where: str, tag: str | None = None, cache: Path | None = None) -> None:
-    """Adopt a foreign image for runs under a name; write its recipe and lock.
+    """Prepare a foreign image for runs under a name; write its recipe and lock file.
 
-    An existing recipe is kept with its additions; its lock is written again.
+    An existing recipe is kept with its additions; its lock file is rewritten.
     """
     folder = cache or _cache_folder()
     with noted(name, where, tag, folder) as digest:
@@ -173,7 +176,10 @@ def adopt_image(name: str, where: str, tag: str | None = None, cache: Path | Non
 
 
 def _audit_adoption(name: str, digest: str, where: str) -> None:
-    """Add an adoption to the daemon's audit log; warn if that fails: the image is usable by now."""
+    """Add an adoption to the daemon's audit log.
+
+    Only warn if this fails, because the image is already usable.
+    """
     from assayd.audit import FOLDER, add_line
     from assayd.settings import load_settings
 
@@ -189,7 +195,7 @@ def _audit_adoption(name: str, digest: str, where: str) -> None:
 
 
 def lock_image(name: str) -> None:
-    """Have pip choose the wheels of a recipe of the operator's, and write its lock."""
+    """Have pip select the wheels for an operator's recipe, and write its lock file."""
     from assayd.imaging.wheels import resolve
 
     recipe = load_recipes().load(name)
@@ -201,9 +207,9 @@ def lock_image(name: str) -> None:
 
 
 def list_images() -> list[list[str]]:
-    """Return a row per image: name, digest, size, what of it is shared, age, who uses it.
+    """Return a row for each image: name, digest, size, shared size, age, and users.
 
-    One that is missing says so; those that no recipe stands for any more are listed last.
+    A missing image is marked as missing; images without a recipe are listed last.
     """
     there = {one.name.removeprefix(PREFIX): one for one in asyncio.run(_list_images())}
     recipes = {recipe.name: recipe for recipe in load_recipes().all()}
@@ -215,7 +221,7 @@ def list_images() -> list[list[str]]:
 
 
 def sbom_of(name: str) -> bytes:
-    """Return the CycloneDX document of an image that the engine has. Raises: EngineError."""
+    """Return the CycloneDX document of one of the engine's images. Raises: EngineError."""
     from assayd.imaging.sbom import MOST_BYTES, SBOM_FILE
 
     return asyncio.run(_read_image_file(f"assayd/{name}", SBOM_FILE, MOST_BYTES))
@@ -230,7 +236,7 @@ async def _read_image_file(image: str, path: str, most_bytes: int) -> bytes:
 
 
 def remove_unused(*, dry_run: bool) -> list[list[str]]:
-    """Remove images that neither a kind nor a profile names; return name, size and action of each."""
+    """Remove images that no kind or profile uses; return name, size and action for each."""
     unused = [one for one in asyncio.run(_list_images()) if not _find_users(one.name.removeprefix(PREFIX))]
     if dry_run:
         would = "would be removed, unless a daemon or a container uses it"
@@ -284,7 +290,7 @@ def _format_mib(count: int) -> str:
 
 
 def _users_cell(image: str) -> Sequence[str]:
-    """Return the kinds and profiles that use an image, as one cell."""
+    """Return the kinds and profiles that use an image, as a table cell."""
     return (", ".join(_find_users(image)) or "nobody",)
 
 
@@ -313,7 +319,7 @@ def load_recipes(shipped: Path | None = None) -> Recipes:
 
 
 def _build_and_load(recipe: Recipe, recipes: Recipes, cache: Path, library: Path | None) -> ImageFacts:
-    """Build an image and load it; an image without a stated baseline is measured once."""
+    """Build and load an image; if its baseline isn't stated, measure it once."""
     from assayd.imaging import build
     from assayd.imaging.baselines import UNMEASURED, store_baseline
     from assayd.imaging.tree import LABEL_FILES
@@ -346,7 +352,7 @@ def _build_and_load(recipe: Recipe, recipes: Recipes, cache: Path, library: Path
 
 
 async def _find_broken(names: Sequence[str], if_built: Sequence[str]) -> list[str]:
-    """Return the images that are unusable at present; of `if_built`, only those that have been built."""
+    """Return the images that are currently unusable; of `if_built`, only images that have been built."""
     from assayd.sandbox.images import Images
 
     engine = await _open_engine()

@@ -1,4 +1,4 @@
-"""The commands of `assay images`: build the images, and list what the engine has of them."""
+"""Defines the commands of `assay images`: build images, and list the engine's images."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The kinds on the command line: the report forms and options of each, and its description.
+"""Provides kinds to the command line: the report forms, options and description of each kind.
 
-Kinds of this package are imported one by one. The settings name others, and are read only if the command
-names a kind that isn't one of these.
+Kinds of this package are imported one by one. The settings name additional kinds, and are read only if a
+command names a kind that isn't in this package.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KIND_HEADS = ("kind", "policy", "image", "stages")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptView:
-    """A finished attempt to display in a format of its kind."""
+    """A finished attempt that is displayed in a format of its kind."""
 
     client: PlainClient
     attempt: Document
@@ -38,7 +38,7 @@ class AttemptView:
     def submission(self) -> Document:
         """Return the submission from the attempt's bundle.
 
-        Raises: RequestError ``usage``, for an attempt without a bundle.
+        Raises: RequestError ``usage``, if the attempt has no bundle.
         """
         names = [each["name"] for each in self.attempt["artifacts"] or ()]
         found = [name for name in names if name.startswith("submission_")]
@@ -55,7 +55,7 @@ Form = Callable[[AttemptView], None]
 def find_kind(kind: str) -> Kind:
     """Return the validator of a kind.
 
-    Raises: RequestError ``kind.unknown``; ConfigError, when the settings or a validator cannot be used.
+    Raises: RequestError ``kind.unknown``; ConfigError, if the settings or a validator can't be used.
     """
     if kind in registry.list_own_kinds():
         return registry.own(kind)
@@ -63,7 +63,7 @@ def find_kind(kind: str) -> Kind:
 
 
 def files_reader(kind: str) -> FromFiles:
-    """Return the function that builds a payload from files for a kind. Raises: as `find_kind`."""
+    """Return a kind's function that builds a payload from files. Raises: as `find_kind`."""
     reference = get_command_line(kind).from_files
     if reference:
         return cast("FromFiles", registry.resolve(reference))
@@ -71,9 +71,9 @@ def files_reader(kind: str) -> FromFiles:
 
 
 def schema_files_reader(kind: Document) -> FromFiles:
-    """Return the function that builds a payload from one text for a kind that only the daemon has.
+    """Return the function that builds a payload from one text, for a kind that only the daemon has.
 
-    Raises: RequestError ``usage``, if its payload has several texts.
+    Raises: RequestError ``usage``, if the kind's payload has several texts.
     """
     schema = kind["payload_schema"]
     texts = [
@@ -93,15 +93,18 @@ def schema_files_reader(kind: Document) -> FromFiles:
 
 
 def get_command_line(kind: str) -> CommandLine:
-    """Return the command line of a kind; the default one if the kind isn't installed here.
+    """Return the command line of a kind, or the default one if the kind isn't installed here.
 
-    A kind that an installed package offers needs no setting here: whether it is served, the daemon decides.
+    A kind from an installed package doesn't need a setting here: the daemon decides whether to accept it.
     """
     return registry.command_line(kind, (kind,))
 
 
 def form_of(kind: str, name: str) -> Form:
-    """Return what prints attempts of a kind in a form. Raises: RequestError ``usage``, for one it has not."""
+    """Return the printer of attempts of a kind in a form.
+
+    Raises: RequestError ``usage`` for an unknown form.
+    """
     forms = get_command_line(kind).forms
     if name not in forms:
         has = f"it supports {', '.join(forms)}" if forms else "it supports no forms"
@@ -135,7 +138,7 @@ def kinds(
 
 
 def describe(kind: Document) -> list[str]:
-    """Return the lines that describe a kind."""
+    """Return the lines that describe a kind to a user."""
     lines = [
         f"{kind['kind']}: policy {kind['default_policy']}, image {kind['image']}",
         f"stages: {', '.join(kind['stages'])}",

@@ -1,4 +1,4 @@
-"""`assay library`: approved submissions by name and version."""
+"""Implements `assay library`: manages approved submissions by name and version."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ def find_entry(client: PlainClient, reference: str) -> Document:
 
 
 def parted(reference: str) -> tuple[str, int | None]:
-    """Return name and version of ``NAME`` or ``NAME@VERSION``. Raises: RequestError ``library.reference``."""
+    """Return name and version from ``NAME`` or ``NAME@VERSION``.
+
+    Raises: RequestError ``library.reference``.
+    """
     name, at, version = reference.partition("@")
     if at and not (version.isascii() and version.isdigit() and int(version) > 0):
         raise RequestError("library.reference", f"{reference!r} is not NAME or NAME@VERSION, like months@2")

@@ -1,4 +1,4 @@
-"""What the rows of each listing are, and how events are shown."""
+"""Formats the rows of all listings, and events."""
 
 from __future__ import annotations
 
@@ -32,18 +32,20 @@ LABEL_CHARS = 40
 
 
 def attempt_row(attempt: Document) -> list[str]:
-    """Return the cells of one attempt in a form for programs.
+    """Return the table cells of an attempt for programs.
 
-    The last two have its rules, or our own error, and `report-only` if its policy enforced nothing.
+    The last two cells contain the attempt's rules or internal error, and `report-only` if the policy wasn't
+    enforced.
     """
     cells = _attempt_cells(attempt, None)
     return [*cells, _format_labels(attempt["labels"]), " ".join(_reasons(attempt)), _report_mode(attempt)]
 
 
 def attempt_row_for_display(attempt: Document, today: str, *, wide: bool) -> list[str]:
-    """Return the cells of one attempt: its time in short, and last its rules, its file, its other labels.
+    """Return the table cells of an attempt for display, with a short time and all remarks in the last cell.
 
-    Without `wide`, of the rules the first and how many more there are, and the beginning of the labels.
+    The last cell contains the rules, the file and the other labels. Without `wide`, it contains only the
+    first rule, the number of further rules, and truncated labels.
     """
     others = dict(attempt["labels"])
     file, labels, reasons = others.pop(FILE_LABEL, ""), _format_labels(others), _reasons(attempt)
@@ -66,7 +68,7 @@ def _attempt_cells(attempt: Document, today: str | None) -> list[str]:
 
 
 def _report_mode(judged: Document) -> str:
-    """Return the mark of an attempt or profile that only reports; empty for others."""
+    """Return the mark of an attempt or profile that only reports violations; empty for others."""
     return REPORT_ONLY if judged.get("enforcement") == "report" else ""
 
 
@@ -88,7 +90,7 @@ def short_time(at: str, today: str | None) -> str:
 
 
 def artifact_row(artifact: Document, *, whole: bool) -> list[str]:
-    """Return the cells of one file of a bundle, with the full digest and type if `whole`."""
+    """Return the table cells of a bundle's file, with the full digest and type if `whole` is set."""
     digest, media_type = artifact["sha256"], artifact["media_type"]
     if not whole:
         digest, media_type = digest[:10], media_type.partition(";")[0]
@@ -100,7 +102,7 @@ ATTEMPT_HEADS = ("id", "kind", "verdict", "created", "took", "rule, file, labels
 
 
 def policy_row(policy: Document) -> list[str]:
-    """Return the cells of one profile."""
+    """Return the table cells of a profile."""
     resources = policy["resources"]
     return [
         policy["name"],
@@ -116,7 +118,7 @@ POLICY_HEADS = ("name", "timeout", "unit", "memory", "processes", "")
 
 
 def policy_values(policy: Document) -> Iterator[tuple[str, str, str]]:
-    """Return the values of a profile by dotted name, each with the files and lines that state it."""
+    """Return the values of a profile by dotted name, each with the files and lines that set it."""
     shown = {name: value for name, value in policy.items() if name != "origins"}
     for field, value in flatten(shown):
         places = policy["origins"].get(field, ())
@@ -127,7 +129,7 @@ POLICY_VALUE_HEADS = ("field", "value", "set in")
 
 
 def flatten(document: Mapping[str, object], within: str = "") -> list[tuple[str, str]]:
-    """Return dotted names and values of a nested document."""
+    """Return the dotted names and the values of a nested document."""
     rows: list[tuple[str, str]] = []
     for key, value in document.items():
         if isinstance(value, Mapping):
@@ -140,20 +142,20 @@ def flatten(document: Mapping[str, object], within: str = "") -> list[tuple[str,
 
 
 def _policy_file_value(value: object) -> str:
-    """Return a value as a policy file contains it."""
+    """Return a value in the notation of policy files."""
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def check_row(check: Document) -> list[str]:
-    """Return the cells of one check of the daemon's health."""
+    """Return the table cells of one health check of the daemon."""
     took = f"{check['took_ms'] / 1000:.1f} s" if check["took_ms"] else ""
     return [check["status"], check["check"], check["detail"], check["remedy"], took]
 
 
 def check_lines(checks: Sequence[Document]) -> Iterator[StyledLine]:
-    """Yield one line per check, remedies below them, and the number of failed checks."""
+    """Yield one line for each check, with remedies below it, and then the number of failed checks."""
     width = max((len(check["check"]) for check in checks), default=0)
     for check in checks:
         status, name = check["status"], plain(check["check"])
@@ -171,14 +173,14 @@ CHECK_HEADS = ("", "check", "seen", "remedy", "took")
 
 
 def event_line(event: StreamEvent) -> StyledLine:
-    """Return one event as one line."""
+    """Return an event as one line."""
     body = " ".join(f"{key}={value}" for key, value in event.body.items())
     shown = plain(body.rstrip("\n")).replace("\n", "⏎")
     return line((event.at[11:23], "dim"), f" {event.kind:<8} {shown}", hang=22)
 
 
 def print_events(events: Iterable[StreamEvent], *, as_json: bool, with_id: bool) -> None:
-    """Print events as they arrive, one line or JSON object each; `with_id` adds the attempt's id."""
+    """Print each event as a line or JSON object when it arrives; `with_id` adds the attempt's id."""
     console = out()
     for event in events:
         named = {"attempt_id": event.attempt_id} if with_id else {}
@@ -195,10 +197,10 @@ _RULES_LISTED = 3
 
 
 def answer_rows(weeks: Iterable[Document]) -> Iterator[tuple[str, ...]]:
-    """Yield the counts of providers' answers, one row per week, kind and provider.
+    """Yield the counts of providers' answers, one row for each week, kind and provider.
 
-    A rule is followed by the number of failed attempts that broke it; of those that a further attempt
-    followed, by how many of these cleared it.
+    Each rule is followed by the number of failed attempts that broke it, and by how many of the retried
+    attempts cleared it.
     """
     for one in weeks:
         mean = one["answers_to_pass"]

@@ -1,4 +1,4 @@
-"""`assay module`: install validated modules into a folder tree, list, verify and roll back."""
+"""Implements `assay module`: installs validated modules into a folder tree, and manages them."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def verify(
 
 
 def _add_attestations(found: Sequence[module_tree.Installed], key: Path) -> list[module_tree.Installed]:
-    """Return the modules with the problems of their attestations."""
+    """Return the modules, with the problems of their attestations added."""
     from dataclasses import replace
 
     from assayd_client.cli.attestation import public_keys

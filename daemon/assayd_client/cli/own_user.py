@@ -1,7 +1,7 @@
-"""Serves HTTP on loopback to processes of one user: any other connection is cut before a byte of it is read.
+"""Serves HTTP on loopback to one user's processes: other connections are closed before any byte is read.
 
 TCP doesn't identify the caller, but the kernel lists the user of each end of a connection. If it lists no
-user, or another one, the connection is closed.
+user, or another user, the connection is closed.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ MAPPED = bytes(10) + b"\xff\xff"
 
 
 class OwnUserH11(H11Protocol):
-    """uvicorn's protocol that bounds headers itself, for connections of the same user alone.
+    """A uvicorn protocol that limits headers itself, and accepts connections only from the same user.
 
-    uvicorn's other protocol is a package that the client doesn't need. A connection whose headers don't
-    arrive within `headers_s` is closed, because connections are few.
+    This class uses h11, because uvicorn's other protocol requires a package that the client otherwise
+    doesn't need. A connection whose headers don't arrive within `headers_s` is closed, because the number
+    of connections is limited.
     """
 
     headers_s = 30.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Cut a connection that is not our own user's, or of which that cannot be told."""
+        """Close a connection that is from another user, or whose user can't be determined."""
         super().connection_made(transport)
         uid = None
         try:
@@ -50,7 +51,7 @@ class OwnUserH11(H11Protocol):
         self._headers_due = self.loop.call_later(self.headers_s, transport.abort)
 
     def data_received(self, data: bytes) -> None:
-        """Read, and stop or start the time that the headers of a request may take."""
+        """Process received data, and start or stop the timeout for a request's headers."""
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
             self._headers_due.cancel()
@@ -58,13 +59,13 @@ class OwnUserH11(H11Protocol):
             self._headers_due = self.loop.call_later(self.headers_s, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the time limit of a connection that is gone."""
+        """Cancel the timeout of a lost connection."""
         self._headers_due.cancel()
         super().connection_lost(exc)
 
 
 def peer_uid(transport: asyncio.BaseTransport) -> int | None:
-    """Return the user at the other end of a loopback connection; None if the kernel lists none."""
+    """Return the user at the other end of a loopback connection, or None if the kernel lists none."""
     local, remote = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
     if not local or not remote:
         return None
@@ -73,9 +74,10 @@ def peer_uid(transport: asyncio.BaseTransport) -> int | None:
 
 
 def query_uid(local: Address, remote: Address) -> int | None:
-    """Ask the kernel for the user of one established connection; None if it doesn't know.
+    """Query the kernel for the user of an established connection; return None if the kernel doesn't know.
 
-    The tables below need milliseconds of processor time to be read, however few connections there are.
+    Reading the kernel's tables (`listed_uid`) takes milliseconds of CPU time, even if there are few
+    connections.
     Source: sock_diag(7), a request for one socket.
     """
     family = socket.AF_INET6 if ":" in local[0] else socket.AF_INET
@@ -99,7 +101,7 @@ def query_uid(local: Address, remote: Address) -> int | None:
 
 
 def listed_uid(local: Address, remote: Address) -> int | None:
-    """Return the user of an established connection from the kernel's tables; None if none has it."""
+    """Return the user of an established connection from the kernel's tables; None if it isn't listed."""
     for table in TABLES:
         if table.exists():
             uid = parse_uid(table.read_text(encoding="ascii"), local, remote)
@@ -118,7 +120,7 @@ def parse_uid(table: str, local: Address, remote: Address) -> int | None:
 
 
 def _format_address(address: Address) -> Iterator[str]:
-    """Yield the forms of an address in the tables: in native byte order; IPv4 also as mapped IPv6."""
+    """Yield the forms of an address in the tables: in native byte order, and IPv4 also as mapped IPv6."""
     host, port = address
     packed = socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
     for each in (packed,) if len(packed) == len(MAPPED) + 4 else (packed, MAPPED + packed):

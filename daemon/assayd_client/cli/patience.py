@@ -1,4 +1,4 @@
-"""Waits for a daemon that is away, or a gateway without its database, while something is read from it."""
+"""Waits for a daemon that is unreachable, or a gateway without its database, during a long read."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class RetryTimer:
         self._since: float | None = None
 
     def answered(self) -> None:
-        """Note an answer: the next failure is the first of its row."""
+        """Record an answer: the next failure starts a new waiting period."""
         self._since = None
 
     def wait(self, problem: ClientError) -> None:
-        """Pause before the next try. Raises: the problem, if it lasts or trying again doesn't help."""
+        """Wait before the next try. Raises: the problem, if it lasts too long or a retry can't help."""
         self._since = self._since or time.monotonic()
         if not problem.retryable or time.monotonic() - self._since > AWAY_S:
             raise problem
@@ -31,7 +31,7 @@ class RetryTimer:
 
 
 def results_of(client: PlainClient, batch_id: str) -> Iterator[Document]:
-    """Return every item of a batch once, in line order, while the daemon may come and go."""
+    """Return every item of a batch once, in line order; wait while the daemon is unreachable."""
     patience, done = RetryTimer(), 0
     while True:
         try:

@@ -1,4 +1,4 @@
-"""`assay policy`: show profiles, check files of them, and explain what they allow."""
+"""Implements `assay policy`: shows profiles, checks profile files, and explains what profiles allow."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ CODE = "policy.file"
 
 
 def check(client: PlainClient, file: Path | None) -> Sequence[Document]:
-    """Return the effective profiles of a file together with the daemon's, or of the daemon's alone.
+    """Return the effective profiles of a file together with the daemon's, or only the daemon's.
 
-    Raises: FileError with every problem.
+    Raises: FileError, with all problems.
     """
     if file is None:
         profiles: Sequence[Document] = client.policies()["policies"]
@@ -43,9 +43,9 @@ def check(client: PlainClient, file: Path | None) -> Sequence[Document]:
 
 
 def check_locally(file: Path | None) -> Sequence[Document]:
-    """Check profiles without a daemon, with the settings and profiles of this host.
+    """Check profiles without a daemon, using the settings and profiles of this host.
 
-    Raises: FileError with every problem.
+    Raises: FileError, with all problems.
     """
     from assayd.policies import describe
     from assayd.settings import load_settings
@@ -57,7 +57,7 @@ def check_locally(file: Path | None) -> Sequence[Document]:
 
 
 def remarks(policy: Document) -> Iterator[str]:
-    """Return notes for a profile's author: clamped values, refused values, and what a list allows."""
+    """Return notes for a profile's author: clamped values, refused values, and the effect of allowlists."""
     for clamp in policy["clamped"]:
         asked, given = clamp["requested"], clamp["effective"]
         yield f"{policy['name']}: {clamp['field']} = {asked:g} is clamped to {given:g} by the bounds"
@@ -85,7 +85,7 @@ def parse_network(policy: Document) -> NetworkPolicy:
 
 
 def _allowlist_lines(name: str, network: NetworkPolicy) -> Iterator[str]:
-    """Yield a line for each entry of an allowlist; nothing without an allowlist."""
+    """Yield a line for each entry of an allowlist; yield nothing if there isn't an allowlist."""
     from assayd.model.policy import NetworkMode
 
     if network.mode is not NetworkMode.ALLOWLIST:
@@ -119,9 +119,9 @@ HTTPS_PORT = 443
 
 
 def explain(policy: Document, url: str, method: str) -> tuple[bool, str]:
-    """Return whether a profile, as the daemon shows it, lets code reach a URL, and say why.
+    """Return whether a profile document lets code reach a URL, with the reason.
 
-    Raises: RequestError for a URL that is none.
+    Raises: RequestError if the URL is invalid.
     """
     from assayd.egress.decision import AccessRequest, decide
 
@@ -137,7 +137,7 @@ def explain(policy: Document, url: str, method: str) -> tuple[bool, str]:
 
 
 def _parse_target(url: str, method: str) -> Target | NoTarget:
-    """Return the target that a client requests from the relay for a URL."""
+    """Return the target that a client would request from the relay for a URL."""
     from assayd.egress.target import read_target
 
     try:
@@ -258,7 +258,7 @@ def explain_policy(  # noqa: PLR0913, PLR0917  (one parameter per option)
 
 
 def _explained(found: Document) -> Iterator[str]:
-    """Yield the lines with the results of static rules for some code."""
+    """Yield lines with the results of a profile's static rules for a piece of code."""
     answer = "allows" if found["allowed"] else "refuses"
     yield f"{found['policy']} {answer} it, as the kind {found['kind']} reads it; containers limit all code."
     for finding in found["findings"]:
@@ -269,7 +269,7 @@ def _explained(found: Document) -> Iterator[str]:
 
 
 def create_client(context: typer.Context) -> PlainClient:
-    """Return a client for the address of the command line."""
+    """Return a client for the address on the command line."""
     from assayd_client import PlainClient
 
     return PlainClient(context.find_root().obj)

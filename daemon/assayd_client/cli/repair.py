@@ -1,4 +1,4 @@
-"""`assay repair …`: repair a failed attempt, show the tries, cancel a repair."""
+"""Implements `assay repair …`: repairs a failed attempt, shows the fixes, and cancels a repair."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NUMBERED = re.compile(r"\d+\. ")
 
 
 def failed_lines(context: str) -> Iterator[str]:
-    """Yield the findings of a retry context, one per line; the first line if it has no list of findings."""
+    """Yield the findings of a retry context, one per line, or its first line if it lists no findings."""
     found = [text for text in context.splitlines() if NUMBERED.match(text)] or context.splitlines()[:1]
     if len(found) == 1:
         yield f"failed: {shorten(NUMBERED.sub('', found[0], count=1), LINE_CHARS)}"
@@ -39,7 +39,7 @@ def failed_lines(context: str) -> Iterator[str]:
 
 
 def described(repair_id: str, fallback: Document) -> Iterator[str]:
-    """Return the lines about an offer: reason, rules, results, and the command that accepts them."""
+    """Return the lines that describe an offer: reason, rules, results, and the accepting command."""
     applied = fallback["applied"]
     yield ""
     yield f"Rules instead of code ({fallback['trigger']}): {fallback['reason']}"
@@ -61,7 +61,7 @@ class _DefaultStartGroup(TyperGroup):
     """A command group in which `assay repair ID` means `assay repair start ID`."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command; any other word is the attempt to repair."""
+        """Find the command; treat any other word as the id of the attempt to repair."""
         known = not args or args[0] in self.commands or args[0].startswith("-")
         return super().resolve_command(ctx, args if known else ["start", *args])
 
@@ -145,7 +145,7 @@ def show_step(
 
 
 def print_step(step: Document) -> None:
-    """Print the prompt and the answer of one step of a provider."""
+    """Print the prompt and the answer of one provider step."""
     for title, text in (("system", "system"), ("user", "user"), (f"answer of {step['provider']}", "answer")):
         print(f"======== {printable(title)} ========\n{printable(step[text])}")
 
@@ -227,7 +227,7 @@ failure to the attempt that was validated."""
 
 
 def statistics(repairs: Sequence[Document]) -> list[Document]:
-    """Return counts of ended repairs by kind and provider, and in total. Source: docs/repair.md."""
+    """Return counts of finished repairs by kind and provider, and in total. Source: docs/repair.md."""
     groups: dict[tuple[str, str], list[Document]] = {}
     for repair in repairs:
         if repair["outcome"] is not None:
@@ -271,7 +271,7 @@ def _format_cell(value: object) -> str:
 
 
 def show_chain(client: PlainClient, attempt: Document) -> None:
-    """Show the repairs that an attempt began or belongs to, attempt by attempt."""
+    """Show the repairs that an attempt began or belongs to, one attempt after another."""
     if attempt["verdict"] != "failed" and attempt["parent_id"] is None:
         return  # an attempt that didn't fail has no repair
     for repair in client.repairs_of(attempt["id"])["repairs"]:
@@ -282,7 +282,10 @@ def show_chain(client: PlainClient, attempt: Document) -> None:
 def follow_repairs(
     client: PlainClient, attempt: Document, *, show: bool, file: str | None = None
 ) -> Document:
-    """Wait for the repair that an attempt requested; return its newest attempt. `file` was submitted."""
+    """Wait for the repair that an attempt requested, and return its newest attempt.
+
+    `file` was submitted.
+    """
     for repair in client.repairs_of(attempt["id"])["repairs"]:
         ended = wait(client, repair)
         if show:
@@ -294,7 +297,7 @@ def follow_repairs(
 
 
 def wait(client: PlainClient, repair: Document) -> Document:
-    """Wait for the end of a repair; an interrupt from the keyboard cancels it."""
+    """Wait for the end of a repair; a keyboard interrupt cancels it."""
     try:
         for event in client.repair_events(repair["id"]):
             repair = event.body
@@ -307,7 +310,7 @@ def wait(client: PlainClient, repair: Document) -> Document:
 
 
 def edited(client: PlainClient, attempt_id: str) -> str:
-    """Open the submitted code in the user's editor, and return the correction.
+    """Open the submitted code in the user's editor, and return the edited code.
 
     Raises: RequestError, if the submission has no code or nothing was changed.
     """
@@ -376,12 +379,12 @@ def _print_repair(repair: Document, *, as_json: bool, file: str | None = None) -
 
 
 def _replace_field_by_file(line: str, file: str) -> str:
-    """Return a line of a diff, with the file's name instead of the field of a single code."""
+    """Return a line of a diff, with the file's name instead of the payload field of a single text."""
     return f"{line[:4]}{file}" if line in {"--- payload.code", "+++ payload.code"} else line
 
 
 def describe(repair: Document, file: str | None = None) -> Iterator[str]:
-    """Return the lines that tell of a repair; changes of a single code are under the name of its file."""
+    """Return the lines that describe a repair; changes to a single text are shown under its file's name."""
     yield f"{repair['id']}  {repair['kind']} · {repair['provider']} · of {repair['attempt_id']}"
     for fix in repair["attempts"]:
         unused = "can't be used" if fix["cause"] == "fix.unusable" else "under way"
@@ -404,5 +407,5 @@ def describe(repair: Document, file: str | None = None) -> Iterator[str]:
 
 
 def printable(text: str) -> str:
-    """Replace characters that a terminal would interpret."""
+    """Replace characters that a terminal would interpret as commands."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -1,6 +1,6 @@
-"""Reports of batches in the forms of others: JUnit for build servers, SARIF for editors and code scanning.
+"""Writes reports in standard formats: JUnit for build servers, SARIF for editors and code scanning.
 
-Both are written item by item, so that ten thousand need no more memory than one.
+Both reports are written item by item, so that memory use doesn't depend on the number of items.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class JunitWriter:
         return self
 
     def add(self, result: Document) -> None:
-        """Write one item."""
+        """Write one item as a test case."""
         attempt, number = result["attempt"], result["line"]
         kind = attempt["kind"] if attempt else "line"
         took_s = (attempt["timings_ms"]["total"] or 0) / 1000 if attempt else 0.0
@@ -59,7 +59,7 @@ class JunitWriter:
 
 
 def _item_name(number: int, attempt: Document | None) -> str:
-    """Return a name for an item: its line with the sender's labels, or with its attempt's id."""
+    """Return a name for an item: its line number with the sender's labels, or its attempt's id."""
     if attempt is None:
         return f"line {number}"
     labels = " ".join(f"{key}={value}" for key, value in sorted(attempt["labels"].items()))
@@ -84,7 +84,7 @@ def _outcome_elements(result: Document) -> Iterator[str]:
 
 
 class SarifWriter:
-    """A writer of the findings of all items as SARIF, each at the item's line of the file.
+    """A writer of SARIF that writes the findings of all items, each at the item's line of the batch file.
 
     SARIF 2.1.0, https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
     """
@@ -158,7 +158,7 @@ def _findings_of(result: Document) -> Sequence[Document]:
 
 
 def sarif_rule(rule: Document) -> Document:
-    """Return a kind's rule in SARIF format."""
+    """Return a rule of a kind in SARIF format."""
     return {
         "id": rule["id"],
         "shortDescription": {"text": rule["title"]},
@@ -263,7 +263,7 @@ def _sarif_fix(edit: Document, uri: str, moved: int) -> Document:
 
 
 def junit(client: PlainClient, attempt: Document) -> str:
-    """Return an attempt as JUnit XML: a test case per case, as in its bundle; without any, one for all."""
+    """Return an attempt as JUnit XML: a test case for each case in its bundle, or one without cases."""
     names = [each["name"] for each in attempt["artifacts"] or () if each["name"].startswith("junit_")]
     if names:
         return client.artifact(attempt["id"], names[0]).decode()

@@ -1,4 +1,7 @@
-"""The file of `assay extractor apply`: one whole JSON line per path. A later run can continue it."""
+"""Writes the output file of `assay extractor apply`: one complete JSON line per path.
+
+A later run can continue.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _KEPT = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
 
 
 class ResultsFile:
-    """A writer of results as complete lines: to a file, to standard output, or nowhere if `path` is None."""
+    """A writer of results as complete lines: to a file, to standard output, or nowhere (`path` is None)."""
 
     def __init__(self, path: Path | None, entry: str, tree: Path, *, resume: bool) -> None:
         self._path = path
@@ -32,7 +35,7 @@ class ResultsFile:
 
     @property
     def is_file(self) -> bool:
-        """Return whether a later run can continue it."""
+        """Return whether the output is a file that a later run can continue."""
         return self._descriptor >= 0
 
     def __enter__(self) -> Self:
@@ -64,9 +67,9 @@ class ResultsFile:
             self._descriptor = -1
 
     def read(self, tally: Tally) -> str | None:
-        """Count the lines of an earlier run, remove a last line without its end, and return the last path.
+        """Count the lines of an earlier run, remove an incomplete last line, and return the last path.
 
-        Raises: RequestError ``file.unreadable``, for lines of another run.
+        Raises: RequestError ``file.unreadable``, if the file contains lines of another run.
         """
         if not (self.is_file and self._resume):
             return None
@@ -97,7 +100,7 @@ class ResultsFile:
         return one
 
     def write(self, results: Iterable[Applied]) -> None:
-        """Write results as whole lines. Raises: RequestError ``file.unwritable``."""
+        """Write results as complete lines. Raises: RequestError ``file.unwritable``."""
         if self._path is None:
             return
         # Paths and results of the code could otherwise control the terminal.

@@ -1,4 +1,4 @@
-"""The daemon's metrics at one moment, and what can be said of the time between two moments."""
+"""Represents the daemon's metrics at one time, and computes rates between two times."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSample:
-    """All values of metrics by name and labels. `taken_s` counts from an arbitrary moment."""
+    """All values of metrics, by name and labels. `taken_s` is measured from an arbitrary time."""
 
     taken_s: float
     values: dict[str, dict[Labels, float]] = field(default_factory=dict)
 
     def total(self, name: str, **labels: str) -> float:
-        """Add up everything of that name that has these labels."""
+        """Return the sum of all values with this name and these labels."""
         return sum(v for key, v in self.values.get(name, {}).items() if labels.items() <= dict(key).items())
 
     def by(self, name: str, label: str) -> dict[str, float]:
-        """Return the sums of all values of a name, by the value of one label."""
+        """Return the sums of all values with this name, by the value of one label."""
         sums: dict[str, float] = defaultdict(float)
         for key, value in self.values.get(name, {}).items():
             sums[dict(key).get(label, "")] += value
@@ -31,7 +31,7 @@ class MetricsSample:
 
 
 def parse_metrics(text: str, taken_s: float) -> MetricsSample:
-    """Parse metrics in Prometheus' text format."""
+    """Parse metrics in the Prometheus text format."""
     values: dict[str, dict[Labels, float]] = defaultdict(dict)
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -41,14 +41,14 @@ def parse_metrics(text: str, taken_s: float) -> MetricsSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """The time between two samples; without an earlier one, since the daemon's start."""
+    """The time between two samples, or since the daemon's start if there isn't an earlier sample."""
 
     now: MetricsSample
     before: MetricsSample
     seconds: float
 
     def per_s(self, name: str, **labels: str) -> float:
-        """Return how fast a counter grew."""
+        """Return the growth of a counter per second."""
         return (
             self._counter_increase(self.now.total(name, **labels), self.before.total(name, **labels))
             / self.seconds
@@ -65,7 +65,7 @@ class Span:
     def quantile_s(self, share: float, name: str, **labels: str) -> float | None:
         """Estimate a quantile of a histogram by linear interpolation; None if it has no values.
 
-        The last bucket has no upper end: its lower one is given.
+        The last bucket has no upper bound, so its lower bound is returned.
         """
         buckets = sorted(self.buckets(name, **labels).items())
         wanted = share * buckets[-1][1] if buckets else 0.0
@@ -90,7 +90,7 @@ class Span:
 
     @staticmethod
     def _counter_increase(now: float, before: float) -> float:
-        """Return the growth of a counter; a counter that became smaller started again at 0."""
+        """Return the growth of a counter; a counter that decreased has restarted at 0."""
         return now - before if now >= before else now
 
 

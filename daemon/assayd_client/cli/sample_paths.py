@@ -1,6 +1,6 @@
-"""The sample paths of a command line: named one by one, listed in a file, or chosen from a folder.
+"""Collects the sample paths of a command line: single paths, paths in a file, or some files of a folder.
 
-Decides which of many paths represent them. The daemon limits their number.
+This module decides which paths represent a large set. The daemon limits their number.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SampleTree = Annotated[
 
 @dataclass(slots=True)
 class Group:
-    """The paths of one shape: their number, and those that represent them."""
+    """The paths of one shape: their number, and the paths that represent them."""
 
     count: int
     chosen: list[str]
@@ -56,7 +56,7 @@ class Group:
 def sample_paths(
     named: Sequence[str] | None, listed: Path | None, tree: Path | None, files: Sequence[Path] = ()
 ) -> tuple[str, ...]:
-    """Return the distinct paths of three options; print on standard error what a folder contained.
+    """Return the distinct paths from three options; print a summary of the folder on standard error.
 
     Raises: RequestError ``usage`` or ``file.unreadable``.
     """
@@ -115,7 +115,7 @@ def group_tree(tree: Path) -> dict[str, Group]:
 
 
 def choose_paths(groups: Mapping[str, Group]) -> Iterator[str]:
-    """Yield at most `MOST_CHOSEN` paths: one of each shape before a second of any."""
+    """Yield at most `MOST_CHOSEN` paths: one path of each shape before a second path of any shape."""
     rounds = (
         group.chosen[number]
         for number in range(PER_SHAPE)

@@ -1,4 +1,4 @@
-"""From files on a command line to a submission, and from there to its verdict."""
+"""Builds a submission from the files of a command line, submits it, and waits for its verdict."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MOST_CHARS = 1000
 
 
 class ProgressView:
-    """The known state; `apply` adds an event, `lines` shows everything."""
+    """The known state of an attempt. `apply` adds an event, `lines` returns the lines to show."""
 
     def __init__(self, kind: str) -> None:
         self._noun = get_command_line(kind).case
@@ -47,7 +47,7 @@ class ProgressView:
         self._printed: deque[str] = deque([""], maxlen=MOST_PRINTED + 1)
 
     def apply(self, event: StreamEvent) -> None:
-        """Take in one event."""
+        """Apply one event of the attempt."""
         body = event.body
         if event.kind == "state":
             self._state = body.get("state", self._state)
@@ -82,7 +82,7 @@ class ProgressView:
 
 
 def follow(client: PlainClient, attempt: Document, screen: Screen) -> None:
-    """Show an attempt's progress until it is finished, then restore the screen."""
+    """Show an attempt's progress until the attempt is finished, then restore the screen."""
     progress = ProgressView(attempt["kind"])
     drawn = screen.redraw(progress.lines(), 0)
     try:
@@ -101,7 +101,7 @@ MAX_FILES_BYTES = 16 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidateRequest:
-    """The request of a command line."""
+    """A submission request from the command line."""
 
     kind: str
     files: Sequence[Path]
@@ -119,11 +119,11 @@ class ValidateRequest:
 def build_submission(
     request: ValidateRequest, client: PlainClient | None = None
 ) -> tuple[dict[str, object], Origin]:
-    """Build the submission of the command line, and return its files.
+    """Build the submission of a command line, and return it with its files.
 
-    `client` asks the daemon about a kind that isn't installed here.
+    `client` is used to ask the daemon about a kind that isn't installed here.
 
-    Raises: RequestError, naming the option or file at fault; ClientError.
+    Raises: RequestError, which names the option or file at fault; ClientError.
     """
     from assayd_client.cli.kinds import files_reader, schema_files_reader
 
@@ -168,13 +168,16 @@ def build_submission(
 
 
 def with_file(labels: Mapping[str, str], files: Sequence[Path]) -> dict[str, str]:
-    """Return labels with the first file's name as `file`, if a label can hold it and none has that name."""
+    """Return labels with the first file's name added as `file`, if it fits and the label isn't set."""
     name = files[0].resolve().name if files and files[0] != Path("-") else ""
     return {**({FILE_LABEL: name} if LABEL.fullmatch(name) else {}), **labels}
 
 
 def _fetch_kind(client: PlainClient, kind: str) -> Document:
-    """Return the daemon's description of a kind. Raises: RequestError ``kind.unknown``, with its kinds."""
+    """Return the daemon's description of a kind.
+
+    Raises: RequestError ``kind.unknown``, which lists the kinds.
+    """
     from assayd.kinds.registry import unknown_kind_message
 
     try:
@@ -188,7 +191,7 @@ def _fetch_kind(client: PlainClient, kind: str) -> Document:
 def run(
     client: PlainClient, submission: Mapping[str, object], *, show_progress: bool, origin: Origin = UNKNOWN
 ) -> Document:
-    """Submit, wait, and return the finished attempt; an interrupt from the keyboard cancels it."""
+    """Submit, wait, and return the finished attempt; a keyboard interrupt cancels the attempt."""
     try:
         attempt = client.submit(submission)
     except Refused as refusal:
@@ -218,7 +221,7 @@ def run(
 
 
 def read_files(paths: Sequence[Path]) -> dict[str, tuple[Path, bytes]]:
-    """Read files by their names; a folder stands for all files in it, `-` for standard input."""
+    """Return the content of files by name; a folder means all files in it, and `-` means standard input."""
     files: dict[str, tuple[Path, bytes]] = {}
     total = 0
     for name, path in _iter_files(paths):
@@ -232,7 +235,7 @@ def read_files(paths: Sequence[Path]) -> dict[str, tuple[Path, bytes]]:
 
 
 def read_text_option(text: str) -> str:
-    """Return the text of an option, or the text of the file after ``@``."""
+    """Return the text of an option, or the content of the file whose name follows ``@``."""
     if not text.startswith("@"):
         return text
     path = Path(text[1:])
@@ -243,7 +246,7 @@ def read_text_option(text: str) -> str:
 
 
 def read_cases(path: Path | None) -> list[object]:
-    """Return the cases in a file with a JSON array; empty without a file."""
+    """Return the cases in a file with a JSON array; without a file, return an empty sequence."""
     if path is None:
         return []
     found = _read_json(path)
@@ -256,7 +259,7 @@ def read_cases(path: Path | None) -> list[object]:
 
 
 def parse_object_option(text: str, option: str) -> dict[str, object]:
-    """Return the JSON object in an option. Raises: RequestError ``malformed``."""
+    """Return the JSON object that an option contains. Raises: RequestError ``malformed``."""
     from assayd.documents import read_json
 
     try:
@@ -280,7 +283,7 @@ def case_paths(cases: Sequence[object]) -> tuple[str, ...]:
 
 
 def parse_settings(settings: Sequence[str], option: str = "--set") -> dict[str, object]:
-    """Parse settings such as ``resources.timeout_s=5`` as one nested object; commas separate list items."""
+    """Parse settings such as ``resources.timeout_s=5`` into a nested object; commas separate list items."""
     overrides: dict[str, object] = {}
     for text in settings:
         dotted, value = _parse_pair(text, option)
@@ -315,7 +318,7 @@ def _read(path: Path) -> bytes:
 
 
 def read_input(path: Path | None) -> Mapping[str, object] | None:
-    """Return the inputs in a file with a JSON object; None without a file."""
+    """Return the inputs in a file with a JSON object, or None without a file."""
     if path is None:
         return None
     value = _read_json(path)

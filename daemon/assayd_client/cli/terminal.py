@@ -1,6 +1,6 @@
-"""Printing: styled lines, tables, amounts, JSON; wrapped, coloured, and harmless for a terminal.
+"""Prints styled lines, tables, quantities and JSON: wrapped, coloured, and safe for a terminal.
 
-Nothing here imports a library: every command that shows something begins with it.
+This module imports no third-party library, because every command that prints output imports it first.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class StyledLine:
     """A line of text with styles.
 
     Attributes:
-        parts: texts with their styles, e.g. ``bold red``; empty for none.
-        hang: how far the lines after the first begin when it is wrapped; None for one that never is.
+        parts: texts with their styles, e.g. ``bold red``; an empty style means no style.
+        hang: the indentation of continuation lines when the line is wrapped; None if it is never wrapped.
     """
 
     parts: tuple[tuple[str, str], ...]
@@ -46,7 +46,7 @@ class StyledLine:
 
     @property
     def plain(self) -> str:
-        """Return the text alone."""
+        """Return the text without styles."""
         return "".join(text for text, _ in self.parts)
 
     def __add__(self, other: StyledLine) -> StyledLine:
@@ -54,18 +54,18 @@ class StyledLine:
 
 
 def line(*parts: str | tuple[str, str], hang: int | None = 0) -> StyledLine:
-    """Return a line of texts, each alone or with its style."""
+    """Build a line from texts; each text is given alone or with its style."""
     return StyledLine(parts=tuple((part, "") if isinstance(part, str) else part for part in parts), hang=hang)
 
 
 class Screen:
-    """An output to which lines are printed.
+    """An output for printing lines.
 
     Args:
-        file: where to.
-        width: columns that lines are wrapped to; None leaves them whole.
-        colour: whether styles are shown.
-        ascii_only: whether only ASCII can be shown.
+        file: the stream to write to.
+        width: the number of columns at which lines are wrapped; None disables wrapping.
+        colour: whether styles are printed.
+        ascii_only: whether the output can display only ASCII.
     """
 
     def __init__(
@@ -78,22 +78,22 @@ class Screen:
 
     @property
     def is_terminal(self) -> bool:
-        """Return whether lines are wrapped for a reader."""
+        """Return whether lines are wrapped for display."""
         return self.width is not None
 
     def print(self, printed: StyledLine | str = "") -> None:
-        """Print a line; newlines in it begin further lines."""
+        """Print a line; newlines in the text start further lines."""
         shown = self._to_ascii_if_needed(line(printed) if isinstance(printed, str) else printed)
         for row in _rows(shown, self.width):
             self._file.write(self._render_row(row) + "\n")
 
     def lines(self, printed: Iterable[StyledLine]) -> None:
-        """Print lines."""
+        """Print several lines."""
         for each in printed:
             self.print(each)
 
     def redraw(self, printed: Iterable[StyledLine], over: int) -> int:
-        """Print lines, each cut to one row, over the last `over` rows; return the number of rows."""
+        """Print lines, each truncated to one row, over the last `over` rows; return the number of rows."""
         width = (self.width or WIDTH_WHEN_PIPED) - 1
         rows = [next(_rows(self._to_ascii_if_needed(line(*each.parts)), width)) for each in printed]
         up = f"\x1b[{over}A" if over else ""
@@ -114,12 +114,12 @@ class Screen:
 
 
 def out() -> Screen:
-    """Return the screen for results."""
+    """Return the output for results."""
     return _create_screen(sys.stdout)
 
 
 def err() -> Screen:
-    """Return the screen for progress and remarks."""
+    """Return the output for progress and notes."""
     return _create_screen(sys.stderr)
 
 
@@ -129,19 +129,19 @@ def to_ascii(text: str) -> str:
 
 
 def can_show_unicode(environ: Mapping[str, str] = os.environ, encoding: str | None = "utf-8") -> bool:
-    """Return whether the locale and encoding allow characters beyond ASCII."""
+    """Return whether the locale and encoding support characters beyond ASCII."""
     said = next((environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if environ.get(name)), "")
     # Python writes UTF-8 in the locale C; a terminal with LC_ALL=C may be unable to read it.
     return said not in {"C", "POSIX"} and (encoding or "").lower().replace("-", "").startswith("utf")
 
 
 def cells(text: str) -> int:
-    """Return the width of a string in columns."""
+    """Return the display width of a string in columns."""
     return len(text) if text.isascii() else sum(map(_character_width, text))
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Return the rows of a string that is wrapped to a width."""
+    """Return the rows into which a string is wrapped at a width."""
     return [row.plain.rstrip() for row in _rows(line(text), width)]
 
 
@@ -153,7 +153,7 @@ def _create_screen(file: TextIO) -> Screen:
 
 
 def _columns(file: TextIO) -> int:
-    """Return the width of a terminal in columns; the variable COLUMNS takes precedence."""
+    """Return the width of the terminal in columns; the variable `COLUMNS` takes precedence."""
     said = os.environ.get("COLUMNS", "")
     if said.isascii() and said.isdigit() and int(said):
         return int(said)
@@ -175,10 +175,10 @@ def _character_width(character: str) -> int:
 
 
 def _rows(shown: StyledLine, width: int | None) -> Iterator[StyledLine]:
-    """Cut a line at its newlines and, if wrapping is allowed, to the width.
+    """Split a line at its newlines and, if wrapping is enabled, at the width.
 
-    In a hanging line, text after a newline is marked as part of the line: otherwise untrusted text could look
-    like one of the client's own lines.
+    In a line with `hang`, text after a newline is marked as part of the line: otherwise, untrusted text
+    could look like a line that the client printed.
     """
     letters = [(letter, style) for text, style in shown.parts for letter in text]
     while True:
@@ -212,7 +212,7 @@ def _wrap_letters(letters: list[tuple[str, str]], width: int, hang: int) -> Iter
 
 
 def _cut(letters: list[tuple[str, str]], room: int) -> int | None:
-    """Return the index to cut at for so many columns: after a space if the latter half has one."""
+    """Return the index at which to cut after this many columns; prefer a space in the latter half."""
     taken, space = 0, 0
     for place, (letter, _) in enumerate(letters):
         taken += _character_width(letter)
@@ -247,14 +247,14 @@ UNSAFE = re.compile(
 
 
 def plain(text: str) -> str:
-    """Make foreign text harmless to show: what acts on a terminal is shown as its code."""
+    """Make untrusted text safe to print: characters that control a terminal are replaced by their codes."""
     if text.isascii() and text.isprintable():  # as nearly all is: lists print hundreds
         return text
     return UNSAFE.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 def shorten(text: str, most: int) -> str:
-    """Cut text to so many characters, in one line."""
+    """Truncate text to a number of characters, on one line."""
     line = " ".join(plain(text).split())
     return line if len(line) <= most else line[: most - 1] + "…"
 
@@ -284,9 +284,9 @@ Row = Sequence[str]
 
 
 def print_table(screen: Screen, heads: Row, rows: Sequence[Row]) -> None:
-    """Print rows; without heads and colours if piped, so that scripts can read them.
+    """Print rows as a table; if output is piped, without heads and colours, so that scripts can read it.
 
-    The first column is never cut: it is what people copy.
+    The first column is never truncated, because users copy its values.
     """
     clean = [[plain(cell).replace("\n", " ").replace("\t", " ") for cell in row] for row in rows]
     if screen.width is None:
@@ -332,7 +332,7 @@ def _taken(widths: Sequence[int]) -> int:
 
 
 def duration(milliseconds: float) -> str:
-    """Return a duration as text for a reader."""
+    """Return a duration as text for display."""
     if milliseconds < 100:
         return f"{milliseconds:.1f}ms"
     return f"{milliseconds:.0f}ms" if milliseconds < 1000 else f"{milliseconds / 1000:.2f}s"
@@ -347,5 +347,5 @@ def age(seconds: float) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """Write a number of things."""
+    """Return a number with its noun in singular or plural."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,4 +1,4 @@
-"""`assay top`: the daemon's current work, refreshed every few seconds."""
+"""Implements `assay top`: shows the daemon's current work, refreshed every few seconds."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CONTAINERS = ("idle", "starting", "leased", "removing", "stuck")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """The data that one snapshot of the daemon displays."""
+    """The data that one display of the daemon's state shows."""
 
     at: datetime
     span: Span
@@ -43,7 +43,7 @@ class Frame:
 
 
 class Watch:
-    """Reads a daemon's metrics repeatedly; each display covers the time since the previous reading."""
+    """A reader of a daemon's metrics; each display covers the time since the previous reading."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Watch:
         self._before: MetricsSample | None = None
 
     def look(self) -> Frame:
-        """Ask the daemon how it is."""
+        """Query the daemon's current state."""
         sample, at = parse_metrics(self._client.metrics().decode(), self._clock()), self._now()
         pages = [self._client.attempts(state=state, limit=MOST_SHOWN) for state in STATES]
         started = sample.total("assayd_process_start_time_seconds")
@@ -72,7 +72,7 @@ class Watch:
 
 
 def watch(client: PlainClient, console: Console, *, interval_s: float, wait: Callable[[float], bool]) -> None:
-    """Show the daemon until `wait`, which is passed the seconds to wait, returns that the user has enough."""
+    """Show the daemon repeatedly until `wait`, which receives the seconds to wait, returns True to stop."""
     looking = Watch(client)
     with Live(render(looking.look()), console=console, screen=True, auto_refresh=False) as live:
         while not wait(interval_s):
@@ -81,7 +81,7 @@ def watch(client: PlainClient, console: Console, *, interval_s: float, wait: Cal
 
 @contextmanager
 def quiet_keyboard(file: TextIO) -> Iterator[Callable[[float], bool]]:
-    """Read keys without showing them; yields a function that waits, and returns early and true for a `q`."""
+    """Read keys without echoing them; yield a function that waits, and returns True early on `q`."""
     descriptor = file.fileno()
     before = termios.tcgetattr(descriptor)
     tty.setcbreak(descriptor)
@@ -106,7 +106,7 @@ def render(frame: Frame) -> RenderableType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """A named line of facts, which a narrow terminal continues below between two of them."""
+    """A named line of facts, which a narrow terminal wraps between two facts."""
 
     name: str
     facts: Sequence[Text]

@@ -1,4 +1,4 @@
-"""Commands for operators: examine the daemon, clean up, back up, show metrics and a live view."""
+"""Implements commands for operators: examine the daemon, clean up, back up, and show metrics."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ PARTIAL = ".partial"
 
 
 def find_state_dir(client: PlainClient) -> Path:
-    """Return the daemon's state directory; that of the settings if no daemon answers.
+    """Return the daemon's state directory, or the configured one if no daemon responds.
 
     Raises:
-        ConfigError: ``backup.database``, when the database is not a file there.
-        ClientError: the daemon answers without it.
+        ConfigError: ``backup.database``, if the database isn't a file in that directory.
+        ClientError: the daemon responds without its state directory.
     """
     try:
         daemon = client.daemon()
@@ -52,7 +52,7 @@ def find_state_dir(client: PlainClient) -> Path:
 def back_up(target: Path, source: Path) -> int:
     """Copy a state directory; return the number of new bundles.
 
-    Raises: RequestError ``backup.failed``, when something cannot be read or written.
+    Raises: RequestError ``backup.failed``, if a file can't be read or written.
     """
     try:
         target.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ def back_up(target: Path, source: Path) -> int:
 
 
 def _copy_database(source: Path, target: Path) -> None:
-    """Copy by SQLite's backup, so that a concurrent write is in the copy completely or not at all."""
+    """Copy by SQLite's backup API, so that a concurrent write is copied completely or not at all."""
     fresh = target.with_name(target.name + PARTIAL)
     fresh.unlink(missing_ok=True)
     os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -83,13 +83,13 @@ def _copy_database(source: Path, target: Path) -> None:
 
 
 def _referenced_bundles(database: Path) -> list[str]:
-    """Return the bundles of a database's verdicts."""
+    """Return the locations of the bundles to which a database's verdicts refer."""
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as copy:
         return [row[0] for row in copy.execute("SELECT bundle FROM verdicts WHERE bundle IS NOT NULL")]
 
 
 def _copy_bundles(source: Path, target: Path, names: Iterable[str] | None) -> int:
-    """Copy the bundles of these names, or all if None; return the number of new ones."""
+    """Copy the bundles with these locations, or all bundles if None; return the number of new bundles."""
     copied = 0
     if names is None:
         names = [str(bundle.relative_to(source)) for bundle in source.glob("*/*/[!.]*")]
@@ -117,7 +117,7 @@ def _copy_bundles(source: Path, target: Path, names: Iterable[str] | None) -> in
 
 
 def _remove_tree(folder: Path) -> None:
-    """Remove a folder with read-only folders in it, if it exists."""
+    """Remove a folder, which may contain read-only folders, if it exists."""
     for path, _, _ in os.walk(folder):
         Path(path).chmod(0o700)
     with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""`assay validate`: submit what the line says, wait, and show or write the report."""
+"""Implements `assay validate`: submits files, waits, and shows or writes the report."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from assayd_client.cli.terminal import out as screen_of_results
 def select(document: Document, fields: str) -> Document:
     """Return a document with only the named fields: dotted paths, separated by commas.
 
-    A path continues into each element of a list. A null above a field stays null.
+    A path continues into each element of a list. A null in the path of a field stays null.
 
-    Raises: RequestError ``usage``, naming the unknown field.
+    Raises: RequestError ``usage``, which names the unknown field.
     """
     found: Document = {}
     for field in fields.split(","):
@@ -51,7 +51,7 @@ def _take_path(value: object, path: list[str], field: str) -> object:
 
 
 def _merge(into: object, more: object) -> object:
-    """Merge one selection of a document into another one, and return the result."""
+    """Merge one selection of a document into another, and return the result."""
     if isinstance(into, dict) and isinstance(more, dict):
         for name, value in more.items():
             into[name] = _merge(into[name], value) if name in into else value
@@ -63,18 +63,18 @@ def _merge(into: object, more: object) -> object:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """Where the code goes that is validated.
+    """The destination of the validated code.
 
     Attributes:
-        out: a file, or a folder for several files; None for nowhere.
-        in_place: whether the files that were named get what a repair has changed.
+        out: a file, or a folder for several files; None if the code isn't written.
+        in_place: whether changes of a repair are written to the submitted files.
     """
 
     out: Path | None = None
     in_place: bool = False
 
     def require_possible(self, repair: str | None, files: Sequence[Path]) -> None:
-        """Raise RequestError ``usage`` for options that don't fit together, before anything is submitted."""
+        """Raise RequestError ``usage`` if options conflict, before anything is submitted."""
         if self.in_place and repair is None:
             raise RequestError(
                 "usage", "--in-place needs --repair; to write the submitted code, use --out FILE"
@@ -85,7 +85,7 @@ class Written:
     def write(
         self, client: PlainClient, attempt: Document, submission: Mapping[str, Any], origin: Origin
     ) -> None:
-        """Write the code of a validated attempt; write nothing for another verdict.
+        """Write the code of a validated attempt; do nothing for another verdict.
 
         Raises: RequestError ``file.unwritable``, or ``usage`` if no file contains the code.
         """
@@ -106,14 +106,14 @@ class Written:
 
 
 def code_of(client: PlainClient, attempt: Document) -> dict[str, str]:
-    """Return the texts of an attempt by name; a single one has no name. Raises: RequestError ``usage``."""
+    """Return the texts of an attempt by name; a single text has no name. Raises: RequestError ``usage``."""
     from assayd_client.cli.generate import texts_of
 
     return texts_of(AttemptView(client=client, attempt=attempt).submission())
 
 
 def print_code(client: PlainClient, attempt: Document) -> None:
-    """Print the texts of an attempt, a single one unchanged; control characters as codes on a terminal."""
+    """Print the texts of an attempt; on a terminal, control characters are replaced by their codes."""
     texts = code_of(client, attempt)
     if not texts:
         raise RequestError(
@@ -128,7 +128,7 @@ def print_code(client: PlainClient, attempt: Document) -> None:
 
 
 def texts_by_path(texts: Mapping[str, str], origin: Origin) -> dict[Path, str]:
-    """Return the texts by the paths of their files."""
+    """Return the texts of a submission by the paths of their files."""
     if set(texts) == {""} and len(origin.paths) == 1:
         return {Path(next(iter(origin.paths.values()))): texts[""]}
     unknown = [name for name in texts if name not in origin.paths]
@@ -177,7 +177,7 @@ def watch_files(
 
 
 def signature(paths: Sequence[Path]) -> Signature:
-    """Return a fingerprint of the files; nothing if one of them doesn't exist."""
+    """Return a fingerprint of the files, or nothing if one of them doesn't exist."""
     try:
         return tuple(sorted(_file_states(paths)))
     except FileNotFoundError:
@@ -192,7 +192,7 @@ def _file_states(paths: Sequence[Path]) -> Iterator[tuple[str, int, int, int]]:
 
 
 def _validate_once(validate: Callable[[], int], *, clear: bool) -> int:
-    """Validate; report errors of the submission, which the next save may correct."""
+    """Validate once; report errors in the submission, which the next save may correct."""
     if clear:
         sys.stdout.write(CLEAR)
         sys.stdout.flush()
@@ -217,11 +217,11 @@ class ReportFiles:
 
     @property
     def take_stdout(self) -> bool:
-        """Return whether a report is written to standard output, which must then contain nothing more."""
+        """Return whether a report is written to standard output, which then must not contain other text."""
         return STDOUT in {self.sarif, self.junit}
 
     def require_one_on_stdout(self) -> None:
-        """Raise RequestError ``usage`` if both go to standard output."""
+        """Raise RequestError ``usage`` if both reports are written to standard output."""
         if self.sarif == self.junit == STDOUT:
             raise RequestError(
                 "usage", "--sarif - and --junit - both write to standard output; name a file for one of them"
@@ -252,7 +252,7 @@ class DisplayOptions:
 
     @property
     def quiet(self) -> bool:
-        """Return whether standard output is for a program."""
+        """Return whether standard output is read by a program."""
         return self.as_json or self.retry_context or self.form is not None or self.reports.take_stdout
 
 
@@ -448,7 +448,10 @@ def _print_retry_context(attempt: Document) -> None:
 
 
 def put(path: Path, text: str) -> None:
-    """Write a report, to standard output for ``-``. Raises: RequestError ``file.unwritable``."""
+    """Write a report to a file, or to standard output for ``-``.
+
+    Raises: RequestError ``file.unwritable``.
+    """
     if path == STDOUT:
         sys.stdout.write(text)
         sys.stdout.flush()

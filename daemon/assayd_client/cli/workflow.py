@@ -1,4 +1,4 @@
-"""`assay workflow …`: check a workflow of code nodes, run it, show it, resume it, stop it."""
+"""Implements `assay workflow …`: checks, runs, shows, resumes, and cancels workflows of code nodes."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def cancel(context: typer.Context, workflow_id: Id) -> None:
 
 
 def graph(workflow: Document) -> Iterator[StyledLine]:
-    """Show nodes below those that they need, indented by their distance from the first."""
+    """Show each node below its dependencies, indented by its depth."""
     nodes = {node["id"]: node for node in workflow["nodes"]}
     depths = node_depths({name: node["needs"] for name, node in nodes.items()})
     width = max((len(name) + 2 * depths[name] for name in nodes), default=0)
@@ -186,7 +186,7 @@ def graph(workflow: Document) -> Iterator[StyledLine]:
 
 
 def node_depths(needs: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Return the length of the longest path to each node; nodes of a cycle count as the first."""
+    """Return the length of the longest path to each node; if there is a cycle, the lengths are limited."""
     depths = dict.fromkeys(needs, 0)
     for _ in range(len(needs)):
         longer = {
@@ -202,7 +202,7 @@ def node_depths(needs: Mapping[str, Sequence[str]]) -> dict[str, int]:
 def _wait_and_print(
     client: PlainClient, workflow: Document, file: Path | None, text: str | None, *, as_json: bool
 ) -> None:
-    """Wait for the end of a workflow, print its result, and exit."""
+    """Wait for the end of a workflow, print the result, and exit."""
     _print_findings(workflow["findings"], file, text)
     ended = _follow_workflow(client, workflow, tell=not as_json)
     outputs = client.workflow_outputs(ended["id"])["outputs"] if ended["verdict"] == "validated" else None
@@ -217,7 +217,7 @@ def _wait_and_print(
 
 
 def _follow_workflow(client: PlainClient, workflow: Document, *, tell: bool) -> Document:
-    """Follow a workflow and print each node that ends; a keyboard interrupt cancels the workflow."""
+    """Follow a workflow and print each finished node; a keyboard interrupt cancels the workflow."""
     told: set[str] = set()
     try:
         if workflow["verdict"] is None:
@@ -254,7 +254,7 @@ def _read_document(file: Path) -> str:
 
 
 def _read_inputs(input_file: Path | None, settings: Sequence[str] | None) -> dict[str, Any]:
-    """Return values by node and name; those of --set override those of --input."""
+    """Return the values by node and name; values of --set override values of --input."""
     found: dict[str, Any] = {}
     for source in (read_input(input_file) or {}, parse_settings(settings or ())):
         for node, values in source.items():

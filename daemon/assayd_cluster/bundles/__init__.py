@@ -1,4 +1,4 @@
-"""Where the bundles of a cluster lie: a directory that all gateways share, or object storage."""
+"""Stores the bundles of a cluster in a directory that all gateways share, or in object storage."""
 
 from assayd_cluster.bundles.opening import open_bundles
 

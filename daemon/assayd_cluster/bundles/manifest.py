@@ -1,4 +1,4 @@
-"""What a manifest says of its bundle's files, and whether they are that. The location vouches for it."""
+"""Parses a bundle's manifest, and checks files against it. The location contains the manifest's digest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from assayd.store.folders import parts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:
-    """One file of a bundle: name, size and digest at the time of writing."""
+    """A file of a bundle: its name, size and digest at the time of writing."""
 
     name: str
     bytes: int
@@ -29,7 +29,7 @@ class StoredBundle:
     files: dict[str, StoredFile]
 
     def file(self, name: str) -> StoredFile:
-        """Return the expected state of a file. Raises: StoreError ``artifact.missing``."""
+        """Return the expected name, size and digest of a file. Raises: StoreError ``artifact.missing``."""
         if name not in self.files:
             raise missing(self.location, name)
         return self.files[name]
@@ -54,7 +54,7 @@ def parse_manifest(location: str, content: bytes) -> StoredBundle:
 async def verify_pieces(
     location: str, file: StoredFile, pieces: AsyncIterator[bytes]
 ) -> AsyncIterator[bytes]:
-    """Yield the pieces of a file; the last one only if the whole file is as written.
+    """Yield the pieces of a file; yield the last piece only if the whole file is unchanged.
 
     Raises: StoreError ``artifact.damaged``.
     """

@@ -130,7 +130,7 @@ class AttachedStream:
 
     @property
     def diagnostics(self) -> bytes:
-        """The last bytes of standard error."""
+        """Return the last bytes of standard error."""
         return self._demultiplexer.diagnostics
 
     async def close(self) -> None:

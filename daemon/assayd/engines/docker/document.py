@@ -33,7 +33,7 @@ NO_NAME_SERVER = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineHost:
-    """Inputs in addition to the spec: the runtime's name, and whether the kernel supports swappiness."""
+    """Inputs in addition to the spec: the runtime's name, and whether the kernel supports `swappiness`."""
 
     runtime: str
     swappiness: bool
@@ -209,7 +209,7 @@ def _compare(path: str, got: object, want: object) -> Iterator[str]:
 
 
 def _is_empty(value: object) -> bool:
-    """Return whether a value sets nothing; ``ConsoleSize`` is ``[0, 0]``."""
+    """Return whether a value sets nothing; ``[0, 0]`` for ``ConsoleSize`` counts as empty."""
     return not value or (isinstance(value, list) and not any(value))
 
 

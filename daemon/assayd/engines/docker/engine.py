@@ -1,6 +1,6 @@
-"""Implements `ports.engine.Engine` by the Docker API, with few calls per step and no waiting threads.
+"""Implements `ports.engine.Engine` with the Docker API, with few calls per step and no waiting threads.
 
-`document` decides what a container can do; `calls` words the errors.
+`document` decides what a container can do; `calls` translates errors.
 """
 
 from __future__ import annotations
@@ -139,17 +139,17 @@ class DockerEngine:
         return stream
 
     async def kill(self, ref: ContainerRef) -> None:
-        """End the container now, after closing its stream."""
+        """Kill the container now, after closing its stream."""
         await self._close_stream(ref)
         await self._calls(partial(_kill, engine_id=ref.engine_id))
 
     async def remove(self, ref: ContainerRef) -> None:
-        """Remove the container, running or not, and verify that it is gone."""
+        """Remove the container, running or not, and verify that it no longer exists."""
         await self._close_stream(ref)
         await self._calls(partial(_remove, engine_id=ref.engine_id))
 
     async def make_way(self, ref: ContainerRef) -> None:
-        """Do nothing: an update costs a quarter of a start."""
+        """Do nothing: an update costs a quarter of a container's start."""
 
     async def facts(self, ref: ContainerRef) -> EndFacts:
         """Return how a container ended; unknown for one that never ran or still runs."""
@@ -203,7 +203,7 @@ class DockerEngine:
         return await self._calls(read, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def close(self) -> None:
-        """Close the open streams, and release connections and threads."""
+        """Close the open streams, and release all connections and threads."""
         for stream in list(self._streams.values()):
             await stream.close()
         self._streams.clear()

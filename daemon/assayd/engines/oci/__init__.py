@@ -1,4 +1,4 @@
-"""Containers by an OCI runtime that runs directly on an unpacked image, without an engine daemon.
+"""Containers of an OCI runtime that runs directly on an unpacked image, without an engine daemon.
 
     ContainerSpec ─config─> bundle ─launcher─> crun ─> runner
                                        │

@@ -152,7 +152,7 @@ class ControlGroup:
                 self._kill_member(pid)
 
     def remove(self) -> None:
-        """Remove the group after its processes have ended, and verify that it is gone.
+        """Remove the group after its processes have ended, and verify that it no longer exists.
 
         Raises: EngineError ``engine.cgroup_busy``.
         """
@@ -173,7 +173,7 @@ class ControlGroup:
                     time.sleep(_AGAIN_S)
 
     def _kill_member(self, pid: int) -> None:
-        """Kill a process by its pidfd, so that a reused process id is never hit."""
+        """Kill a process by its pidfd, so that another process with a reused id is never killed."""
         with suppress(ProcessLookupError):
             descriptor = os.pidfd_open(pid)
             try:
@@ -276,7 +276,7 @@ def _delegate_controllers(root: Path, own: str) -> Path:
 
 
 def _move_members(source: Path, target: Path) -> None:
-    """Move every process, repeatedly: some end meanwhile, and new ones start."""
+    """Move every process of a group, repeatedly: some end in the meantime, and new ones start."""
     for _ in range(_MOVES):
         pids = (source / "cgroup.procs").read_text(encoding="ascii").split()
         if not pids:

@@ -44,7 +44,7 @@ class OciContainer:
 
     @property
     def running(self) -> bool:
-        """Whether its first process is running."""
+        """Return whether the container's first process is running."""
         return self.process is not None and not self.process.ended.is_set()
 
     @property

@@ -22,7 +22,7 @@ from assayd.errors import EngineError
 class Process:
     """A container's first process, as reported by its starter; ``exit_code`` is None until it ends.
 
-    If the starter dies first, the code stays None, because the end is unknown.
+    If the starter dies first, the code stays None, because the exit code is unknown.
     """
 
     def __init__(self, pid: int, descriptor: int | None) -> None:
@@ -114,7 +114,7 @@ class Control:
             process.close()
 
     def lose(self) -> None:
-        """End the connection and everything that was started on it. Further calls do nothing."""
+        """End the connection and all processes that were started on it. Further calls do nothing."""
         if self.gone:
             return
         self.gone = True

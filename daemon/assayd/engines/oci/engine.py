@@ -1,4 +1,4 @@
-"""Implements `ports.engine.Engine` by an OCI runtime of this host, which is started directly.
+"""Implements `ports.engine.Engine` with an OCI runtime of this host, which is started directly.
 
 Creating a container writes its record, its control group and its bundle. The runtime runs only to start it,
 and exits at once. Blocking calls run in separate threads.
@@ -45,7 +45,7 @@ _TRANSFER_TIMEOUT_S = 600.0
 
 
 class OciEngine:
-    """An engine that runs containers by crun or runc: as root, or (crun only) as an ordinary user.
+    """An engine that runs containers with crun or runc: as root, or (crun only) as an ordinary user.
 
     Args:
         images: the folder of unpacked images; engines may share it.
@@ -182,7 +182,7 @@ class OciEngine:
             await self._threads.run(container.group.set_cpu_weight, LONG_RUN_WEIGHT)
 
     async def kill(self, ref: ContainerRef) -> None:
-        """End the container now, after closing its stream."""
+        """Kill the container now, after closing its stream."""
         container = self._containers.get(ref.engine_id)
         if container is not None:
             await self._end_container(container)
@@ -190,7 +190,7 @@ class OciEngine:
             await self._threads.run(group_of(record).kill)
 
     async def remove(self, ref: ContainerRef) -> None:
-        """End the container, remove everything of it, and verify that it is gone."""
+        """Kill the container, remove all its parts, and verify that none remains."""
         container = self._containers.get(ref.engine_id)
         if container is None:
             await self._maker.remove_foreign_container(ref.engine_id)

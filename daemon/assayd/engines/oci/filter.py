@@ -1,4 +1,4 @@
-"""Compiles the shared seccomp profile into kernel instructions by libseccomp.
+"""Compiles the shared seccomp profile into kernel instructions with libseccomp.
 
 A runtime does the same for its containers. Clones of a template get this filter from the daemon, so all
 containers have the same profile.

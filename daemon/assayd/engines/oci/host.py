@@ -37,8 +37,8 @@ def find_host(runtimes: Sequence[tuple[str, str]] = CANDIDATES, folders: Sequenc
     """Return the facts about this host for the daemon's user.
 
     Args:
-        runtimes: names and paths, in order of preference.
-        folders: folders that the runtime needs.
+        runtimes: names and paths of runtimes, in order of preference.
+        folders: the folders that the runtime needs.
 
     Raises: EngineError ``engine.rights``, ``engine.runtime``, ``engine.cgroup``, ``engine.namespaces``.
     """

@@ -42,10 +42,10 @@ _CONFIG = "config.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredImage:
-    """A verified image: its place, and the settings that a container inherits.
+    """A verified image: its location, and the settings that a container inherits.
 
-    `place` is device, inode and change time of the root filesystem at verification; if it differs, the image
-    is verified again.
+    `place` contains device, inode and change time of the root filesystem at verification; if one of them
+    differs later, the image is verified again.
     """
 
     digest: str
@@ -397,7 +397,7 @@ def _hold_lock(path: Path, how: int) -> Iterator[None]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove an image; it is renamed first, so that it is never found incomplete."""
+    """Remove an image; it is renamed first, so that other processes never see it incomplete."""
     going = folder.with_name(f"{_GOING}{folder.name}")
     shutil.rmtree(going, ignore_errors=True)
     folder.rename(going)

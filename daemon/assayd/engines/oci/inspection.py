@@ -68,7 +68,7 @@ class Mount:
 def observe(pid: int, place: HostShare, image: Path) -> Seen:
     """Read the kernel's facts about a process. Args: image: the root filesystem on the host.
 
-    Raises: OSError, if the process is gone or not accessible.
+    Raises: OSError, if the process has ended or isn't accessible.
     """
     namespaces = namespaces_of(pid)
     return Seen(
@@ -95,7 +95,7 @@ def observe(pid: int, place: HostShare, image: Path) -> Seen:
 
 
 def namespaces_of(pid: int) -> dict[str, str]:
-    """Return the namespaces of a process. Raises: OSError, if it is gone."""
+    """Return the namespaces of a process. Raises: OSError, if the process has ended."""
     return {name: _read_namespace(str(pid), name) for name in _NAMESPACES}
 
 

@@ -1,4 +1,4 @@
-"""Reads files of /proc and /sys by few system calls, because in a thread each one waits for the GIL."""
+"""Reads files of `/proc` and `/sys` with few system calls: in a thread, each of them waits for the GIL."""
 
 from __future__ import annotations
 

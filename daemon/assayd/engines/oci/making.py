@@ -82,7 +82,7 @@ class ContainerMaker:
         return self._host
 
     def _sweep_orphans(self) -> None:
-        """Remove leftovers of dead containers whose daemon is gone and may never return.
+        """Remove leftovers of ended containers whose daemon has ended and may never start again.
 
         A live container, or one whose control groups aren't visible here, is left to its own daemon.
         """
@@ -173,7 +173,7 @@ class ContainerMaker:
             raise EngineError("engine.run_folder", message, retryable=True) from problem
 
     async def launch(self, container: OciContainer, streams: Sequence[int]) -> None:
-        """Start a container by the runtime.
+        """Start a container with the runtime.
 
         Raises: EngineError.
         """
@@ -229,7 +229,7 @@ class ContainerMaker:
         self.records.remove(container.record.name)
 
     async def remove_foreign_container(self, name: str) -> None:
-        """Remove the container of another engine, or of an earlier generation of this one."""
+        """Remove a container of another engine, or of an earlier generation of this engine."""
         record = await self._threads.run(self.records.read, name)
         if record is not None:
             group = group_of(record)

@@ -1,4 +1,4 @@
-"""Marks that identify the daemon of a record, so that another daemon can tell whether it has ended.
+"""Marks that identify the daemon of a record, so that another daemon can check whether it has ended.
 
 A mark identifies a process by id and start time, within one boot and one PID namespace.
 

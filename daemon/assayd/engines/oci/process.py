@@ -28,7 +28,7 @@ class PipeStream:
 
     Args:
         inspect: called once, before the first bytes are passed on, because the runner is fully confined by
-            then. Its EngineError goes to the reader.
+            then. Its EngineError is raised to the reader.
     """
 
     def __init__(self, inspect: Callable[[], Awaitable[None]]) -> None:
@@ -82,7 +82,7 @@ class PipeStream:
 
     @property
     def diagnostics(self) -> bytes:
-        """The last bytes of standard error."""
+        """Return the last bytes of standard error."""
         return self._complaints.kept
 
     async def close(self) -> None:
@@ -116,7 +116,7 @@ class PipeEnd:
         return self._descriptor
 
     def release_to(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Leave the descriptor to a loop that closes it itself."""
+        """Leave the descriptor to an event loop that closes it itself."""
         self._ours = self._ours and isinstance(loop, asyncio.BaseEventLoop)
 
     def close(self) -> None:
@@ -128,7 +128,7 @@ class PipeEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ends:
-    """The daemon's ends of a container's pipes."""
+    """The daemon's ends of the pipes to a container."""
 
     stdin: PipeEnd
     stdout: PipeEnd
@@ -196,7 +196,7 @@ class LauncherProcess:
 
     @property
     def gone(self) -> bool:
-        """Whether the launcher has ended."""
+        """Return whether the launcher has ended."""
         return self._control.gone
 
     @classmethod

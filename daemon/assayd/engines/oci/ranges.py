@@ -1,7 +1,7 @@
 """Exclusive user ids on this host: a locked block per engine, and two ids per container.
 
-A template has one for itself and one for each of its clones. So the kernel's per-user limits (pending
-signals, locked memory, watches) count for each container separately.
+A template has one id for itself and one for each of its clones. The kernel's per-user limits (pending
+signals, locked memory, watches) therefore apply to each container separately.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Source: systemd.io/UIDS-GIDS: nothing else uses 1879048192 to 2147483647.
 
 
 class Ranges:
-    """An allocator of the first user id of each container.
+    """An allocator that assigns the first user id of each container.
 
     Args:
         folder: holds the locks of the blocks; all daemons that use the same ids share it.

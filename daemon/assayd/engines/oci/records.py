@@ -25,7 +25,7 @@ _OLD_S = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A container: its labels, its control groups (see `cgroup.ControlGroup`), its image's digest.
+    """A container's record: its labels, control groups (see `cgroup.ControlGroup`) and image digest.
 
     `daemon` is the mark of its daemon (see `owner`); earlier versions wrote none.
     """

@@ -1,6 +1,6 @@
 """The configuration of a template, and the orders of its children, as pure functions.
 
-A template is a container like any other of the runtime, except for its user, five capabilities in its own
+A template is a container like all others of the runtime, except for its user, five capabilities in its own
 user namespace, and the system calls that set up children. It sees no control groups and can write only to a
 few mount points.
 

@@ -68,7 +68,7 @@ class Template:
 
     @property
     def gone(self) -> bool:
-        """Whether the template has ended."""
+        """Return whether the template has ended."""
         return self.control.gone or not self.container.running
 
     @property
@@ -77,7 +77,7 @@ class Template:
         return bool(self._free) and not self.gone
 
     def take_ids(self) -> Ids:
-        """Return the ids for a child; recently released ids are reused last."""
+        """Take the ids for a child and return them; recently released ids are reused last."""
         number = self._free.popleft()
         return Ids(first_uid=self.container.place.first_uid + number, clone_uid=number)
 
@@ -137,7 +137,7 @@ class Templates:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of the templates' own containers."""
+        """Return the names of the templates' own containers."""
         return frozenset(each.container.record.name for each in (*self._live.values(), *self._retired))
 
     def of(self, name: str) -> Template | None:
@@ -293,7 +293,7 @@ class Templates:
         return Template(container, control)
 
     async def _launch_template(self, container: OciContainer, control: int) -> None:
-        """Start a template by the runtime, with the socket as its standard input."""
+        """Start a template with the runtime, with the socket as its standard input."""
         ends, streams = make_pipes()
         container.stream = PipeStream(_do_nothing)
         try:

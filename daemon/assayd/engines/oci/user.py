@@ -56,7 +56,7 @@ def user_ids(user: User, root: Path = Path("/")) -> IdRange:
 
 
 def common_ids(users: Sequence[IdRange], groups: Sequence[IdRange]) -> IdRange:
-    """Return the longest range in both; empty if they share none."""
+    """Return the longest range that is in both lists; empty if they have none in common."""
     best = IdRange(first=0, count=0)
     for user in users:
         for group in groups:

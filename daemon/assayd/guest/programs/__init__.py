@@ -1,4 +1,4 @@
-"""Unit programs: what a unit can be. One file each; the file's name is the program's name.
+"""Unit programs: the programs that a unit can run, one file each, named after the program.
 
 A program is a module with
 
@@ -6,9 +6,9 @@ A program is a module with
     PAIRED: bool                                       # whether it talks with a solution (may be missing)
     def run(arguments, context) -> Record: ...          # in the child, after everything is locked down
 
-The record is JSON and goes to the daemon as the unit's result; `status` must be in it, and decides the exit
-status of the child: 0 when it is ``returned`` or ``skipped``. The modules that an attempt's units need are
-imported before the runner forks.
+The record is JSON and is sent to the daemon as the unit's result. It must contain `status`, which
+determines the exit status of the child: 0 for ``returned`` or ``skipped``. The modules that an attempt's
+units need are imported before the runner forks.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     Arguments = Mapping[str, object]
 
     class UnitProgram(Protocol):
-        """The module of a unit program."""
+        """The module that implements a unit program."""
 
         IN_PYTHON: bool
 
         def run(self, arguments: Arguments, context: Context) -> Record:
-            """Do what the arguments say and give the result record."""
+            """Run the program with these arguments, and return the result record."""
             ...
 
 
@@ -43,7 +43,7 @@ PROGRAMS = frozenset({"call", "exec", "pytest", "python", "sql", "tests"})
 class Context(Value):
     """A program's context, in addition to its arguments.
 
-    `environment` is the image's, for programs that are started.
+    `environment` is the image's environment, for programs that are started.
     """
 
     policy: RuntimePolicy

@@ -1,7 +1,7 @@
-"""What adapter modules are written against: a decorator that registers, and a class to inherit from.
+"""The module that adapter modules import: a decorator that registers classes, and a base class.
 
-Imported by the names that the profile lists, so that a code base keeps its import statements. It holds
-nothing but the register of one process.
+It is imported under the names that the profile lists, so that a code base needn't change its import
+statements. It contains only the register of one process.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ else:
 
 
 class Adapter:
-    """A base class with a place for settings and without any of the methods."""
+    """A base class that stores settings and defines none of an adapter's methods."""
 
     def __init__(self, config: Mapping[str, object] | None = None, **settings: object) -> None:
         self.config = {**(config or {}), **settings}
 
     def __class_getitem__(cls, item: object) -> type:
-        """Accept type parameters, which mean nothing here."""
+        """Accept type parameters, which have no effect here."""
         return cls
 
 
 def adapter_module(
     names: Iterable[str], decorators: Iterable[str], base_classes: Iterable[str]
 ) -> dict[str, ModuleType]:
-    """Return the same module under each of the names."""
+    """Return the same module under each of the names; its register is empty."""
     listed: list[type] = []
 
     def register_adapter(*marks: object, **settings: object) -> object:
-        """Register an adapter class, as a bare decorator or with any arguments for the register."""
+        """Register an adapter class; usable as a bare decorator, or as a decorator with any arguments."""
         if len(marks) == 1 and isinstance(marks[0], type) and not settings:
             return _add_to_list(marks[0])
         return _add_to_list
@@ -47,7 +47,7 @@ def adapter_module(
         return kind
 
     def registered() -> tuple[type, ...]:
-        """Return the registered classes in order."""
+        """Return the registered classes in the order of their registration."""
         return tuple(listed)
 
     own: dict[str, object] = {"registered": registered, "Adapter": Adapter}

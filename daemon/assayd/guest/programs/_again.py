@@ -1,7 +1,8 @@
-"""Runs submitted code again once its result is known. These results make warnings and decide nothing.
+"""Runs submitted code again once its result is known. Further results affect only warnings.
 
-The record has them next to the result. The event `check` comes before the first further run: a unit that
-fails after it fails through the check, and the daemon then runs it again without one.
+The record contains the further results in addition to the result. The event `check` is sent before the
+first further run: if a unit fails after this event, the check caused the failure, and the daemon runs the
+unit again without a check.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ def repeat_calls(
 
     Args:
         first: the judged result, as JSON.
-        spent_s: how much processor time it took.
-        tries: what to run, one after the other.
+        spent_s: the CPU time of the judged call, in seconds.
+        tries: the further calls, which are run in sequence.
         reporter: receives the result of the check.
-        form: makes JSON of a result.
+        form: converts a result to JSON.
     """
     if spent_s > _MOST_S or len(repr(first)) > _MOST_CHARS:
         return []

@@ -1,7 +1,7 @@
-"""Which lines of the adapter the tests run: each block of its functions tells when it begins.
+"""Records the lines of the adapter that the tests run: each block of its functions reports its start.
 
-The adapter's text is compiled with a call at the start of each block; nothing else of it is another. What
-comes out is a guest's word, and makes warnings alone.
+The adapter's text is compiled with a call at the start of each block and is otherwise unchanged. The guest
+controls the result, which affects only warnings.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _MOST_CHARS = 20_000
 
 
 class Coverage:
-    """The blocks of one file, and those that were seen to begin."""
+    """The blocks of one file, and those that were run."""
 
     def __init__(self) -> None:
         self._blocks: list[str] = []
         self._seen: set[int] = set()
 
     def compile(self, one: Submitted) -> tuple[CodeType, Mapping[str, object]]:
-        """Return the code of a file, and what its blocks call. Raises what the compiler raises."""
+        """Return the code of a file, and the names that its blocks call. Raises compiler exceptions."""
         ast = import_module("ast")
         tree = ast.parse(one.text, one.path)
         for number, (owner, body) in enumerate(_blocks(ast, tree)):
@@ -50,7 +50,7 @@ class Coverage:
         return compile(tree, one.path, "exec", dont_inherit=True), {_MARK: self._seen.add}
 
     def told(self) -> Mapping[str, str]:
-        """Return the blocks and those that were seen, as two texts; nothing of a file that is too large."""
+        """Return all blocks and those that were run, as two texts; empty if they are too large."""
         blocks, seen = ";".join(self._blocks), " ".join(map(str, sorted(self._seen)))
         return {"blocks": blocks, "seen": seen} if len(blocks) + len(seen) < _MOST_CHARS else {}
 

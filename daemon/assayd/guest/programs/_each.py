@@ -1,6 +1,6 @@
-"""Calls a function for each of many arguments in one process: for approved code, applied to many paths.
+"""Calls a function with each of many arguments in one process, to apply approved code to many paths.
 
-A call sees what earlier calls of its unit left behind. An exception ends its own call only.
+A call can see the effects of earlier calls of its unit. An exception ends only the call that raised it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Test functions as pytest would run them, without its session: parameter sets, and simple fixtures.
+"""Runs test functions like pytest but without its session: with parameter sets and simple fixtures.
 
-`pytest.raises`, `approx` and marks are pytest's own; what collects and reports is here, since pytest reads
-tests from files, and the tests of a solution are in none.
+`pytest.raises`, `approx` and marks are pytest's own. Collection and reports are implemented here, because
+pytest reads tests from files, and the tests of a solution aren't in a file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Skipped(Exception):
 
 
 def skips(problem: BaseException) -> bool:
-    """Return whether an exception of the tests skips them; exceptions of a solution never do."""
+    """Return whether an exception skips the test; only exceptions of the tests do, never of a solution."""
     known = (("unittest", "SkipTest"), ("_pytest.outcomes", "Skipped"))
     classes = (getattr(sys.modules.get(module), name, Skipped) for module, name in known)
     return isinstance(problem, (Skipped, *classes))
@@ -66,7 +66,8 @@ def run_function(
 ) -> None:
     """Run a test function or method of a plain class, with one or all of its parameter sets.
 
-    Of several sets, those that skip themselves don't count, unless they have asked the solution before.
+    If there are several sets, those that skip themselves aren't counted, unless they sent a request to the
+    solution before.
     """
     holder = names[kind]() if kind else None  # type: ignore[operator]
     function: Callable[..., object] = getattr(holder, name) if kind else names[name]  # type: ignore[assignment]
@@ -119,7 +120,7 @@ def _skip_by_mark(function: object) -> None:
 
 
 def _parameter_sets(function: object) -> list[dict[str, object]]:
-    """Return the arguments of each run; several marks are combined."""
+    """Return the arguments of each run; parameter sets of several marks are combined."""
     sets: list[dict[str, object]] = [{}]
     for mark in _marks_of(function):
         if mark.name != "parametrize":  # type: ignore[attr-defined]

@@ -1,7 +1,8 @@
-"""Several submitted files as modules, for programs that run more than one text.
+"""Provides several submitted files as modules, for programs that run more than one text.
 
-Found before all others, by their place below the work directory; compiled from the text that was there before
-the first of them ran. They share the interpreter's built-in names, with the guarded importer among them.
+Submitted modules take precedence over all others. They are named after their path below the work directory,
+and compiled from the text that their files had before the first of them ran. They share the interpreter's
+built-in names, which include the guarded importer.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Submitted(Value):
         return self.file.rpartition("/")[2] == f"{_INIT}.py"
 
     def compile(self) -> CodeType:
-        """Compile the text. Raises what the compiler raises, MemoryError and RecursionError included."""
+        """Compile the text. Raises the compiler's exceptions, including MemoryError and RecursionError."""
         return compile(self.text, self.path, "exec", dont_inherit=True)
 
 
@@ -66,11 +67,11 @@ class SubmittedModules(Value):
 
     @property
     def texts(self) -> dict[str, ShownText]:
-        """Return the texts by the file names that they are compiled under."""
+        """Return the texts by the file names under which they are compiled."""
         return {one.path: ShownText(one.file, one.text) for one in self.files.values()}
 
     def offer(self, policy: RuntimePolicy, compiled: Compile) -> None:
-        """Let import statements find the files."""
+        """Make the files importable by import statements."""
         shown = {one.path: one.file for one in self.files.values()}
         names = policy.share_builtins(shown)
         _install_modules(adapter_module(self.provided, self.decorators, self.base_classes))
@@ -117,7 +118,7 @@ def read_modules(arguments: Arguments) -> SubmittedModules:
 
 
 def plainly(one: Submitted) -> tuple[CodeType, Mapping[str, object]]:
-    """Compile an unchanged file."""
+    """Return the compiled code of a file, without changes."""
     return one.compile(), {}
 
 

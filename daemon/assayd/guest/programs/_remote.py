@@ -1,8 +1,8 @@
-"""What tests have in the place of the solution: proxies that ask its process, and compare nothing there.
+"""The solution as the tests see it: proxies that send requests to its process and compare nothing here.
 
-Comparing, and computing with, an object of the solution would let the solution decide the outcome, and would
-show it the expected value. Both are refused, and so is what can't be transferred: each fault fails the test,
-whatever the test makes of the exception.
+If tests compared an object of the solution, or computed with it, the solution would decide the outcome and
+see the expected value. Both operations are refused, as are values that can't be transferred: each such
+fault fails the test, even if the test catches the exception.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _Function = type(own_classes)
 
 
 class SolutionFault(Exception):
-    """An exception raised when the solution can't be asked or doesn't answer; the test has failed."""
+    """An exception raised when a request to the solution is impossible or fails; it fails the test."""
 
 
 class Solution:
-    """The other end, as the tests' process sees it.
+    """The solution's end of the connection, as the tests' process sees it.
 
-    `fault` is the first thing that went wrong with it, `asked` how often it was asked for something.
+    `fault` is the first fault, `asked` the number of requests to the solution.
     """
 
     def __init__(self, reading: int, writing: int, *, trusted: bool) -> None:
@@ -58,7 +58,7 @@ class Solution:
         )
 
     def open(self) -> dict[str, object] | None:
-        """Wait for the solution; return why it can't be imported, or None."""
+        """Wait until the solution is imported; return the reason if that fails, otherwise None."""
         try:
             kind, content = self._peer.receive()
         except (PeerGone, PeerFault) as problem:
@@ -71,11 +71,11 @@ class Solution:
         return content if kind == "broken" and type(content) is dict else {"status": "raised"}
 
     def share(self, names: Mapping[str, object]) -> None:
-        """Let instances of a context's plain classes cross as copies."""
+        """Transfer instances of a context's plain classes as copies."""
         self._peer.classes = own_classes(names)
 
     def found(self, name: str) -> object | None:
-        """Return what stands for a name of the solution; None if it defines no such function or class."""
+        """Return the proxy for a name of the solution; None if no function or class has this name."""
         return self._names.get(name)
 
     def ask(
@@ -86,7 +86,7 @@ class Solution:
         args: tuple[object, ...] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
-        """Ask the solution. Raises what it raised, by its built-in type; SolutionFault."""
+        """Send a request to the solution. Raises: its exception, as a built-in type; SolutionFault."""
         self.asked += 1
         try:
             value = self._peer.ask(operation, number, name, args, kwargs or {})
@@ -119,11 +119,11 @@ class Solution:
         )
 
     def misuse_error(self, what: str) -> SolutionFault:
-        """Return the exception for a use of the solution that can't be forwarded."""
+        """Return the exception for a use of the solution that can't be transferred to its process."""
         return self._record_fault("transfer", what)
 
     def count(self) -> None:
-        """Count an item of an iterator. Raises: SolutionFault, when there are too many."""
+        """Count an item of an iterator. Raises: SolutionFault, if there are too many."""
         self._items += 1
         if self._items > _MOST_ITEMS:
             raise self._record_fault("limit", f"The solution's iterators gave more than {_MOST_ITEMS} items")
@@ -381,7 +381,7 @@ for _name in _DECIDING.split():
 
 
 def _describe(value: object, kept: bool) -> tuple[str, list[str]] | None:
-    """Return the description of a test function that the solution may call back; refuse other values."""
+    """Return the description of a test function that the solution may call; refuse other values."""
     kind = type(value)
     if kind is _Function or kind.__name__ in {"method", "_lru_cache_wrapper"}:
         return "function", [str(getattr(value, "__name__", "callback"))[:100]]

@@ -1,7 +1,7 @@
-"""Notices when code that tests are judged by is exchanged: functions and classes of the test framework.
+"""Detects replaced code that the judgement of tests depends on: functions and classes of the framework.
 
-Looked at between all steps of a test, so that what is exchanged and put back in one step changes no other
-test than the one that did it. It says what it saw; it prevents nothing.
+The code is checked between all steps of a test, so that code that is replaced and restored within one step
+can affect only the test that did so. This module reports changes; it doesn't prevent them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class CodeSnapshot:
         ]
 
     def broken(self) -> str | None:
-        """Name the first thing that is not what it was."""
+        """Return the name of the first part that has changed, or None."""
         for names, key, value, name in self._held:
             if names.get(key) is not value:
                 return name
@@ -80,7 +80,7 @@ class CodeSnapshot:
 
 
 def shadowed_attributes(thing: object) -> Iterator[tuple[str, object]]:
-    """Yield the attributes of an object that override code of its class."""
+    """Yield the attributes of an object that override code of its class, with their names."""
     kinds = type(thing).__mro__
     for key, value in list(getattr(thing, "__dict__", {}).items()):
         found = next((vars(kind)[key] for kind in kinds if key in vars(kind)), None)

@@ -1,7 +1,7 @@
 """Files of the sandbox as tables: ``SELECT … FROM "data/sales.csv"`` reads that file.
 
-Each file that the text names so becomes a temporary table before the first statement runs. Its first line
-names the columns; all are TEXT.
+Each file that the SQL names in this way becomes a temporary table before the first statement runs. The
+file's first line contains the column names; all columns have the type TEXT.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _is_table(connection: sqlite3.Connection, name: str) -> bool:
 
 
 def open_in_work_dir(name: str) -> int:
-    """Open a file below the work directory, which is the current one, without following links."""
+    """Open a file below the work directory (the current directory) without following links."""
     *folders, last = name.split("/")
     here = os.open(".", _FOLDER)
     try:

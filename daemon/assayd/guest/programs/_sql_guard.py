@@ -1,6 +1,7 @@
-"""What SQLite may do for submitted statements: limits, settings, and the authorizer that it asks.
+"""Restricts SQLite for submitted statements: its limits, its settings, and the authorizer that it calls.
 
-Everything is refused that is not listed; the static rules say the same earlier and with more words.
+All actions that aren't listed are refused. The static rules refuse the same actions earlier and in more
+detail.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 class SqlGuard:
-    """An authorizer. `refused` is the last refused action; `acts` holds the changed and read tables."""
+    """An authorizer. `refused` is the last refused action; `acts` contains the changed and read tables."""
 
     def __init__(
         self, *, schema: bool, pragmas: frozenset[str], admits: frozenset[str] = frozenset()
@@ -97,7 +98,7 @@ class SqlGuard:
     def __call__(
         self, action: int, first: str | None, second: str | None, _schema: str | None, by: str | None
     ) -> int:
-        """Answer SQLite, which asks once for each thing that a statement is going to do."""
+        """Return whether SQLite may perform an action; SQLite calls this for each action of a statement."""
         verb = self._verbs.get(action)
         # What is read for a common table expression has the expression's name in `by`; so have triggers.
         own = by is None or verb == "READ"
@@ -121,7 +122,7 @@ class SqlGuard:
 
 
 def connect(path: str, *, max_bytes: int, schema: bool) -> sqlite3.Connection:
-    """Open the database with all that confines it, but for the guard. Raises: sqlite3.Error."""
+    """Open the database with all restrictions except the guard. Raises: sqlite3.Error."""
     import sqlite3
 
     connection = sqlite3.connect(path, isolation_level=None, timeout=0)

@@ -1,4 +1,4 @@
-"""Splits SQL at the statement ends that SQLite reports, and finds the place of an error."""
+"""Splits SQL at the statement ends that SQLite reports, and locates errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMED = re.compile(
 
 
 class Statement(Value):
-    """One statement, beginning with its first word. `number` counts from 1."""
+    """One statement, which begins with its first word. `number` counts from 1."""
 
     number: int
     start: int
@@ -27,7 +27,7 @@ class Statement(Value):
 
 
 def split(text: str) -> Iterator[Statement]:
-    """Return the statements; comments between them belong to none."""
+    """Return the statements; comments between statements belong to none of them."""
     number, start = 0, _skip_blanks(text, 0)
     while start < len(text):
         number, end = number + 1, _statement_end(text, start)
@@ -36,7 +36,7 @@ def split(text: str) -> Iterator[Statement]:
 
 
 def place(text: str, statement: Statement, message: str) -> tuple[int, int]:
-    """Return line and column of the message's subject; of the statement, if uncertain."""
+    """Return line and column of the subject of an error message; if uncertain, those of the statement."""
     found = _NAMED.search(message)
     name = next(filter(None, found.groups()), None) if found else None
     offset = statement.start

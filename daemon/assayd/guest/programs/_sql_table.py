@@ -1,4 +1,4 @@
-"""Selected rows as text: a line of column names, then a line per row, separated by tabs."""
+"""Prints selected rows: a line of column names, then one line per row, with tabs between values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TablePrinter:
         self._began = False
 
     def show(self, number: int, cursor: sqlite3.Cursor) -> None:
-        """Print what a statement selects; it is run to its end, whatever is shown of it."""
+        """Print the rows that a statement selects; run it to its end, even if not all rows are shown."""
         before, room = self.rows, self._left
         self._print_line([name for name, *_ in cursor.description or ()], apart=self._began)
         self._began = True

@@ -1,4 +1,4 @@
-"""The tables of a database after a step, with columns, types and rows: a pipeline's next run is compared."""
+"""Reads the tables of a database after a step (columns, types, rows), to compare a pipeline's next run."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _TABLES = (
 
 
 def tables_of(connection: sqlite3.Connection, guard: SqlGuard | None = None) -> list[list[object]]:
-    """Return [name, rows, [column, type, …]] of each table; none if the database can't tell.
+    """Return ``[name, rows, [column, type, …]]`` for each table; empty if the database can't be read.
 
-    Only the catalog is read without the guard, whose profile may refuse to name columns.
+    Only the catalog is read without the guard, because its profile may refuse access to column names.
     """
     import sqlite3
 

@@ -1,8 +1,8 @@
-"""What the test framework does, told line by line: our plugin for it.
+"""A plugin that reports the events of the test framework line by line.
 
-The framework hands its plugins to every caller, so nothing of this one but functions without attributes is
-handed over, and what its hooks are told is believed only in the order in which a test's steps come. Tests
-that tell them more than happened, or exchange what they are judged by, are told of in the record.
+The framework gives every caller access to its plugins. The plugin therefore consists only of functions
+without attributes, and its hooks accept reports only in the order of a test's steps. The record notes tests
+that report additional events or that replace code by which they are judged.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _INTERNAL_ERROR = 3
 
 
 class PytestReporter:
-    """A reporter of the events of one session of the framework."""
+    """A reporter of the events of one session of the test framework."""
 
     def __init__(self, tell: Tell, texts: Texts, test: Submitted) -> None:
         self._write = tell
@@ -64,7 +64,7 @@ class PytestReporter:
         self._whole = True
 
     def plugin(self) -> ModuleType:
-        """Return the plugin."""
+        """Return the plugin that the framework registers."""
         hooks = (
             self.pytest_sessionstart, self.pytest_collection, self.pytest_exception_interact,
             self.pytest_runtest_logstart, self.pytest_runtest_makereport, self.pytest_runtest_logreport,
@@ -81,7 +81,7 @@ class PytestReporter:
         return self.record(_INTERNAL_ERROR)
 
     def record(self, exit_code: int) -> Record:
-        """Return the record that ends the lines."""
+        """Return the final record, which follows the lines."""
         self._check_unchanged("after the last test")
         good = self._whole and not self._notes and exit_code in _FINE
         good = good and list(self._ended) == self._collected and _GOOD.issuperset(self._ended.values())
@@ -134,7 +134,7 @@ class PytestReporter:
             )
 
     def pytest_runtest_logstart(self, nodeid: str, location: object) -> None:
-        """Report that a test begins."""
+        """Report that a test has begun."""
         name = self._test_name(nodeid)
         if self._current is not None or len(self._ended) >= len(self._collected):
             self._add_note(f"{name} was begun when it was not its turn")
@@ -146,7 +146,7 @@ class PytestReporter:
         self._report_event("started", id=name)
 
     def pytest_runtest_makereport(self, item: Any, call: Any) -> None:
-        """Keep the exception of a step, which the framework's report contains only as text."""
+        """Keep the exception of a step, because the framework's report contains only its text."""
         self._problem = call.excinfo.value if call.excinfo else None
 
     def pytest_runtest_logreport(self, report: Any) -> None:
@@ -198,7 +198,7 @@ class PytestReporter:
 
 
 class _RunningTest:
-    """One test while it goes through its steps."""
+    """One test during its steps."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -207,7 +207,7 @@ class _RunningTest:
         self.line: dict[str, object] = {"id": name, "duration_s": 0.0}
 
     def take(self, report: Any, problem: BaseException | None, texts: Texts) -> None:
-        """Take the report of the step that was due."""
+        """Process the report of the step that was due."""
         step = self.due
         self.due = _NEXT.get(step)
         if step == "setup" and not report.passed:
@@ -231,11 +231,11 @@ class _SessionSnapshot:
         self._items: dict[str, tuple[Any, dict[str, object]]] = {}
 
     def hold(self, items: Mapping[str, Any]) -> None:
-        """Remember what the tests are that were collected."""
+        """Store the collected tests and their parts, for later comparisons."""
         self._items = {name: (item, dict(_iter_item_parts(item, name))) for name, item in items.items()}
 
     def broken(self, test: str | None) -> str | None:
-        """Name the first thing that has changed, of the framework or of this test."""
+        """Return the name of the first changed part of the framework or of this test, or None."""
         item, held = self._items.get(test or "", (None, {}))
         for before, now in (
             (self._registered, dict(_registered(self._session))),
@@ -248,7 +248,7 @@ class _SessionSnapshot:
 
 
 def _registered(session: Any) -> Iterator[tuple[str, object]]:
-    """Yield the plugins and hook functions that run tests, with a name for each."""
+    """Yield the plugins and hook functions that run tests, each with a name."""
     config = session.config
     manager = config.pluginmanager
     yield "the session's config", config
@@ -271,7 +271,7 @@ def _registered(session: Any) -> Iterator[tuple[str, object]]:
 
 
 def _iter_item_parts(item: Any, name: str | None) -> Iterator[tuple[str, object]]:
-    """Yield the objects that run a test: its function, and the nodes that it belongs to."""
+    """Yield the objects that run a test: its function, and the nodes to which it belongs."""
     own = getattr(item, "__dict__", {}).get("_obj")
     yield f"the function of {name}", own.__func__ if type(own) is MethodType else own
     for node in item.listchain():
@@ -283,7 +283,7 @@ def _iter_item_parts(item: Any, name: str | None) -> Iterator[tuple[str, object]
 
 
 def _items(session: Any, path: str, module: object) -> Iterator[Any]:
-    """Yield the tests of a module that has already been imported."""
+    """Yield the tests of a module that was already imported."""
     node = import_module("pytest").Module.from_parent(session, path=Path(path))
     # What it would call imports the file anew. A function of ours would lead to our names.
     node._getobj = partial(getattr, SimpleNamespace(module=module), "module")
@@ -291,7 +291,7 @@ def _items(session: Any, path: str, module: object) -> Iterator[Any]:
 
 
 def _wrap_hook(hook: Callable[..., object]) -> object:
-    """Return a plain function for the framework, which can reach nothing but the hook call."""
+    """Return a plain function for the framework, through which only the hook call is accessible."""
     names: dict[str, object] = {"__builtins__": {}, "told": opaque(hook)}
     parameters = ", ".join(inspect.signature(hook).parameters)
     text = f"def {hook.__name__}({parameters}): return told({parameters})"

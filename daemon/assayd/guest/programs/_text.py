@@ -1,4 +1,4 @@
-"""What programs that run a submitted Python text share: reading it, compiling it, running it as a module."""
+"""Shared parts of programs that run a submitted Python text: reading, compiling, running as a module."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class SubmittedText(Value):
     builtins: str
 
     def compile(self) -> CodeType:
-        """Compile the text. Raises what the compiler raises, MemoryError and RecursionError included."""
+        """Compile the text. Raises the compiler's exceptions, including MemoryError and RecursionError."""
         return compile(self.source, self.filename, "exec", dont_inherit=True)
 
     def module(self, name: str, policy: RuntimePolicy, namespace: Mapping[str, object]) -> ModuleType:
-        """Create the module that the text runs in, also as ``__main__``."""
+        """Create the module in which the text runs, which is also ``__main__``."""
         module = _Module(name)
         module.__dict__.update(namespace)
         module.__dict__["__builtins__"] = policy.builtins(self.builtins, self.filename)
@@ -45,7 +45,7 @@ class SubmittedText(Value):
 
 
 def read_text(arguments: Mapping[str, object]) -> SubmittedText:
-    """Read the fields that every Python program has."""
+    """Return the fields that all Python programs have in their arguments."""
     return SubmittedText(
         source=argument(arguments, "source", str),
         filename=argument(arguments, "filename", str),
@@ -54,7 +54,7 @@ def read_text(arguments: Mapping[str, object]) -> SubmittedText:
 
 
 def argument(arguments: Mapping[str, object], name: str, kind: type[_T]) -> _T:
-    """Return an argument that has exactly this type. Raises: TypeError."""
+    """Return an argument; it must have exactly this type. Raises: TypeError."""
     value = arguments.get(name)
     if type(value) is not kind:
         raise TypeError(f"argument {name} is not a {kind.__name__}")

@@ -1,9 +1,8 @@
 """`call`: compile a source, run it as a module, call one of its functions, return the value.
 
-Arguments: source, filename, function, args, kwargs, builtins; `names`: which names of which modules may be
-taken by a computed name, where built-ins are safe; `again`: arguments of further calls, for warnings;
-`each`: arguments of many calls, in place of `args`.
-Record: see docs/guest-protocol.md.
+Arguments: source, filename, function, args, kwargs, builtins; `names`: the names of each module that code
+with safe built-ins can access by a computed name; `again`: arguments of further calls, for warnings;
+`each`: arguments of many calls, instead of `args`. Record: see docs/guest-protocol.md.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _MODULE = "submission"
 
 
 def run(arguments: Mapping[str, object], context: Context) -> Record:
-    """Run the program in this process."""
+    """Compile and run the source, call the function, and return the result record."""
     text = read_text(arguments)
     name = argument(arguments, "function", str)
     args, kwargs = argument(arguments, "args", list), argument(arguments, "kwargs", dict)
@@ -83,7 +82,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
 def _further_calls(
     text: SubmittedText, code: CodeType, name: str, calls: list[list[object]], context: Context
 ) -> Iterator[Try]:
-    """Yield the further calls, made in a second module so that import-time values are created again."""
+    """Yield further calls, made in a second module so that values from the import are created again."""
     module = text.module(_MODULE, context.policy, {})
     exec(code, module.__dict__)  # noqa: S102 - this is what the container is for
     for args in calls:

@@ -1,7 +1,8 @@
-"""`exec`: become another program of the image.
+"""`exec`: replace the unit's process with a program of the image.
 
-Arguments: argv, env. When the program starts, the report pipe closes with it: neither it nor what it starts
-can write a record, so a record tells that it never started. Its wait status is all that there is else.
+Arguments: argv, env. The report pipe is closed when the program starts: neither the program nor its
+children can write a record, so a record means that the program never started. Otherwise, its wait status is
+the only result.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ IN_PYTHON = False
 
 
 def run(arguments: Mapping[str, object], context: Context) -> Record:
-    """Turn this process into the program; comes back only when that fails."""
+    """Turn this process into the program; return only if that fails."""
     argv: list[str] = argument(arguments, "argv", list)
     added: dict[str, str] = argument(arguments, "env", dict)
     try:

@@ -1,4 +1,4 @@
-"""`pytest`: collect the tests of one file and run them with the test framework of the image.
+"""`pytest`: collect the tests of one file, and run them with the test framework of the image.
 
 Arguments: modules (files, provided, decorators, base_classes), test, libraries; `covered`: the file whose
 executed lines are reported; `first_failure`: stop at the first test that fails. The result is one JSON object
@@ -45,7 +45,7 @@ _SCRATCH = ".pytest"
 
 
 def run(arguments: Mapping[str, object], context: Context) -> Record:
-    """Run the program in this process."""
+    """Collect and run the tests, and return the final record."""
     framework = import_module("pytest")
     modules, test = read_modules(arguments), argument(arguments, "test", str)
     (one,) = (each for each in modules.files.values() if each.file == test)
@@ -65,9 +65,9 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
 
 
 class Offer:
-    """A compiler of the files, which rewrites assertions of tests so that they report compared values.
+    """A compiler of the files that rewrites assertions of tests, so that they report compared values.
 
-    The blocks of the `covered` file tell that they begin.
+    The blocks of the `covered` file report that they have begun.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Offer:
         self._rewriting = import_module("_pytest.assertion.rewrite")
 
     def compile(self, one: Submitted) -> tuple[CodeType, Mapping[str, object]]:
-        """Return the code of a file, and what its rewritten assertions call."""
+        """Return the code of a file, and the names that its rewritten assertions call."""
         if one is not self._test:
             watched = self._coverage if one.file == self._covered else None
             return plainly(one) if watched is None else watched.compile(one)

@@ -1,8 +1,9 @@
 """`python`: run a source in a namespace, and return the values of some names.
 
-Arguments: source, filename, namespace, results, builtins; `tagged` for values that JSON has no form for;
-`as_script` for a text that ends as a program does; `modules` where the text imports submitted files; `again`:
-the number of further runs, for warnings. Record: see docs/guest-protocol.md.
+Arguments: source, filename, namespace, results, builtins; `tagged`: whether values that JSON can't express
+are passed as tagged values; `as_script`: whether the text ends like a program; `modules`: submitted files
+that the text can import; `again`: the number of further runs, for warnings. Record: see
+docs/guest-protocol.md.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _code_of = SystemExit.__dict__["code"].__get__
 
 
 def run(arguments: Mapping[str, object], context: Context) -> Record:
-    """Run the program in this process."""
+    """Run the source, and return the record with the values of the requested names."""
     text = read_text(arguments)
     namespace = argument(arguments, "namespace", dict)
     wanted: list[str] = argument(arguments, "results", list)
@@ -80,7 +81,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
 def _run_again(
     text: SubmittedText, code: CodeType, arguments: Mapping[str, object], context: Context
 ) -> object:
-    """Run the text in another namespace, and return the first of the requested values."""
+    """Run the text in a new namespace, and return the first of the requested values."""
     given = argument(arguments, "namespace", dict)
     tagged = arguments.get("tagged") is True
     namespace = {name: restore(value) if tagged else value for name, value in given.items()}
@@ -108,7 +109,7 @@ def _raised_record(problem: BaseException, texts: Texts) -> Record:
 
 
 def _failed_script_record(problem: BaseException, texts: Texts) -> Record:
-    """Return the record of a script's exception, and print the interpreter's message to standard error."""
+    """Return the record of a script's exception, and print its traceback to standard error."""
     if is_a(problem, SystemExit):
         return {"status": "exited", "exit_code": _exit_code(problem)}
     record = _raised_record(problem, texts)
@@ -117,7 +118,7 @@ def _failed_script_record(problem: BaseException, texts: Texts) -> Record:
 
 
 def _exit_code(problem: SystemExit) -> int:
-    """Return the exit status for the argument of ``sys.exit()``: a number, None, or a message."""
+    """Return the exit status for an argument of ``sys.exit()``: a number, None, or a message."""
     code = _code_of(problem)
     if code is None:
         return 0

@@ -1,7 +1,7 @@
 """`sql`: run statements against the database that the runner holds.
 
 Arguments: sql, mode (``step``, ``schema`` or ``check``), pragmas, admits (rules), max_rows, max_cell_chars,
-max_bytes. Selected rows are printed; the record has the number of completed statements. A unit that
+max_bytes. Selected rows are printed; the record contains the number of completed statements. A unit that
 doesn't end with ``returned`` leaves the database unchanged. See docs/guest-protocol.md.
 """
 
@@ -54,7 +54,7 @@ class _UnfitDatabase(Exception):
 
 
 def run(arguments: Mapping[str, object], context: Context) -> Record:
-    """Run the statements in order, up to the first that fails."""
+    """Run the statements in order, up to the first one that fails."""
     import sqlite3
 
     mode = argument(arguments, "mode", str)
@@ -107,20 +107,20 @@ class _ScriptRun:
 
     @property
     def counts(self) -> dict[str, object]:
-        """Count statements that were run, rows that were selected, rows that were changed.
+        """Return the numbers of executed statements, selected rows and changed rows.
 
-        `idle` are statements that changed no row: line, verb, table.
+        `idle` lists the statements that changed no row: line, verb, table.
         """
         counts = {"statements": self._done, "rows": self._printer.rows, "changes": self._changes}
         return {**counts, "idle": self._idle} if self._idle else {**counts}
 
     @property
     def tables(self) -> list[list[object]]:
-        """Return the tables that the statements have left; none unless all of them ran."""
+        """Return the tables after the statements; empty unless all of them ran."""
         return self._tables
 
     def check(self, connection: sqlite3.Connection) -> None:
-        """See that the file is a sound database. Raises: sqlite3.Error, _UnfitDatabase."""
+        """Check that the file is an intact database. Raises: sqlite3.Error, _UnfitDatabase."""
         (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if answer != "ok":
             raise _UnfitDatabase(f"database disk image is malformed: {answer}")
@@ -153,7 +153,7 @@ class _ScriptRun:
         self._tables = tables_of(connection, self._guard)
 
     def _note_unchanged(self, connection: sqlite3.Connection, statement: Statement) -> None:
-        """Note a statement that should change rows but changed none of the existing ones."""
+        """Record a statement that should change rows but changed none of the existing ones."""
         acts = self._guard.acts
         verb, table = next(((verb, table) for verb, table in acts if verb != "READ"), ("", ""))
         if not verb or not _CHANGING.match(statement.text) or _BY_INTENT.search(statement.text):
@@ -167,7 +167,7 @@ class _ScriptRun:
             self._idle.append([line, verb, table[:_MOST_NAME]])
 
     def failed(self, problem: BaseException) -> Record:
-        """Return the record of a failure, and print it."""
+        """Return the record of a failure, and print the failure to standard error."""
         message = self._error_message(problem)[:_MOST_CHARS]
         line, column = place(self._text, self._current, message) if self._current else (None, None)
         where = f"line {line}, column {column}: " if line is not None else ""
@@ -185,7 +185,7 @@ class _ScriptRun:
         }
 
     def _error_message(self, problem: BaseException) -> str:
-        """Return SQLite's error message, with the refused action or the file that it doesn't name."""
+        """Return SQLite's error message, with the refused action or the file, which SQLite doesn't name."""
         message = str(problem) or type(problem).__name__
         if getattr(problem, "sqlite_errorname", None) == "SQLITE_AUTH" and self._guard.refused:
             return f"not authorized: {self._guard.refused}"

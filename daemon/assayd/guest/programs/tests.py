@@ -1,8 +1,9 @@
 """`tests`: run one hidden test against a solution in another process.
 
-Arguments: `common`, equal for all tests of an attempt: text, texts (a list of asserts), context,
-entry_point, names (that the text uses and doesn't define), modules, trusted; `own`: which test (`do` and its
-details). The solution answers over two pipes. Record: see docs/guest-protocol.md.
+Arguments: `common` is equal for all tests of an attempt and has the fields `text`, `texts` (a list of
+asserts), `context`, `entry_point`, `names` (that the text uses and doesn't define), `modules` and
+`trusted`; `own` selects the test (`do` and its details). The solution answers over two pipes. The result
+record is described in docs/guest-protocol.md.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _MOST_PRINTED = 64 * 1024
 
 
 def run(arguments: Mapping[str, object], context: Context) -> Record:
-    """Run the test in this process."""
+    """Run the test in this process, and write its result record."""
     common, own = argument(arguments, "common", dict), argument(arguments, "own", dict)
     printed = _swallow_output()
     solution = Solution(READING, WRITING, trusted=common.get("trusted") is True)
@@ -63,7 +64,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
 
 
 def _swallow_output() -> Callable[[], str]:
-    """Redirect the output of the tests to memory, up to a limit; return a function that reads it."""
+    """Redirect the output of the tests to a limited buffer; return a function that reads the buffer."""
     from _io import StringIO
 
     kept = sys.stdout = sys.stderr = StringIO()
@@ -83,7 +84,7 @@ class _TestRun:
         self.value: object = None
 
     def run(self) -> None:
-        """Run the test. Returns if it has passed; raises what the test raises."""
+        """Run the test. Return if the test passes; raise any exception that the test raises."""
         do = self._own["do"]
         names = self._create_module()
         if do == "case":
@@ -106,7 +107,7 @@ class _TestRun:
         return None
 
     def _create_module(self) -> Names:
-        """Create the module of the tests: the context's names, overridden by the solution's names."""
+        """Create the tests' module with the context's names, overridden by the solution's names."""
         module = type(sys)(MODULE)
         names: Names = module.__dict__
         names["__builtins__"] = self._policy.builtins("full", TEXT)
@@ -142,7 +143,7 @@ class _TestRun:
         exec(code, names)  # noqa: S102 - this is what the container is for
 
     def _run_assertion(self, text: str, names: Names) -> None:
-        """Run the other statements that precede the chosen assertion, and then the assertion."""
+        """Run the other statements before the chosen assertion, and then the assertion."""
         tree = compile(text, TEXT, "exec", _ONLY_TREE, dont_inherit=True)
         left = int(str(self._own["index"]))
         body = []
@@ -165,7 +166,7 @@ class _TestRun:
 
 
 def _run_method(names: Names, kind: str, method: str) -> None:
-    """Run one method of a TestCase with the set-up of its class and module. Raises: its exceptions."""
+    """Run one method of a `TestCase` with the set-up of its class and module. Raises: its exceptions."""
     from unittest import TestResult, TestSuite
 
     result = TestResult()

@@ -61,9 +61,10 @@ RULES = (
 
 
 def declarations(tree: ast.Module, wanted: Collection[str]) -> list[Declaration]:
-    """Return the module's declarations of the wanted names in order, limited to the first few hundred.
+    """Return the module's declarations of the given names in order, limited to the first few hundred.
 
-    In the worst case, each one follows all of the module's aliases, so the number is limited.
+    In the worst case, reading a declaration follows all of the module's aliases, so their number is
+    limited.
     """
     aliases = annotation_aliases(tree)
     if len(aliases) > _MOST_ALIASES:

@@ -1,4 +1,4 @@
-"""The command-line description of code nodes."""
+"""The command-line description of the kind `code`."""
 
 from assayd.ports.command_line import CommandLine, Option
 

@@ -1,4 +1,4 @@
-"""Builds a code node's payload from a file on a command line."""
+"""Builds a code node's payload from a file given on the command line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from assayd.static.submitted_file import single_file_text
 
 
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-    """Return the payload of one file, ``--input``, and the options timeout_s and requires.
+    """Return the payload for one file, ``--input``, and the options `timeout_s` and `requires`.
 
     Raises: RequestError ``request.options``.
     """

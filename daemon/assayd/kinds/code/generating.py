@@ -1,4 +1,4 @@
-"""The request for writing a code node: words, inputs, cases, libraries."""
+"""The request for generating a code node: a description, inputs, cases and libraries."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def surroundings(inputs: Mapping[str, object], cases: Sequence[CodeCase]) -> lis
 
 
 def _describe_inputs(inputs: Mapping[str, object]) -> PromptContext:
-    """Describe each input by its type and at most 2,000 characters of its value."""
+    """Describe each input by its type and up to 2,000 characters of its value."""
     shown = [
         f"{name}: {type(value).__name__} = {json.dumps(value, ensure_ascii=False)[:_SHOWN_CHARS]}"
         for name, value in inputs.items()
@@ -70,5 +70,5 @@ def _describe_inputs(inputs: Mapping[str, object]) -> PromptContext:
 
 
 def around(context: CodeContext) -> list[PromptContext]:
-    """Return the context that the code must fit."""
+    """Return the context that the generated code must fit."""
     return surroundings(context.inputs, context.cases)

@@ -100,7 +100,7 @@ def check_values(
 
 
 def awaited(tree: ast.Module, inputs: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the declared names that are neither inputs nor bound by the source; at most 100."""
+    """Return the declared names that are neither inputs nor bound by the source, at most 100 names."""
     bare = [node.target for _, node in annotated(tree) if node.value is None]
     bound = bound_names(tree, leaving_out=bare)
     if bound is None:
@@ -120,7 +120,7 @@ def _check_name(name: str) -> Finding | None:
 
 
 def _check_encoding(name: str, value: JsonValue) -> Finding | None:
-    """Return the finding for a value that the container couldn't decode; scalars always can be."""
+    """Return the finding for a value that the container couldn't decode; scalars can always be decoded."""
     if not isinstance(value, list | dict):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Judges the runs of a code node: their ends, their results, and whether the results are right."""
+"""Judges the runs of a code node: how they ended, their results, and whether the results are correct."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNIT = "node"
 
 
 def runs_of(payload: CodePayload) -> Iterator[tuple[str, Mapping[str, object], CodeCase | None]]:
-    """Yield the runs by name, each with its inputs and, if any, its case."""
+    """Yield the runs by name, each with its inputs and, if there is one, its case."""
     if payload.inputs or not payload.cases:
         yield UNIT, payload.inputs, None
     for case in payload.cases:
@@ -35,7 +35,7 @@ def runs_of(payload: CodePayload) -> Iterator[tuple[str, Mapping[str, object], C
 
 
 def judge_runs(payload: PreparedCode, result: RunResult) -> Judgement:
-    """Judge the end of every run and, if all completed, their results."""
+    """Judge the end of every run; if all runs completed, judge their results as well."""
     payload = payload.model_copy(update={"code": SplitText(payload.code)})  # each unit quotes its lines
     cases = [case for _, _, case in runs_of(payload)]
     tries = [
@@ -58,7 +58,7 @@ def judge_runs(payload: PreparedCode, result: RunResult) -> Judgement:
 
 
 def _judge_result(tried: Tried, wanted: CodeCase | None, payload: PreparedCode) -> Tried:
-    """Judge the result of a run: its type against the declaration, its value against the case."""
+    """Judge the result of a run: its type by the declaration, and its value by the case."""
     declared = Wanted(
         types=payload.result_types,
         annotation=payload.result_annotation,
@@ -76,7 +76,7 @@ def _judge_result(tried: Tried, wanted: CodeCase | None, payload: PreparedCode) 
 
 
 def _merge_findings(tries: Sequence[Tried]) -> tuple[Finding, ...]:
-    """Return the findings of all runs; equal ones of several runs are merged."""
+    """Return the findings of all runs; merge equal findings of several runs."""
     if len(tries) == 1:
         return tries[0].findings
     alike = [(one.case.name, finding) for one in tries for finding in one.findings if not finding.context]
@@ -84,7 +84,7 @@ def _merge_findings(tries: Sequence[Tried]) -> tuple[Finding, ...]:
 
 
 def _find_unit(result: RunResult, index: int, name: str) -> UnitResult | None:
-    """Return the unit of a run if it has the right name, or None."""
+    """Return the unit of a run if the unit has the expected name; otherwise None."""
     unit = result.units[index] if index < len(result.units) else None
     return unit if unit is not None and unit.name == name else None
 

@@ -12,7 +12,7 @@ Module = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,9
 
 
 class CodeCase(ExpectedCase):
-    """The expected `result` for given inputs; the listed fields must be equal, and others may exist."""
+    """The expected `result` for given inputs; the listed fields must be equal, and more can exist."""
 
     inputs: dict[str, object] = Field(default_factory=dict, max_length=100)
     expected: object
@@ -54,7 +54,7 @@ class CodePayload(BaseModel):
 
 
 class PreparedCode(CodePayload):
-    """A payload with the facts read from its code, so that the code isn't parsed again."""
+    """A payload with the facts read from its code, so that the code needn't be parsed again."""
 
     model_config = ConfigDict(strict=False, cache_strings="none")
 

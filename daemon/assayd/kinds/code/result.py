@@ -68,7 +68,7 @@ RULES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The declaration of the result: the types to check, and the written annotation."""
+    """The declaration of the result: the types to check, and the annotation as written."""
 
     types: Collection[str]
     annotation: str
@@ -77,7 +77,7 @@ class Wanted:
 
 
 def check_result(value: Value | None, wanted: Wanted) -> Iterator[Finding]:
-    """Yield findings about the value, which is None if the code ended without one."""
+    """Yield findings about the value of `result`, which is None if the code ended without assigning it."""
     if value is None:
         message = "The code ended without a value in 'result'."
         remedy = f"Assign it on every code path: result: {wanted.annotation} = …"

@@ -4,7 +4,7 @@
     data: List[int], List never imported       annotations.not_imported     edit: list[int]
     data: Optional[int], never imported        annotations.not_imported     edit: from typing import Optional
 
-Names in quoted parts count, too. Source: docs/kinds/code.md.
+Names in quoted parts are checked, too. Source: docs/kinds/code.md.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TYPING = frozenset(typing.__all__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """One name with its module-level annotation; `names` are the outer types of the annotation."""
+    """A name with its module-level annotation; `names` are the outer types of the annotation."""
 
     name: str
     node: ast.AnnAssign
@@ -51,7 +51,7 @@ class Declaration:
 
     @property
     def types(self) -> frozenset[str]:
-        """Return the allowed types of a value."""
+        """Return the types that a value can have."""
         return code_types.meaning(self.names)
 
     @property
@@ -60,7 +60,7 @@ class Declaration:
         return self.node.value is not None
 
     def shown(self, text: str) -> str:
-        """Return the written annotation."""
+        """Return the annotation as written in the source."""
         node = self.node.annotation
         first = line_at(text, node.lineno) or ""
         start = column_of(first, node.col_offset) - 1
@@ -101,7 +101,7 @@ def _undefined_name_findings(
 
 
 def _plain_type_edit(names: Sequence[tuple[ast.Name, bool]], text: str) -> Edit | None:
-    """Return the edit that replaces all names of an annotation that have a plain type."""
+    """Return the edit that replaces all names of an annotation for which a plain type exists."""
     nodes = [node for node, _ in names if node.id in _PLAIN]
     lines = {node.lineno for node in nodes}
     if len(lines) != 1 or any(quoted for _, quoted in names):
@@ -115,7 +115,7 @@ def _plain_type_edit(names: Sequence[tuple[ast.Name, bool]], text: str) -> Edit 
 
 
 def _type_names(annotation: ast.expr) -> Iterator[tuple[ast.Name, bool]]:
-    """Yield the plain names in an annotation, and whether each is quoted; contents of Literal are data."""
+    """Yield the plain names in an annotation, and whether each is quoted; skip contents of `Literal`."""
     pending = [(annotation, False)]
     while pending:
         node, quoted = pending.pop()
@@ -147,7 +147,7 @@ def _parse_annotation(text: str) -> ast.expr | None:
 def finding_at(
     declaration: Declaration, text: str, rule: str, message: str, remedy: str | None, edit: Edit | None = None
 ) -> Finding:
-    """Return a finding at a declaration's place."""
+    """Return a finding located at a declaration."""
     line = declaration.node.lineno
     return Finding(
         rule=rule,

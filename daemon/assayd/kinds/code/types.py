@@ -1,7 +1,8 @@
-"""The types that code nodes declare: the types of annotations and values, and which ones match.
+"""The types that code nodes declare: reads them from annotations and values, and compares them.
 
-Only outer types count: ``list[dict]`` requires a list. As in Python, a bool is an int, and an int is accepted
-for a float. A value's type is read from its JSON form, including tags, never from the guest's claims.
+Only outer types are compared: ``list[dict]`` requires a list. As in Python, a bool is an int, and an int is
+accepted for a float. A value's type is read from its JSON form, including tags, never from the guest's
+claims.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ _WIDER: Mapping[str, tuple[str, ...]] = {
 
 
 def meaning(names: Collection[str]) -> frozenset[str]:
-    """Return the types that an annotation's names refer to; `ANYTHING` for types that aren't checked."""
+    """Return the types that an annotation's names refer to; return `ANYTHING` for unchecked types."""
     found: set[str] = set()
     for name in names:
         found |= _BY_NAME.get(name, {ANYTHING})
@@ -68,12 +69,12 @@ def meaning(names: Collection[str]) -> frozenset[str]:
 
 
 def unknown(names: Collection[str]) -> list[str]:
-    """Return the names of types that are unknown here."""
+    """Return the names that don't refer to a known type."""
     return sorted(name for name in names if name not in _BY_NAME and name not in _UNCHECKED)
 
 
 def type_of(form: JsonValue) -> str:
-    """Return the type of a value in its JSON form; `ANYTHING` for an instance of another class."""
+    """Return the type of a value in its JSON form, or `ANYTHING` for an instance of another class."""
     if isinstance(form, dict) and TAG in form:
         tag = form[TAG]
         known = isinstance(tag, str) and tag in TAGS and form.keys() == {TAG, VALUE}
@@ -82,14 +83,14 @@ def type_of(form: JsonValue) -> str:
 
 
 def fits(actual: str, declared: Collection[str]) -> bool:
-    """Return whether a value of a type matches one of the declared types."""
+    """Return whether a value's type matches one of the declared types."""
     if ANYTHING in declared:
         return True
     return actual in declared or any(wider in declared for wider in _WIDER.get(actual, ()))
 
 
 def written(types: Collection[str]) -> str:
-    """Return types as an annotation: ``list | None``."""
+    """Return types in the syntax of an annotation: ``list | None``."""
     return " | ".join(sorted(types, key=lambda name: (name == "None", name)))
 
 

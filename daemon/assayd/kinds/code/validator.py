@@ -1,7 +1,8 @@
 """Code nodes: Python that declares its inputs and its result by annotations, and assigns `result`.
 
-Static stages: syntax, annotations, inputs; each must pass before the next. Then one run in a container with
-the inputs as native values; the result must have the declared outer type. Source: docs/kinds/code.md.
+The static stages are syntax, annotations and inputs; each must pass before the next one begins. The code
+then runs in a container with the inputs as native values, and its result must have the declared outer type.
+Source: docs/kinds/code.md.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class Code(Kind[CodePayload, PreparedCode]):
 
     @property
     def stages(self) -> Sequence[Stage[CodePayload]]:
-        """The static stages, in order."""
+        """Return the static stages, in order."""
         return (
             Stage(name="syntax", check=_check_syntax, on_fail=FailureAction.STOP),
             Stage(name="annotations", check=_check_annotations, on_fail=FailureAction.STOP),
@@ -113,7 +114,7 @@ class Code(Kind[CodePayload, PreparedCode]):
         )
 
     def narrow(self, payload: CodePayload, policy: ExecutionPolicy) -> ExecutionPolicy:
-        """Return the policy with the payload's timeout as the unit timeout.
+        """Return the policy with the payload's timeout as the timeout of each unit.
 
         Raises: RequestError ``override.wider``.
         """
@@ -127,7 +128,7 @@ class Code(Kind[CodePayload, PreparedCode]):
         return tighten(policy, {"resources": {"unit_timeout_s": timeout_s}})
 
     def prepare(self, payload: CodePayload) -> PreparedCode:
-        """Return the payload with the extracted code and its declarations."""
+        """Return the payload with the extracted code and the declarations in it."""
         source = _parse_code(payload)
         if source.tree is None:
             return PreparedCode.model_construct(**dict(payload))
@@ -145,7 +146,7 @@ class Code(Kind[CodePayload, PreparedCode]):
         )
 
     def plan(self, payload: CodePayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
-        """Plan the run, and one for each case."""
+        """Plan one run with the inputs, and one for each case."""
         *units, last = (
             _build_unit(name, inputs, payload.code, limits) for name, inputs, _ in runs_of(payload)
         )
@@ -163,7 +164,7 @@ class Code(Kind[CodePayload, PreparedCode]):
         )
 
     def judge(self, payload: PreparedCode, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Judge the end of the code, then its result."""
+        """Judge how the code ended, and then its result."""
         return judge_runs(payload, result)
 
     def code_of(self, answer: str) -> str:

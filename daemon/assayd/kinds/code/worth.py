@@ -1,4 +1,4 @@
-"""Finds code nodes that pass but are worth little. Source: docs/quality.md.
+"""Finds code nodes that pass validation but have little value. Source: docs/quality.md.
 
 limit: int, and only print() reads limit   quality.unread_input
 rows: list, then rows = [1, 2]             quality.unread_input
@@ -52,7 +52,7 @@ _LEAVES_TRACES = re.compile(
 
 
 def find_unread_inputs(text: str, tree: ast.Module, inputs: Collection[str]) -> Iterator[Finding]:
-    """Yield findings about inputs that no relevant statement reads."""
+    """Yield findings about inputs that no live statement reads."""
     declared = {name: node for name, node in reversed(annotated(tree)) if node.value is None}
     walked = build_scoped_tree(tree)
     reads = _find_reads(walked)
@@ -78,7 +78,7 @@ def find_unread_inputs(text: str, tree: ast.Module, inputs: Collection[str]) -> 
 
 
 def needs_second_run(code: str, policy: ExecutionPolicy) -> bool:
-    """Return whether a second run is harmless and could give a different result."""
+    """Return whether a second run would be harmless and could give a different result."""
     if policy.quality.is_off or policy.network.mode is not NetworkMode.BLOCKED:
         return False
     return _CHANCE.search(code) is not None and _LEAVES_TRACES.search(code) is None
@@ -87,7 +87,7 @@ def needs_second_run(code: str, policy: ExecutionPolicy) -> bool:
 def compare_second_run(
     first: JsonValue, again: tuple[JsonValue, ...], text: str, line: int | None
 ) -> list[Finding]:
-    """Return a finding if a second run gave a different result; an empty list if that run failed."""
+    """Return a finding if a second run had a different result; return no finding if that run failed."""
     if not again or again[0] is None or again[0] == first:
         return []
     finding = Finding(
@@ -119,7 +119,7 @@ def _find_reads(walked: ScopedTree) -> dict[str, list[ast.AST]]:
 
 
 def _enclosing_statement(node: ast.AST, walked: ScopedTree) -> ast.AST:
-    """Return the module-level statement that contains a node."""
+    """Return the module-level statement that encloses a node."""
     while (parent := walked.parent(node)) is not None and not isinstance(parent, ast.Module):
         node = parent
     return node
@@ -159,7 +159,7 @@ def _find_live_statements(body: list[ast.stmt], reads: Mapping[str, list[ast.AST
 
 
 def _names_only_bound(statement: ast.stmt) -> set[str] | None:
-    """Return the names that a statement binds without any other effect, or None if it has one."""
+    """Return the names that a statement binds, or None if it has any other effect."""
     match statement:
         case (
             ast.FunctionDef(name=name, decorator_list=[]) | ast.AsyncFunctionDef(name=name, decorator_list=[])

@@ -1,1 +1,1 @@
-"""The kind `extractor`: a function that extracts fields from a file path, tried on sample paths."""
+"""The kind `extractor`: a function that extracts fields from a file path, tested with sample paths."""

@@ -1,4 +1,4 @@
-"""The command-line description of extractors."""
+"""The command-line description of the kind `extractor`."""
 
 from assayd.ports.command_line import CommandLine
 

@@ -1,4 +1,4 @@
-"""Builds an extractor's payload from a file on a command line."""
+"""Builds an extractor's payload from a file given on the command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RULES = frozenset({".yaml", ".yml"})
 
 
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-    """Return the payload of one file and the sample paths.
+    """Return the payload for one file and its sample paths.
 
     Raises: RequestError ``request.options``, ``request.sample_paths``.
     """

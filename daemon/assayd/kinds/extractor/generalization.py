@@ -1,4 +1,4 @@
-"""Checks an extractor's results for paths similar to the samples, to see whether it reads the path.
+"""Checks whether an extractor reads the path, by its results for paths similar to the samples.
 
     return {"client": "CLIENT-ABC", "year": int(parts[3])}   quality.hard_coded   on 'client'
     return {"status": "ok"}                                  quality.constant
@@ -32,14 +32,14 @@ _PART_CHARS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimilarResult:
-    """The result for a similar path; None if the call raised or didn't return a dict."""
+    """The result for a similar path, or None if the call raised or didn't return a dict."""
 
     similar: SimilarPath
     result: Result | None
 
     @property
     def fields(self) -> Fields:
-        """Return the non-empty fields."""
+        """Return the fields that aren't empty."""
         return filled(fields_of(self.result or {}))
 
 
@@ -80,7 +80,7 @@ def is_empty(value: JsonValue) -> bool:
 
 
 def text_of(value: JsonValue) -> str:
-    """Return a value as the string that a path may contain."""
+    """Return a value as the string that a path could contain."""
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
@@ -91,7 +91,7 @@ def text_of(value: JsonValue) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnmovedField:
-    """A field that keeps its value although the part of the path that it contains changes."""
+    """A field whose value is part of the path but doesn't change with that part."""
 
     name: str
     value: JsonValue
@@ -151,9 +151,9 @@ def contains_pieces(text: str, path: str) -> bool:
 def find_hardcoded_fields(
     samples: Mapping[str, Result], known: Sequence[str]
 ) -> list[tuple[str, JsonValue, str]]:
-    """Return each other field that has one value for all paths although only some paths contain it.
+    """Return each other field with the same value for all paths although only some paths contain it.
 
-    Each field comes with its value and the first path that doesn't contain the value.
+    Each field is returned with its value and the first path that doesn't contain this value.
     """
     if len(samples) < 2:
         return []
@@ -174,7 +174,7 @@ def find_hardcoded_fields(
 
 
 def ignores_path(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
-    """Return whether the result is the same for every path, including similar ones."""
+    """Return whether the result is the same for every path, including similar paths."""
     results = [*samples.values(), *(one.result for one in tried)]
     enough = len(samples) > 1 if not tried else len(tried) >= _FEW
     return enough and all(result == results[0] for result in results)
@@ -190,9 +190,9 @@ def is_fixed_outside_samples(samples: Mapping[str, Result], tried: Sequence[Simi
 
 
 def depends_only_on_shape(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
-    """Return whether values aren't parts of their paths and don't change with any piece, like a length.
+    """Return whether values aren't parts of their paths and depend on no piece of them, like a length.
 
-    Booleans are ignored: they may depend on a property that all these paths share.
+    Booleans are ignored, because they can depend on a property that all these paths share.
     """
     if len(tried) < _FEW or any(one.result != samples[one.similar.sample] for one in tried):
         return False
@@ -232,7 +232,7 @@ _LONGEST_DIGITS = 100
 def only_rewrites_path(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
     """Return whether each value is just its path in another case, split or order, also for similar paths.
 
-    An extractor that rejects a similar path does read it.
+    An extractor that rejects a similar path reads the path.
     """
     results = [*samples.items(), *((one.similar.path, one.result or {}) for one in tried)]
     first, result = results[0]
@@ -266,7 +266,7 @@ def _letters(text: str) -> str:
 
 
 def varying(results: Sequence[Result]) -> list[str]:
-    """Return the fields that differ between runs on the same path."""
+    """Return the fields whose values differ between runs on the same path."""
     first, *others = map(fields_of, results) if results else ({},)
     names = {name: None for one in (first, *others) for name in one}
     return [name for name in names if any(one.get(name) != first.get(name) for one in others)]
@@ -287,7 +287,7 @@ class Misfit:
 
 
 def misfits(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> Iterator[Misfit]:
-    """Yield inconsistencies between samples that differ only in numbers and capitals, and for other years."""
+    """Yield inconsistencies between samples that differ only in numbers and case, and for other years."""
     by_form: dict[str, str] = {}
     by_loose_form: dict[str, str] = {}
     for path, result in samples.items():
@@ -309,7 +309,7 @@ def misfits(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> It
 def _find_path_named_field(similar: SimilarPath, before: Result, after: Result) -> tuple[str, str] | None:
     """Return a numbered field named after a piece of the path, and its name for the other piece.
 
-    Names without numbers may be intended: ``{"region": "north"}`` of ``/region=north/``.
+    Names without numbers can be intended: ``{"region": "north"}`` for ``/region=north/``.
     """
     for name in before:
         if name not in after and similar.old in pieces(name) and _is_numbered_path_part(name, similar.sample):
@@ -344,7 +344,7 @@ _ZEROS = re.compile("0+")
 
 
 def _path_shape(path: str) -> str:
-    """Return the shape of a path: lowercase words stay, other pieces are replaced by their type."""
+    """Return the shape of a path: lowercase words stay unchanged, other pieces become their type."""
     words = path
     for piece in sorted(set(pieces(path)), key=len, reverse=True):
         if piece.isdecimal():
@@ -355,7 +355,7 @@ def _path_shape(path: str) -> str:
 
 
 def _check_field_names(first: str, one: Result, second: str, other: Result) -> Iterator[Misfit]:
-    """Yield an inconsistency if each result has field names that the other one lacks."""
+    """Yield an inconsistency if each of two results has field names that are missing in the other."""
     missing, added = [n for n in one if n not in other], [n for n in other if n not in one]
     if missing and added:
         yield Misfit(first=first, second=second, name="", one=missing[0], other=added[0])

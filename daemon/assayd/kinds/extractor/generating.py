@@ -1,4 +1,4 @@
-"""The request for writing an extractor: words, sample paths, cases."""
+"""The request for generating an extractor: a description, sample paths and cases."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class ExtractorContext(BaseModel):
 
 
 def base_of(context: ExtractorContext) -> Document:
-    """Return the payload without code; without sample paths, the paths of the cases are tried."""
+    """Return the payload without code; without sample paths, use the paths of the cases."""
     paths = context.sample_paths or tuple(dict.fromkeys(case.path for case in context.cases))
     cases = [case.model_dump(mode="json") for case in context.cases]
     return {"sample_paths": list(paths), **({"cases": cases} if cases else {})}
 
 
 def around(context: ExtractorContext) -> list[PromptContext]:
-    """Return the context that the code must fit."""
+    """Return the context that the generated code must fit."""
     found = []
     if context.sample_paths:
         found.append(PromptContext(title="sample paths", text="\n".join(context.sample_paths[:PATHS_TOLD])))

@@ -13,7 +13,7 @@ SamplePath = Annotated[str, Field(min_length=1, max_length=SAMPLE_PATH_CHARS)]
 
 
 class ExtractorCase(ExpectedCase):
-    """The expected result for one path; the listed fields must be equal, and others may exist."""
+    """The expected result for one path; the listed fields must be equal, and further fields can exist."""
 
     path: SamplePath
     expected: dict[str, object]
@@ -65,6 +65,6 @@ class ExtractorPayload(BaseModel):
 
 
 class PreparedExtractor(ExtractorPayload):
-    """A payload with the Python to run; `from_rules` is true if the daemon generated it from rules."""
+    """A payload with the Python code to run; `from_rules` is true if it was generated from rules."""
 
     from_rules: bool = False

@@ -66,7 +66,7 @@ def judge_quality(tries: Sequence[Tried], text: str = "") -> Iterator[Finding]:
 
 
 def _find_invalid_keys(tries: Sequence[Tried]) -> dict[str, list[str]]:
-    """Return the invalid field names, each with the paths whose results have it."""
+    """Return the invalid field names, each with the paths whose results contain it."""
     found: dict[str, list[str]] = {}
     for one in tries:
         for key in one.case.result if isinstance(one.case.result, dict) else ():

@@ -10,8 +10,8 @@ r"""Extraction rules as YAML, and their results for a path. Pure.
     notes:
       start_month: 'NOTE: …'
 
-An extractor is Python or such rules; a container runs rules as the Python that `to_python` returns, because
-a pattern can backtrack. Source: docs/kinds/extractor.md.
+An extractor consists of Python code or such rules. A container runs rules as the Python code that
+`to_python` returns, because a pattern can backtrack. Source: docs/kinds/extractor.md.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _PlainLoader(yaml.SafeLoader):
     """A loader of plain YAML: tags can crash SafeLoader, and merge keys and aliases grow exponentially."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Return the next node. Raises: ComposerError for what isn't plain."""
+        """Return the next node. Raises: ComposerError for anything other than plain YAML."""
         event: yaml.NodeEvent = self.peek_event()  # type: ignore[no-untyped-call]
         merges = isinstance(event, yaml.ScalarEvent) and event.value == "<<" and event.implicit[0]
         for found, what in (
@@ -88,7 +88,7 @@ class _PlainLoader(yaml.SafeLoader):
 
 
 class Type(StrEnum):
-    """The type that a field's text is converted to."""
+    """The type to which the text of a field is converted."""
 
     STRING = "string"
     """Unchanged text."""
@@ -138,7 +138,7 @@ def segments(path: str) -> list[str]:
 
 
 def take(rule: FallbackRule, path: str) -> str | int | None:
-    """Return a field's value; None where the rule does not fit the path."""
+    """Return a field's value, or None if the rule doesn't fit the path."""
     parts = segments(path)
     if -rule.place > len(parts):
         return None
@@ -154,20 +154,20 @@ def take(rule: FallbackRule, path: str) -> str | int | None:
 
 
 def apply(rules: RuleSet, path: str) -> tuple[Mapping[str, str | int], tuple[str, ...]]:
-    """Return the fields of a path, and the names of those whose rule does not fit it."""
+    """Return the fields of a path, and the names of the fields whose rules don't fit the path."""
     taken = {name: take(rule, path) for name, rule in rules.extract.items()}
     fields = {name: value for name, value in taken.items() if value is not None}
     return fields, tuple(name for name, value in taken.items() if value is None)
 
 
 def write(rules: RuleSet) -> str:
-    """Return rules as YAML, in ASCII: it can be shown on any terminal."""
+    """Return the rules as YAML in ASCII, which any terminal can display."""
     document = rules.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return yaml.safe_dump({"extract": {}, **document}, sort_keys=False, width=100)
 
 
 def read(text: str) -> RuleSet:
-    """Read rules. Raises: ValueError."""
+    """Parse rules. Raises: ValueError."""
     try:
         return RuleSet.model_validate(yaml.load(text, Loader=_PlainLoader))  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, RecursionError, ValueError) as problem:
@@ -175,7 +175,7 @@ def read(text: str) -> RuleSet:
 
 
 def extract_rules_text(code: str) -> str | None:
-    """Return the rules in an answer, which may be a YAML block; None if it's something else."""
+    """Return the rules in an answer, which can be in a YAML block; None if the answer isn't rules."""
     text = code.lstrip("\ufeff").replace("\r\n", "\n")
     if _starts_like_rules(text):
         return text

@@ -1,10 +1,10 @@
-"""Reads from an extractor's source its fields, and whether each is a part of the path or computed.
+"""Determines an extractor's fields from its source, and whether each is part of the path or computed.
 
     return {"year": int(parts[-3])}           year: a part
     return {"start_month": 3 * quarter - 2}   start_month: computed
     result["month"] = MONTHS[parts[-2]]       month: computed
 
-It decides by syntax alone; unknown forms count as computed.
+The decision is based on syntax alone; unknown forms count as computed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Path extractors: a function that turns a file path into a dict of its fields.
 
-Static stages: syntax, security, signature; each must pass before the next. Then one call per sample path in
-one container, each in a separate process; all must return a dict. Approved code is applied to many paths in
-one process. YAML rules are checked as such, and run as Python. Source: docs/kinds/extractor.md.
+The static stages are syntax, security and signature; each must pass before the next one begins. The
+function is then called for each sample path, in separate processes of one container; every call must return
+a dict. Approved code is applied to many paths in one process. YAML rules are checked as such, and run as
+Python. Source: docs/kinds/extractor.md.
 """
 
 from __future__ import annotations
@@ -141,13 +142,13 @@ class Extractor(Kind[ExtractorPayload]):
     generation_context = ExtractorContext
 
     def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
-        """Return what a model must keep in mind; a profile that only reports refuses no names."""
+        """Return the requirements for a model; a profile in report-only mode refuses no names."""
         refused = () if policy is not None and policy.reports_only else (_REFUSED,)
         return (*self.reminders, *refused, *allowances(policy, offer=self.offer))
 
     @property
     def stages(self) -> Sequence[Stage[ExtractorPayload]]:
-        """The static stages, in order."""
+        """Return the static stages, in order."""
         return (
             Stage(name="syntax", check=_check_syntax, on_fail=FailureAction.STOP),
             Stage(name="security", check=_check_security, on_fail=FailureAction.STOP),
@@ -155,7 +156,7 @@ class Extractor(Kind[ExtractorPayload]):
         )
 
     def prepare(self, payload: ExtractorPayload) -> PreparedExtractor:
-        """Return the payload with the Python code of the answer or the rules."""
+        """Return the payload with the Python code from the answer, or generated from the rules."""
         rules = extract_rules_text(payload.code)
         code = to_python(rules) if rules is not None else _clean_answer(payload).text
         given = {**dict(payload), "code": code, "from_rules": rules is not None}
@@ -184,7 +185,7 @@ class Extractor(Kind[ExtractorPayload]):
         )
 
     def judge(self, payload: ExtractorPayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Judge every path, and the quality of the results if all paths have one."""
+        """Judge the result of every path; if all paths have one, judge the results' quality too."""
         if payload.paths:
             return _judge_applied(payload, result)
         text, names = SplitText(payload.code), (*payload.sample_paths, *(case.name for case in payload.cases))
@@ -205,7 +206,7 @@ class Extractor(Kind[ExtractorPayload]):
         return Judgement(stage_findings={"sandbox": found, "quality": quality}, cases=cases)
 
     def withheld(self, payload: ExtractorPayload) -> bool:
-        """Return whether the code was applied to `paths`, which may fail and skip the quality rules."""
+        """Return whether the code was applied to `paths`: they can fail, and quality rules are skipped."""
         return bool(payload.paths)
 
     def code_of(self, answer: str) -> str:
@@ -234,7 +235,7 @@ class Extractor(Kind[ExtractorPayload]):
         return python_normal_form(_clean_answer(payload).text)
 
     def around(self, context: ExtractorContext) -> Sequence[PromptContext]:
-        """Return the sample paths and cases of the request."""
+        """Return the sample paths and the cases of the request."""
         return generating.around(context)
 
     def base(self, context: ExtractorContext) -> Document:
@@ -242,7 +243,7 @@ class Extractor(Kind[ExtractorPayload]):
         return generating.base_of(context)
 
     def taken(self, payload: ExtractorPayload) -> Taken:
-        """Return the sample paths, and the fields of the dict that extract() returns; nothing for rules."""
+        """Return the sample paths, and the fields of the dict that `extract` returns; empty for rules."""
         if extract_rules_text(payload.code) is not None:
             return Taken(texts=(), fields=())
         fields = taken_fields(_clean_answer(payload).text, EXPECTED.function)
@@ -267,7 +268,7 @@ def _check_syntax(payload: ExtractorPayload, policy: ExecutionPolicy) -> Sequenc
 
 
 def _check_security(payload: ExtractorPayload, policy: ExecutionPolicy) -> Sequence[Finding]:
-    """Check security: ``import os`` -> import.not_allowed. Rules import nothing."""
+    """Check security: ``import os`` -> import.not_allowed. Rules have no imports."""
     if extract_rules_text(payload.code) is not None:
         return ()
     source = _parse_code(payload)
@@ -277,7 +278,7 @@ def _check_security(payload: ExtractorPayload, policy: ExecutionPolicy) -> Seque
 
 
 def _check_signature(payload: ExtractorPayload, _: ExecutionPolicy) -> Sequence[Finding]:
-    """Check the signature: ``def extract(): …`` -> signature.no_parameter. Rules have none."""
+    """Check the signature: ``def extract(): …`` -> signature.no_parameter. Rules have no signature."""
     if extract_rules_text(payload.code) is not None:
         return ()
     return check_signature(_parse_code(payload), EXPECTED)
@@ -308,14 +309,14 @@ def _unit_calls(payload: ExtractorPayload) -> Iterator[tuple[str, dict[str, Json
 
 
 def _split_paths(paths: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
-    """Divide the paths that approved code is applied to among processes."""
+    """Divide the paths to which approved code is applied among processes."""
     for start in range(0, len(paths), _PATHS_PER_PROCESS):
         share = paths[start : start + _PATHS_PER_PROCESS]
         yield f"paths {start + 1} to {start + len(share)}", share
 
 
 def _judge_applied(payload: ExtractorPayload, result: RunResult) -> Judgement:
-    """Judge the results of approved code for many paths: each must be a dict, which may be empty."""
+    """Judge the results of approved code for many paths: each must be a dict, which can be empty."""
     judge, tries = EachJudge(text=payload.code, function=EXPECTED.function), list[Tried]()
     shares = list(_split_paths(payload.paths))
     for (_, paths), (_, unit) in zip(shares, _match_units([name for name, _ in shares], result), strict=True):
@@ -387,7 +388,7 @@ def _build_unit(
 
 
 def _match_units(names: Sequence[str], result: RunResult) -> Iterator[tuple[str, UnitResult | None]]:
-    """Yield every path or case with the unit at its position; None if that unit has another name."""
+    """Yield every path or case with the unit at its position, or None if that unit has another name."""
     for index, name in enumerate(names):
         unit = result.units[index] if index < len(result.units) else None
         yield name, unit if unit is not None and unit.name == name else None
@@ -402,7 +403,7 @@ _NOT_RUN = "Convert it to a dict: return dict(…) with pairs, or a dict compreh
 
 
 def _judge_path(path: str, unit: UnitResult | None, text: str) -> Tried:
-    """Judge one call; it must return a dict, not an instance of a subclass."""
+    """Judge one call, which must return a dict and not an instance of a subclass."""
     return _require_dict(judge_call(path, unit, text=text, function=EXPECTED.function))
 
 

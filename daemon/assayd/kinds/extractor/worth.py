@@ -1,4 +1,4 @@
-"""Finds extractors that pass without reading the path. Source: docs/quality.md.
+"""Finds extractors that pass validation without reading the path. Source: docs/quality.md.
 
 every value is None or empty                       quality.all_none
 {"path": path}                                     quality.echo
@@ -93,7 +93,7 @@ class ExtraCalls:
 
     @property
     def calls(self) -> list[list[str]]:
-        """Return the arguments of each call: the last path comes first, and once more at the end."""
+        """Return the arguments of each call; the last sample path is the first call and the last call."""
         return [*[[self.last]] * self.repeats, *([one.path] for one in self.similar), [self.last]]
 
 
@@ -114,7 +114,7 @@ def plan_extra_calls(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """An extractor's results: for the samples, for similar paths, and for the repeated last path."""
+    """An extractor's results: for the samples, for similar paths, and for the repeated last sample path."""
 
     samples: Mapping[str, Result]
     tried: tuple[SimilarResult, ...] = ()
@@ -125,7 +125,7 @@ class Results:
 def results_of(
     samples: Mapping[str, Result], last: Result, again: ExtraCalls | None, returned: Sequence[JsonValue]
 ) -> Results:
-    """Collect the results; additional calls may be missing at the end."""
+    """Collect the results; the additional calls at the end can be missing."""
     if again is None or not returned:
         return Results(samples=samples)
     tried = (
@@ -141,7 +141,7 @@ def results_of(
 
 
 def judge_results(results: Results, text: str) -> Iterator[Finding]:
-    """Yield findings about the results, which are all dicts; requires that not all of them are empty."""
+    """Yield findings about the results; requires that all are dicts and that not all are empty."""
     samples, tried = results.samples, results.tried
     if not any(generalization.filled(generalization.fields_of(one)) for one in samples.values()):
         message = f"extract() returned only None or empty values for all {len(samples)} paths."

@@ -1,1 +1,1 @@
-"""The kind `module`: an adapter with its manifest and its tests."""
+"""The kind `module`: an adapter with its manifest and tests."""

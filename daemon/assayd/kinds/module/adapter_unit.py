@@ -1,7 +1,7 @@
 """Judges the `python` unit that imports the adapter and inspects its registered classes.
 
-The unit's source is the daemon's. It runs apart from the module's tests, in a separate process, and sees more
-than static checks: the real effects of an import, and the real members of a class.
+The daemon provides the unit's source. The unit runs in a separate process from the module's tests, and
+observes more than static checks: the real effects of an import, and the real members of a class.
 
     raise RuntimeError at the top      contract.import_failed
     if False: @register_adapter …      contract.not_registered
@@ -58,14 +58,14 @@ def _form(value):
 
 
 def probe(adapter: str, contract: AdapterContract) -> str:
-    """Return the source that imports the adapter's module and reports its registered classes."""
+    """Return the source code that imports the adapter's module and reports its registered classes."""
     return _PROBE.format(provided=contract.modules[0], adapter=adapter, result=RESULT)
 
 
 def judge_adapter(
     file: str, unit: UnitResult | None, texts: Mapping[str, str], contract: AdapterContract
 ) -> tuple[Finding, ...]:
-    """Judge the unit that ran the probe; None means that the unit never started."""
+    """Judge the unit that ran the probe; the unit is None if it never started."""
     if unit is None:
         return ()
     events = tuple(_event_findings(file, unit, texts))

@@ -19,7 +19,7 @@ _SAME = ast.Eq | ast.Is | ast.LtE | ast.GtE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameBindings:
-    """Names that a test binds once: `kinds` to a new object of a class, `values` to any value."""
+    """Names that a test binds only once: `kinds` to a new object of a class, `values` to any value."""
 
     kinds: dict[str, str]
     values: dict[str, ast.expr]
@@ -41,7 +41,7 @@ class NameBindings:
         return cls(kinds=kinds, values=values)
 
     def value_of(self, node: ast.expr) -> ast.expr:
-        """Return the value of a name that is bound once; a name of a new object stays a name."""
+        """Return the value of a name that is bound once; for a name of a new object, return the name."""
         seen: set[str] = set()
         while isinstance(node, ast.Name) and node.id in self.values and node.id not in seen:
             seen.add(node.id)
@@ -51,12 +51,12 @@ class NameBindings:
         return node
 
     def class_of(self, node: ast.expr) -> str:
-        """Return the class of an expression that creates a new object; empty for other expressions."""
+        """Return the class of an expression that creates a new object; return "" for other expressions."""
         return self.kinds.get(node.id, "") if isinstance(node, ast.Name) else _called_class_name(node)
 
 
 def _called_class_name(node: ast.expr) -> str:
-    """Return the name of a called class; names with a capital first letter are assumed to be classes."""
+    """Return the name of a called class; names with an initial capital letter count as classes."""
     if not isinstance(node, ast.Call):
         return ""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -68,7 +68,7 @@ def is_always_true(node: ast.expr, made: NameBindings, methods: Collection[str])
 
     Args:
         node: the asserted expression.
-        made: the names of the test that refer to new objects.
+        made: the names in the test that refer to new objects.
         methods: attributes that every adapter has.
     """
     match node:
@@ -119,7 +119,7 @@ def _is_compared_with_itself(left: ast.expr, right: ast.expr, made: NameBindings
 def repeats_method_call(node: ast.expr, made: NameBindings, methods: Collection[str]) -> bool:
     """Return whether an assertion compares a contract method with itself: ``a.get() == a.get()``.
 
-    This tests only adapters that keep state.
+    Such an assertion tests only adapters that keep state.
     """
     match node:
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
@@ -167,7 +167,7 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def _are_equal(left: ast.expr, right: ast.expr) -> bool:
-    """Return whether two expressions have the same source; very long ones count as different."""
+    """Return whether two expressions have the same source; very long expressions count as different."""
     long, other = (sum(1 for _ in ast.walk(each)) for each in (left, right))
     if long != other or long > _MOST_NODES:
         return False

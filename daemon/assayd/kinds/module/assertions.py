@@ -1,4 +1,4 @@
-"""Finds tests that can't fail, whatever the tested code returns. It reads source text only.
+"""Finds tests that can't fail, whatever the tested code returns. Only the source text is read.
 
     def test_a(): adapter.transform(raw)                    quality.no_assertion
     def test_a(): assert True, or x == x, or (x, "told")    quality.tautology
@@ -63,10 +63,10 @@ def check_assertions(file: str, text: str, tree: ast.Module, methods: Collection
     """Yield the findings about the tests of a file.
 
     Args:
-        file: its name.
-        text: its content.
-        tree: its syntax tree.
-        methods: attributes that every adapter has, so that asserting their existence proves nothing.
+        file: the name of the file.
+        text: the content of the file.
+        tree: the syntax tree of the file.
+        methods: attributes that every adapter has, so that assertions of their existence can't fail.
     """
     yield from _not_run(file, text, tree)
     helpers = {node.name: node for node in nodes_of(tree) if isinstance(node, Definition)}
@@ -88,7 +88,7 @@ def check_assertions(file: str, text: str, tree: ast.Module, methods: Collection
 
 
 def _not_run(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
-    """Yield the findings about functions with an assertion that neither pytest nor the file calls."""
+    """Yield the findings about functions with assertions that neither pytest nor the file calls."""
     used = {node.id for node in nodes_of(tree) if isinstance(node, ast.Name)}
     words = {node.value for node in nodes_of(tree) if isinstance(node, ast.Constant)}
     defined = [node for node in tree.body if isinstance(node, Definition)]
@@ -122,7 +122,7 @@ def _not_run(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
 
 
 def _tests(tree: ast.Module) -> Iterator[Definition]:
-    """Yield the test functions, and the methods of test classes, except disabled ones."""
+    """Yield the test functions, and the methods of test classes, except disabled tests."""
     for node in tree.body:
         inner = node.body if isinstance(node, ast.ClassDef) and not _is_disabled(node) else [node]
         for each in inner:
@@ -136,7 +136,7 @@ def _is_disabled(node: Definition | ast.ClassDef) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Assertion:
-    """One place at which a test may fail; `test` is the asserted expression, None if it can fail."""
+    """One place at which a test can fail; `test` is the asserted expression, or None if it can fail."""
 
     node: ast.AST
     test: ast.expr | None
@@ -146,7 +146,7 @@ class _Assertion:
 def _find_test_fault(
     test: Definition, found: Sequence[_Assertion], methods: frozenset[str], *, repeats: bool = False
 ) -> tuple[str, str, str, ast.AST] | None:
-    """Return rule, message, hint and node of a fault of the test, or None.
+    """Return the rule, message, hint and node of a fault of the test, or None.
 
     With `repeats`, an assertion that compares a call with itself counts as always true.
     """
@@ -173,7 +173,7 @@ def _find_test_fault(
 
 @dataclass(slots=True, kw_only=True)
 class _StatementBudget:
-    """The number of statements that may still be read; if it is used up, tests count as correct."""
+    """The number of statements that can still be read; when it is used up, tests count as correct."""
 
     left: int
 
@@ -188,7 +188,7 @@ class _AssertionFinder:
     swallowed: bool = False
 
     def block(self, body: Sequence[ast.stmt]) -> Iterator[_Assertion]:
-        """Yield the assertions that a block can reach, including those in functions that it calls."""
+        """Yield the assertions that a block can reach, including those in functions called from it."""
         for statement in body:
             yield from self._find_in_statement(statement)
             if isinstance(statement, ast.Return | ast.Raise | ast.Break | ast.Continue):

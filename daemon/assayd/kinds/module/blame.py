@@ -1,7 +1,7 @@
 """Decides which file of a module is at fault, by the errors of its report.
 
-A test that fails or doesn't finish is evidence against the tested code: asked to fix the test, a model could
-make it agree with the code. So after such a failure, no test file is at fault.
+A test that fails or doesn't finish is evidence against the tested code. If a model had to fix the test, it
+could change the test to agree with the code. Therefore, no test file is at fault after such a failure.
 
     tests.failed in test_rates.py            rates.py if it exists, otherwise the adapter
     sandbox.out_of_memory in test_rates.py   the same
@@ -23,7 +23,7 @@ Errors = Iterable[Mapping[str, object]]
 
 
 def find_faulty_file(errors: Errors, files: Iterable[str], adapter: str) -> str:
-    """Return the file at fault: the first that the errors blame, or the adapter."""
+    """Return the file at fault: the first file that the errors blame, or the adapter."""
     names = frozenset(files)
     return next((name for name in _blamed_files(tuple(errors), names, adapter) if name in names), adapter)
 
@@ -49,7 +49,7 @@ def _is_failed_test(error: Mapping[str, object]) -> bool:
 
 
 def _find_tested_file(test: str, files: frozenset[str]) -> str | None:
-    """Return the file after which a test file is named, or None."""
+    """Return the file that a test file is named after, or None."""
     stem = PurePosixPath(test).stem
     names = {stem.removeprefix("test_"), stem.removesuffix("_test")}
     found = [one for one in files if is_python(one) and not is_test(one) and PurePosixPath(one).stem in names]

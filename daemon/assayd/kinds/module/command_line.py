@@ -1,4 +1,4 @@
-"""The command-line description of modules."""
+"""The command-line description of the kind `module`."""
 
 from assayd.ports.command_line import CommandLine
 

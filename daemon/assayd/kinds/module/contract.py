@@ -5,7 +5,7 @@
     no get_schema in the class        contract.missing_method
     def transform(): …                contract.method_form      (takes no self)
 
-Decorators count in every form (bare, called, dotted) and under any imported name. Source:
+Decorators are recognized in every form (bare, called, dotted) and under any imported name. Source:
 docs/kinds/module.md.
 """
 
@@ -62,7 +62,7 @@ def check_contract(file: str, text: str, tree: ScopedTree, contract: AdapterCont
 
 
 def no_file(files: list[str]) -> Finding:
-    """Return the finding for a module without a possible adapter file."""
+    """Return the finding for a module that has no possible adapter file."""
     among = f"; the files are {shorten(', '.join(files), 200)}" if files else ""
     return Finding(
         rule="contract.no_file",
@@ -180,7 +180,7 @@ def _missing_method_finding(node: ast.ClassDef, name: str, defined: list[str], t
 
 
 def _similar_method_finding(node: ast.ClassDef, name: str, other: str, text: str) -> Finding:
-    """Return the finding, at a method, for a name similar to the required one."""
+    """Return the finding for a method whose name is similar to the required one."""
     method = next(one for one in node.body if getattr(one, "name", None) == other)
     found = finding_at(
         method,

@@ -1,4 +1,4 @@
-"""Reports the parts of the adapter that the tests don't run. Source: docs/quality.md.
+"""Reports the parts of the adapter that the tests don't execute. Source: docs/quality.md.
 
 methods of the contract that no test runs      quality.untested_method
 share of its functions' lines that they run    quality.coverage  (info)
@@ -63,7 +63,7 @@ def judge_coverage(
 
 
 def merge_lines_run(found: Sequence[Coverage]) -> set[int] | None:
-    """Return the function lines that any test ran; None if unknown."""
+    """Return the function lines that any test executed; None if they are unknown."""
     ran, known = _merge_lines(found)
     return ran if known else None
 

@@ -1,4 +1,4 @@
-"""Finds the tests in a file's source: those that the framework must collect, and those that it may.
+"""Finds the tests in a file's source: tests that the framework must collect, and tests that it can collect.
 
 two functions test_a              tests.duplicate      (the first never runs)
 class TestA with __init__         tests.not_collectable
@@ -60,7 +60,7 @@ Trees = Mapping[str, ast.Module]
 class ExpectedTests:
     """The tests of one file by name (``test_a``, ``TestA::test_a``).
 
-    `certain` ones are always collected; `possible` ones depend on the file's behavior at run time.
+    `certain` tests are always collected; `possible` tests depend on the file's behavior at run time.
     """
 
     certain: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ def none_found(files: Sequence[str], methods: Sequence[str]) -> Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FileContext:
-    """One of the module's files; `seen` are the files that imported it."""
+    """One of the module's files; `seen` are the files that have imported it."""
 
     file: str
     trees: Trees
@@ -166,7 +166,7 @@ def _find_in_class(
 def _class_members(
     node: ast.ClassDef, where: _FileContext, seen: set[ast.ClassDef]
 ) -> Iterator[tuple[ast.ClassDef | Definition, bool]]:
-    """Yield a class's own members, and those inherited from classes in the module's files."""
+    """Yield a class's own members, and the members inherited from classes in the module's files."""
     seen.add(node)
     for one in node.body:
         if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -183,7 +183,7 @@ def _class_members(
 
 
 def _find_imported(node: ast.ImportFrom, where: _FileContext) -> Iterator[_FoundTest]:
-    """Yield the tests that are imported from another file of the module."""
+    """Yield the tests that a file imports from another file of the module."""
     file = _find_imported_file(node, where)
     if file is None:
         return
@@ -196,7 +196,7 @@ def _find_imported(node: ast.ImportFrom, where: _FileContext) -> Iterator[_Found
 
 
 def _find_class(name: str, where: _FileContext) -> tuple[ast.ClassDef, _FileContext] | None:
-    """Return the class with a name, defined in the file or in the file that it is imported from."""
+    """Return the class with a given name, which is defined in the file or imported from another file."""
     for node in where.trees[where.file].body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             return node, where
@@ -220,7 +220,7 @@ def _find_imported_file(node: ast.ImportFrom, where: _FileContext) -> str | None
 
 
 def _is_unittest(node: ast.ClassDef, where: _FileContext) -> bool:
-    """Return whether a class is a unittest class, directly or by inheritance."""
+    """Return whether a class is a unittest class, either directly or by inheritance."""
     return not _BASES.isdisjoint(_base_names(node, where))
 
 

@@ -6,8 +6,8 @@
     unexpected keyword argument 'particle'      the parameter or field with a similar name
     No such file or directory: 'anwser.json'    the file with a similar name
 
-The guest controls the texts of exceptions: they affect wording and an edit of the guest's lines, but no
-verdict.
+The guest controls the texts of exceptions, so these can affect the wording of a finding and an edit of the
+guest's lines, but never the verdict.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ Texts = ModuleFiles
 
 
 def explained(finding: Finding, raised: Raised, texts: Mapping[str, str], test: str = "") -> Finding:
-    """Add the explanation of an exception, found by means of the module's files, to its finding.
+    """Add the explanation of an exception, derived from the module's files, to its finding.
 
     Args:
         finding: the plain finding.
         raised: the exception.
-        texts: the Python files by name.
+        texts: the contents of the Python files by name.
         test: the id of the test; empty for an import.
     """
     files, message = indexed(texts), raised.message[:MOST_MESSAGE_CHARS]
@@ -59,14 +59,14 @@ def explained(finding: Finding, raised: Raised, texts: Mapping[str, str], test: 
 
 
 def add_file_hints(found: Sequence[Finding], files: Mapping[str, str]) -> list[Finding]:
-    """Add the files and keys that were probably meant to the first findings of a run."""
+    """Add the files and keys that were probably intended to the first findings of a run."""
     read = indexed(files)
     first = [add_data_keys(suggest_similar_file(one, read), read) for one in found[:MOST_EXPLAINED]]
     return [*first, *found[MOST_EXPLAINED:]]
 
 
 def suggest_similar_file(finding: Finding, texts: Mapping[str, str]) -> Finding:
-    """Add the name of the similar submitted file to a finding about a missing file."""
+    """Add the name of a similar submitted file to a finding about a missing file."""
     found = _NO_FILE.search(finding.message)
     if found is None:
         return finding
@@ -88,7 +88,7 @@ _NO_FILE = re.compile(r"No such file or directory: '([^']{1,200})'")
 def _explain_missing_await(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``response = client.get(…)`` without await, which fails when the response is used."""
+    """Explain ``response = client.get(…)`` without `await`, which fails when the response is used."""
     file, text = raised.file or "", texts.get(raised.file or "", "")
     lines = texts.lines(text)
     patterns = [
@@ -110,7 +110,7 @@ def _explain_missing_await(
 def _explain_coroutine_compared(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``assert adapter.fetch_raw("Oslo") == X``, a call that isn't awaited."""
+    """Explain ``assert adapter.fetch_raw("Oslo") == X``, in which the call isn't awaited."""
     file, text, name = raised.file or "", texts.get(raised.file or "", ""), found[1].rpartition(".")[2]
     number = raised.line or 0
     line = texts.line(text, number)
@@ -149,7 +149,7 @@ def _explain_uncalled_method(
 def _explain_unknown_fixture(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``def test_x(adaptor)``: the fixture is `adapter`, or it has no decorator."""
+    """Explain ``def test_x(adaptor)``: the fixture is named `adapter`, or it has no decorator."""
     file, _, name = test.partition("::")
     text, wanted = texts.get(file, ""), found[1]
     known = {each.name: each for each in texts.functions(text)}
@@ -252,7 +252,7 @@ def _explain_missing_self(
 def _explain_field_order(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain a field without a default after a field that has one."""
+    """Explain a field without a default that follows a field with a default."""
     text = texts.get(raised.file or "", "")
     pattern = re.compile(rf"\s++{re.escape(found[1])}\s*+:")
     lines = [n for n, line in enumerate(texts.lines(text), 1) if pattern.match(line)]
@@ -283,7 +283,7 @@ def _explain_wrong_with(
 def _explain_load_of_text(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``json.load("answer.json")``: load takes an open file."""
+    """Explain ``json.load("answer.json")``: `json.load` expects an open file."""
     text, number = texts.get(raised.file or "", ""), raised.line or 0
     line = texts.line(text, number)
     loaded = re.search(r"json\.load\(\s*+([\"'][^\"']++[\"'])\s*+\)", line)
@@ -335,7 +335,7 @@ def _explain_method_as_value(
 def _explain_called_value(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``reading.share()`` of a property, or ``adapter()`` of a fixture's value."""
+    """Explain ``reading.share()`` for a property, or ``adapter()`` for the value of a fixture."""
     text, number = texts.get(raised.file or "", ""), raised.line or 0
     line = texts.line(text, number)
     function = texts.function_at(text, number)
@@ -357,7 +357,7 @@ def _explain_called_value(
 def _explain_dict_attribute(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``raw.city`` of a dict."""
+    """Explain ``raw.city`` for a dict."""
     if finding.suggestion is not None and finding.suggestion.startswith("Did you mean"):
         return None
     text, number = texts.get(raised.file or "", ""), raised.line or 0

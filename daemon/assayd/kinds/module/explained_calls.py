@@ -1,4 +1,4 @@
-"""Explains failures whose cause (a call, a key or a literal) is in another line than the failure.
+"""Explains failures whose cause (a call, a key or a literal) isn't in the line of the failure.
 
 'set' object has no attribute 'items'       {"city", city} is a set: write a colon
 the JSON object must be str, not dict       json.loads() of a value that is already parsed
@@ -47,7 +47,7 @@ def _line_edit(number: int, line: str, new: str) -> Edit | None:
 def _explain_set(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``params={"city", city}``: a set instead of a dict."""
+    """Explain ``params={"city", city}``, which is a set instead of a dict."""
     number, line = _failing_line(raised, texts)
     new = _SET.sub(r"{\1: \2}", line)
     if new == line:
@@ -62,7 +62,7 @@ _SET = re.compile(r"\{\s*+([\"'][^\"']++[\"'])\s*+,\s*+([^{}:,\s]++(?:\s++[^{}:,
 def _explain_repeated_parsing(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``json.loads(raw)`` of a dict."""
+    """Explain ``json.loads(raw)`` for a value that is already a dict."""
     number, line = _failing_line(raised, texts)
     call = re.search(r"\bjson\.loads\(\s*+([\w.\[\]\"']++)\s*+\)", line)
     if found[1].endswith(("method", "function")):
@@ -132,7 +132,7 @@ def _explain_self_for_constant(
 def _explain_fixture(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``def test_x(): adapter.transform(…)``: the parameter for the fixture is missing."""
+    """Explain ``def test_x(): adapter.transform(…)``, which lacks the parameter for the fixture."""
     file, _, name = test.partition("::")
     text = texts.get(file, "")
     own = name.partition("[")[0].rpartition("::")[2]
@@ -187,7 +187,7 @@ _CALL = re.compile(r"(?<!await )(?<![\w.])(?:\w++\.)*+(\w++)\(")
 def _explain_response_as_handler(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``MockTransport(httpx.Response(…))``: it takes a function of the request."""
+    """Explain ``MockTransport(httpx.Response(…))``: the argument must be a function of the request."""
     for file, text in texts.items():
         for number, line in enumerate(texts.lines(text), 1):
             call = re.search(r"MockTransport\((?=\s*+(?:\w++\.)?Response\()", line)
@@ -214,7 +214,7 @@ def _explain_handler_parameters(
 def _explain_missing_argument(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``Reading(raw["city"])`` if Reading has another field."""
+    """Explain ``Reading(raw["city"])`` if `Reading` has another field."""
     owner, name = found[1].removesuffix(".__init__").rpartition(".")[2], found[2]
     known = list(dict.fromkeys(one for text in texts.values() for one in texts.parameters(text, owner)))
     shown = ", ".join(each for each in known[:_MOST_SHOWN] if each not in {"self", "cls"})
@@ -230,7 +230,7 @@ def _explain_missing_argument(
 def _explain_missing_key(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``response.json()["results"]`` by the similar key, or by the keys that the data has."""
+    """Explain ``response.json()["results"]`` by a similar key, or by the existing keys of the data."""
     wanted = found[1]
     if raised.meant is not None or not is_test(raised.file or ""):
         return None
@@ -255,10 +255,10 @@ _MOST_SHOWN = 20
 
 
 def add_data_keys(finding: Finding, files: Mapping[str, str]) -> Finding:
-    """Add the keys that the module's data has to a finding about a missing key.
+    """Add the existing keys of the module's data to a finding about a missing key.
 
     Args:
-        finding: a finding of a failed run.
+        finding: the finding of a failed run.
         files: all files of the module by name.
     """
     found = re.search(r"KeyError: '(\w{1,60})'$", finding.message)
@@ -274,7 +274,7 @@ def add_data_keys(finding: Finding, files: Mapping[str, str]) -> Finding:
 
 
 def _find_data_keys(texts: Mapping[str, str]) -> Iterator[str]:
-    """Yield the keys of the module's JSON files, and of dicts in its tests."""
+    """Yield the keys of the module's JSON files, and of the dicts in its tests."""
     left = MOST_PARSED_CHARS
     for file, text in texts.items():
         if file.endswith(".json") and len(text) <= left:
@@ -303,7 +303,7 @@ def _explain_raised_text(
 def _explain_passed_value(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``grade(raw.get("pm"))``: the calling line passes None, or a string."""
+    """Explain ``grade(raw.get("pm"))``: the calling line passes None or a string."""
     text, line = texts.get(raised.file or "", ""), raised.line or 0
     function = texts.function_at(text, line)
     given = {each.arg for each in function.args.args} - {"self"} if function is not None else set()
@@ -325,7 +325,7 @@ _LEAST_FRAMES = 2
 
 
 def _find_frames(raised: Raised, texts: Texts) -> list[tuple[str, int]]:
-    """Return file and line of each traceback frame in the module's files, starting with the outermost."""
+    """Return the file and line of each traceback frame in the module's files, the outermost frame first."""
     found = re.findall(r'File "([^"\n]{1,300})", line (\d{1,6})', raised.traceback)
     names = sorted(texts, key=len, reverse=True)
     placed = (
@@ -338,7 +338,7 @@ def _find_frames(raised: Raised, texts: Texts) -> list[tuple[str, int]]:
 def _explain_other_keys(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``assert {"grades": …} == {"grade": …}`` by the line that writes the other key."""
+    """Explain ``assert {"grades": …} == {"grade": …}`` by the line that writes the different key."""
     written, wanted = found[1], found[2]
     pattern = re.compile(rf"[\"']{re.escape(written)}[\"']\s*+:")
     places = [
@@ -423,7 +423,7 @@ def _explain_fixture_without_value(
 def _explain_misspelt_attribute(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain a misspelt name of a module: ``@pytest.fixtures``."""
+    """Explain a misspelt name in a module: ``@pytest.fixtures``."""
     number, line = _failing_line(raised, texts)
     if raised.meant is None:
         return None
@@ -447,7 +447,7 @@ def _explain_raises_match(
 def _explain_self_in_test(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``def test_x(self, adapter)`` outside of a class."""
+    """Explain ``def test_x(self, adapter)`` outside a class."""
     file, _, name = test.partition("::")
     text = texts.get(file, "")
     for node in texts.functions(text):
@@ -494,7 +494,7 @@ def _constant_type(node: ast.expr) -> str:
 def _explain_keyword(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``city = str`` in a dataclass: without an annotation it isn't a field."""
+    """Explain ``city = str`` in a dataclass: without an annotation, the name isn't a field."""
     place = _find_class(found[1].removesuffix(".__init__").rpartition(".")[2], texts)
     for one in place[1].body if place is not None else ():
         names = (
@@ -517,7 +517,7 @@ def _explain_keyword(
 def _status(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """``response.status`` of httpx or requests."""
+    """Explain ``response.status`` for a response of httpx or requests."""
     number, line = _failing_line(raised, texts)
     new = re.sub(r"\.status\b", ".status_code", line, count=1)
     return replace(finding, suggestion="Write `status_code`.", edit=_line_edit(number, line, new))
@@ -526,7 +526,7 @@ def _status(
 def _explain_unknown_method(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``adapter.fetch(…)`` of a class with the method `fetch_raw`."""
+    """Explain ``adapter.fetch(…)`` for a class with the method `fetch_raw`."""
     place = _find_class(found[1], texts)
     if raised.meant is not None or place is None:
         return None

@@ -5,7 +5,8 @@ patch("adapter.get")                it calls requests.get              adapter.r
 patch("requests.get")               it has `from requests import get`  adapter.get
 patch("httpx.get")                  it calls requests.get              adapter.requests.get
 
-The texts are the submitter's: they choose words and an edit of the submitter's lines, never a verdict.
+The submitter controls the texts, so they can affect the wording and an edit of the submitter's lines, but
+never the verdict.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _SHOWN = 3
 
 
 def _get_patch_targets(texts: ModuleFiles) -> list[tuple[str, str, int]]:
-    """Return the patch() targets that calls in the module's own files look up, with file and line."""
+    """Return the targets of patch() that calls in the module's own files look up, with file and line."""
     if texts.patch_targets is None:
         texts.patch_targets = _find_patch_targets(texts)
     return texts.patch_targets
@@ -75,7 +76,7 @@ def _explain_missing_target(
 def _explain_wrong_target(
     finding: Finding, raised: Raised, found: re.Match[str], texts: ModuleFiles, test: str
 ) -> Finding | None:
-    """Explain that a call used the network because the test patches a different name."""
+    """Explain that a call used the network because the test patched a different name."""
     file, _, name = test.partition("::")
     here = [
         target for target, at, line in _get_patch_targets(texts) if (at, line) == (raised.file, raised.line)

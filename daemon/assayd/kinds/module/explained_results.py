@@ -1,4 +1,4 @@
-"""Attributes a failed comparison to the code that computes the value, if it is a single line.
+"""Attributes a failed comparison to the code that computes the value, if that code is a single line.
 
 assert grade(3) == "good"                   the only statement of grade()
 Differing items: {'share': 1} != …          the only statement of `share`, or the line that writes the key
@@ -23,7 +23,7 @@ _SHOWN_CHARS = 100
 
 
 def _find_only_statement(name: str, texts: Texts) -> tuple[str, int] | None:
-    """Return file and line of the only statement of a function; None for a longer function."""
+    """Return the file and line of a function's only statement; None for a longer function."""
     found = [
         (file, node)
         for file, text in texts.items()
@@ -75,7 +75,7 @@ def _explain_differing_key(
 def _explain_wrong_result(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``assert grade(3) == "good"`` if the function has one statement."""
+    """Explain ``assert grade(3) == "good"`` if the function has only one statement."""
     line = texts.line(texts.get(raised.file or "", ""), raised.line)
     called = re.match(r"\s*+assert\s++(?:await\s++)?(?:\w++\.)*+(\w++)\(", line)
     place = _find_only_statement(called[1], texts) if called is not None else None

@@ -1,6 +1,6 @@
-"""The files of a module: allowed paths, number, sizes and roles.
+"""The files of a module: their allowed paths, number, sizes and roles.
 
-It checks only names and sizes; other checks read the contents.
+This module checks only names and sizes; other checks read the contents.
 
     ../adapter.py            paths.not_inside
     a//b.py                  paths.not_normal
@@ -112,8 +112,8 @@ def list_test_files(files: Iterable[str]) -> tuple[str, ...]:
 def find_adapter_file(files: Iterable[str], entrypoint: object) -> str | None:
     """Return the file of the adapter.
 
-    This is ``adapter.py``, or the file of the manifest's entrypoint, or the only top-level Python file
-    without tests.
+    The adapter's file is ``adapter.py``, or the file of the manifest's entrypoint, or the only top-level
+    Python file without tests.
     """
     plain = (name for name in files if is_python(name) and not is_test(name) and "/" not in name)
     top = sorted(name for name in plain if name != "__init__.py")
@@ -124,7 +124,7 @@ def find_adapter_file(files: Iterable[str], entrypoint: object) -> str | None:
 
 
 def module_name(file: str) -> str:
-    """Return the name of a file's module, e.g. ``client.api`` of ``client/api.py``."""
+    """Return the name of the module in a file, e.g. ``client.api`` for ``client/api.py``."""
     return file.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
 
 

@@ -1,4 +1,4 @@
-"""Forbidden names of a module, found by the meaning of an expression, not its spelling.
+"""Finds uses of a module's forbidden names by the meaning of an expression rather than its spelling.
 
     os.system("id")                       forbidden.name
     from os import system                 forbidden.name
@@ -15,7 +15,7 @@
     getattr(f, "__globals__")             attribute.internal
     __builtins__["eval"]                  name.dunder
 
-Follows names through imports and plain assignments; the runtime policy judges computed names.
+The check follows names through imports and plain assignments; the run-time policy judges computed names.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _MAX_CHAIN = 8
 
 @dataclass(slots=True, kw_only=True)
 class _FileNames:
-    """One file, with the possible meanings of its names."""
+    """One file with the possible meanings of its names."""
 
     text: str
     tree: ScopedTree
@@ -80,7 +80,7 @@ class _FileNames:
     aliases: dict[str, set[str]] = field(default_factory=dict)
 
     def dotted(self, node: ast.AST, scope: Scope) -> set[str]:
-        """Return the dotted names that an expression may refer to."""
+        """Return the dotted names to which an expression can refer."""
         match node:
             case ast.Name(id=name):
                 return self._resolve_name(name, scope)
@@ -94,7 +94,7 @@ class _FileNames:
                 return {name for choice in _possible_values(node) for name in self.dotted(choice, scope)}
 
     def which(self, names: Iterable[str]) -> str | None:
-        """Return the forbidden name among the possible meanings, or None."""
+        """Return the first forbidden name among the possible meanings of an expression, or None."""
         for name in sorted(names):
             parts = name.split(".")
             own = parts[0] in self.own
@@ -111,7 +111,7 @@ class _FileNames:
         return next((name for name in lasts if name in prefixes), None)
 
     def learn(self) -> None:
-        """Follow plain assignments for a few steps."""
+        """Follow plain assignments, up to a few steps, to learn the meanings of names."""
         for _ in range(_ROUNDS):
             before = sum(map(len, self.aliases.values()))
             for site in self.tree.sites:
@@ -132,7 +132,7 @@ class _FileNames:
         return names
 
     def _resolve_call(self, node: ast.Call, scope: Scope) -> set[str]:
-        """Return the possible results of a call that accesses something by name."""
+        """Return the possible results of a call that accesses an object by name."""
         function = self.dotted(node.func, scope)
         first, *others = node.args or [ast.Constant(value=None)]
         if "builtins.getattr" in function and others:
@@ -155,9 +155,9 @@ def check_forbidden(
     """Yield the findings about all names of one file.
 
     Args:
-        file: its name.
-        text: its text.
-        tree: its syntax tree with scopes.
+        file: the name of the file.
+        text: the content of the file.
+        tree: the syntax tree of the file, with scopes.
         forbidden: modules, attributes of modules, and builtins.
         own: the top-level packages of the module's own files, which can use any single word.
     """
@@ -235,7 +235,7 @@ def _find_dynamic_access(
 
 
 def _find_revealing_name(node: ast.Call | ast.Subscript) -> str | None:
-    """Return a literal name that leads to frames, code or namespaces, or None."""
+    """Return a literal name that gives access to frames, code or namespaces, or None."""
     given = (
         [*node.args, *(one.value for one in node.keywords)] if isinstance(node, ast.Call) else [node.slice]
     )
@@ -256,7 +256,7 @@ def _finding(read: _FileNames, node: ast.AST, name: str) -> Finding:
 
 
 def _look_up_items(bases: Iterable[str], key: str) -> Iterator[str]:
-    """Yield the values that a mapping of names has for a key."""
+    """Yield the values that a mapping of names contains for a key."""
     for base in bases:
         if base == "sys.modules":
             yield key
@@ -267,7 +267,7 @@ def _look_up_items(bases: Iterable[str], key: str) -> Iterator[str]:
 
 
 def _simple_assignments(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """Yield name and value of simple assignments."""
+    """Yield the name and value of each simple assignment."""
     match node:
         case ast.Assign(targets=targets, value=value):
             for target in targets:
@@ -304,7 +304,7 @@ def _pair_targets(target: ast.AST, value: ast.AST) -> Iterator[tuple[str, ast.AS
 
 
 def _possible_values(node: ast.AST) -> list[ast.expr]:
-    """Return the expressions whose values an expression may have."""
+    """Return the expressions whose values an expression can have."""
     match node:
         case ast.NamedExpr(value=value):
             return [value]

@@ -1,4 +1,4 @@
-"""The request for writing a module: words, the manifest, and files such as example responses of an API."""
+"""The request for generating a module: a description, the manifest, and files such as example responses."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ EXAMPLE = Example(
 
 
 class ModuleContext(BaseModel):
-    """The context of a generated module: a fixed manifest, if any, and existing files."""
+    """The context of a generated module: a fixed manifest, if there is one, and existing files."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -82,7 +82,7 @@ def has_tests(context: ModuleContext) -> bool:
 
 
 def describe_task(context: ModuleContext) -> str:
-    """Describe the task: the files that an answer must have, without those already supplied."""
+    """Describe the task: the files that an answer must contain, without those already supplied."""
     return f"Write an adapter module: {', '.join(words for _, words in _requested_files(context))}."
 
 
@@ -102,7 +102,7 @@ def _requested_files(context: ModuleContext) -> list[tuple[str, str]]:
 
 
 def around(context: ModuleContext) -> list[PromptContext]:
-    """Return the context that the code must fit."""
+    """Return the context that the generated module must fit."""
     found = [
         PromptContext(title=f"file {name}{_FIXED_TEST if is_test(name) else ''}", text=text)
         for name, text in sorted(context.files.items())
@@ -114,12 +114,12 @@ def around(context: ModuleContext) -> list[PromptContext]:
 
 
 def base_of(context: ModuleContext) -> Document:
-    """Return the payload without the parts that the answer supplies."""
+    """Return the payload without the parts that the answer must supply."""
     return {"manifest": context.manifest or {}, "files": dict(context.files)}
 
 
 def answered(base: Document, proposal: Proposal) -> Document:
-    """Add files to a module; manifest.json becomes its manifest, unless that is fixed.
+    """Add files to a module; `manifest.json` becomes its manifest, unless the manifest is fixed.
 
     Existing tests don't change, because an answer could otherwise make them agree with its code.
 

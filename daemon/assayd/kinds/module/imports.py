@@ -1,6 +1,6 @@
 """Checks imports in a module with several files: own files, modules of the image, and others.
 
-`static.python.imports` checks the others by the policy. This module finds the own ones.
+`static.python.imports` checks the other imports against the policy. This module recognizes own files.
 
     import select                     import.not_allowed
     import socket  (never used)       import.not_allowed   (allowed only for the names that the policy lists)
@@ -32,13 +32,13 @@ _IMPORTING = "importorskip"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnModules:
-    """The modules that can be imported in addition to those that the policy allows."""
+    """The modules that can be imported in addition to the modules that the policy allows."""
 
     modules: frozenset[str]
     provided: frozenset[str]
 
     def covers(self, name: str) -> bool:
-        """Return whether a dotted name is one of the module's own, or provided by the container."""
+        """Return whether a dotted name belongs to the module itself or is provided by the container."""
         return name in self.modules or any(f"{one}.".startswith(f"{name}.") for one in self.provided)
 
 
@@ -93,7 +93,7 @@ def _imports_listed_module(node: ast.Import, policy: ImportPolicy) -> bool:
 
 
 def _check_unused_module(node: ast.Import, modules: PolicyModules, text: str) -> Iterator[Finding]:
-    """Yield the finding for a module that is allowed for listed names if the file uses none of them."""
+    """Yield the finding for a module allowed only for listed names if the file uses none of these names."""
     module = node.names[0].name
     message = f"Import of {module!r} is allowed only for some of its names, and none of those is used."
     suggestion = f"Remove the line. {name_suggestion(module, modules)}"
@@ -127,7 +127,7 @@ def _is_unrestricted(node: ast.AST, modules: PolicyModules) -> bool:
 
 
 def absolute(file: str, node: ast.ImportFrom) -> str | None:
-    """Return the absolute module of a ``from`` import; None if it is above the top-level package."""
+    """Return the absolute module of a ``from`` import, or None if it is above the top-level package."""
     if not node.level:
         return node.module
     package = module_name(file).split(".")
@@ -155,7 +155,7 @@ def _check_from_import(
 def _suggest_own_module(
     found: Iterable[Finding], name: str, node: ast.Import | ast.ImportFrom, own: OwnModules, text: str
 ) -> Iterator[Finding]:
-    """Suggest the module's own file for an import: ``from reading import``, if there is a readings.py."""
+    """Suggest the module's own file for an import: ``from reading import`` if ``readings.py`` exists."""
     last = name.rpartition(".")[2]
     near = [last] if last in own.modules else close_names(name, sorted(own.modules))
     for finding in found:
@@ -193,7 +193,7 @@ def _relative_import_finding(node: ast.ImportFrom, text: str, own: OwnModules) -
 
 
 class _UnusedImports:
-    """The imports of a source whose names are never used, computed on first use."""
+    """The imports of a source whose names are never used; computed on first use."""
 
     def __init__(self, tree: ScopedTree, text: str) -> None:
         self._tree = tree
@@ -222,14 +222,14 @@ class _UnusedImports:
 
 
 def _is_only_child(node: ast.AST, tree: ScopedTree) -> bool:
-    """Return whether a statement is the only one in its block, so that removing it would empty the block."""
+    """Return whether a statement is the only one in its block, which would be empty without it."""
     parent = tree.parent(node)
     blocks = (getattr(parent, field, None) for field in ("body", "orelse", "finalbody"))
     return any(block == [node] for block in blocks if isinstance(block, list))
 
 
 def _referenced_name(node: ast.AST) -> str | None:
-    """Return the name that a node reads, including strings in ``__all__``."""
+    """Return the name that a node reads, including names in the strings of ``__all__``."""
     if isinstance(node, ast.Name):
         return node.id
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None

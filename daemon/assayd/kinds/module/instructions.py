@@ -1,4 +1,4 @@
-"""States the requirements for a module, and the policy's allowances, for a prompt. Pure."""
+"""Describes the requirements for a module and the policy's permissions in a prompt. Pure."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ TESTS_STAY = "Keep the tests unchanged: correct the code so that it meets their 
 def instructions(
     policy: ExecutionPolicy | None, *, tests: bool = True, allowed: bool = True
 ) -> tuple[str, ...]:
-    """Return the instructions for a module by the effective policy, or by the contract alone.
+    """Return the instructions for a module under the effective policy, or under the contract alone.
 
     Args:
-        policy: the effective policy, or None.
-        tests: whether the answer may contain tests.
-        allowed: whether imports matter.
+        policy: the effective policy, or None to use the contract alone.
+        tests: whether the answer can contain tests.
+        allowed: whether the instructions include the allowed imports.
     """
     contract = AdapterContract() if policy is None else policy.adapter
     lines = [*_describe_contract(contract), *([_TESTS] if tests else [])]

@@ -78,14 +78,14 @@ class _ManifestModel(BaseModel):
 
 
 class Auth(_ManifestModel):
-    """The platform's authentication in a manifest."""
+    """The authentication of the platform, as described in a manifest."""
 
     type: Literal["none", "api_key", "oauth2", "basic"]
     required_credentials: list[str] = Field(default_factory=list)
 
 
 class Pagination(_ManifestModel):
-    """The pagination of responses."""
+    """The pagination of responses, as described in a manifest."""
 
     supported: bool = True
     type: Literal["offset", "cursor", "page"] | None = None
@@ -93,14 +93,14 @@ class Pagination(_ManifestModel):
 
 
 class Outputs(_ManifestModel):
-    """The adapter's output."""
+    """The output of the adapter, as described in a manifest."""
 
     schema_ref: str | None = None
     mime_types: list[str] = Field(default_factory=list)
 
 
 class Artifacts(_ManifestModel):
-    """The adapter's artifacts."""
+    """The artifacts of the adapter, as described in a manifest."""
 
     produces: list[Literal["chart", "file", "log", "report"]] = Field(default_factory=list)
 
@@ -143,7 +143,7 @@ def check_manifest(manifest: Mapping[str, object]) -> Iterator[Finding]:
 
 
 def entrypoint_finding(entrypoint: str, known: list[str]) -> Finding:
-    """Return the warning for an entrypoint with an unknown name."""
+    """Return the warning about an entrypoint that has an unknown name."""
     return Finding(
         rule="manifest.entrypoint",
         category="schema_error",
@@ -167,7 +167,7 @@ def _finding(error: ErrorDetails) -> Finding:
 
 
 def _explain_error(error: ErrorDetails) -> tuple[str, str, str]:
-    """Return rule, message and fix of one error."""
+    """Return the rule, message and fix for one error."""
     field, kind, limits = str(error["loc"][-1]), error["type"], error.get("ctx", {})
     match kind:
         case "missing":
@@ -192,7 +192,7 @@ def _explain_error(error: ErrorDetails) -> tuple[str, str, str]:
 
 
 def _format_example(error: ErrorDetails) -> str:
-    """Return an example of a valid field."""
+    """Return an example value of a valid field."""
     field = error["loc"][0]
     return f' For example: "{field}": {_EXAMPLES[field]}' if field in _EXAMPLES else ""
 

@@ -1,4 +1,4 @@
-"""Finds mistakes that only several files together show, or that fail far from their cause.
+"""Finds mistakes that are visible only across several files, or that fail far from their cause.
 
     from readings import grades       import.no_name         readings.py has `grade`
     platform="openmeteo"              contract.manifest      the manifest says open_meteo
@@ -96,7 +96,7 @@ Trees = Mapping[str, ast.Module]
 
 
 def own_names(trees: Trees) -> Mapping[str, frozenset[str]]:
-    """Return the importable names of each file, by the file's dotted name."""
+    """Return the importable names of each file, by the dotted name of the file."""
     found: dict[str, frozenset[str]] = {}
     for file, tree in trees.items():
         names = bound_names(tree)
@@ -108,7 +108,7 @@ def own_names(trees: Trees) -> Mapping[str, frozenset[str]]:
 def check_own_names(
     file: str, text: str, tree: ast.Module, own: Mapping[str, frozenset[str]]
 ) -> Iterator[Finding]:
-    """Check own imports: ``from readings import grades``, if only `grade` exists -> import.no_name."""
+    """Check own imports: ``from readings import grades`` if only `grade` exists -> import.no_name."""
     for node in nodes_of(tree):
         if not isinstance(node, ast.ImportFrom):
             continue
@@ -135,7 +135,7 @@ def _unknown_name_finding(
 
 
 def find_meant_names(findings: list[Finding]) -> frozenset[str]:
-    """Return the names that misspelt imports were meant to bind, so that their uses aren't reported."""
+    """Return the intended names of misspelt imports, so that uses of these names aren't reported."""
     meant = (re.search(r"Did you mean `(\w+)`", one.suggestion or "") for one in findings)
     return frozenset(found[1] for found in meant if found is not None)
 
@@ -167,7 +167,7 @@ def check_decorator(
 def _check_missing_arguments(
     file: str, text: str, node: ast.Call, manifest: Mapping[str, object]
 ) -> Iterator[Finding]:
-    """``@register_adapter(category="weather")`` without the platform -> contract.manifest (a warning)."""
+    """Check ``@register_adapter(category="weather")`` without platform -> contract.manifest (a warning)."""
     given = {each.arg for each in node.keywords}
     for name in ("category", "platform"):
         said = manifest.get(name)
@@ -302,7 +302,7 @@ def check_dropped_results(file: str, text: str, tree: ast.Module) -> Iterator[Fi
 
 
 def _dropped(statement: ast.stmt) -> str | None:
-    """Return the value that a function's last statement computes, and nothing returns."""
+    """Return the value that a function's last statement computes but doesn't return."""
     match statement:
         case ast.Expr(value=value) if isinstance(value, _VALUES):
             return ast.unparse(value)[:120]
@@ -407,7 +407,7 @@ _NO_VALUE = re.compile(
 
 
 def check_import_time(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
-    """Check for calls at import: ``CITIES = httpx.get(URL)`` -> call.at_import (a warning)."""
+    """Check for calls at import time: ``CITIES = httpx.get(URL)`` -> call.at_import (a warning)."""
     for statement in tree.body:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             continue
@@ -532,7 +532,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def word_edit(text: str, number: int, old: str, new: str, *, quoted: bool = False) -> Edit | None:
-    """Return the edit that replaces a word in a line, if the line contains it once."""
+    """Return the edit that replaces a word in a line, if the line contains the word exactly once."""
     line = line_at(text, number)
     pattern = rf"(?<=[\"']){re.escape(old)}(?=[\"'])" if quoted else rf"(?<![\w.]){re.escape(old)}(?!\w)"
     if line is None or len(re.findall(pattern, line)) != 1:

@@ -6,8 +6,8 @@
     raise ValueError(…)    pass
 
 Source: docs/quality.md. Deterministic. A comparison is negated rather than shifted by one, because changing
-`<` to `<=` often has no effect. Strings for people, and code that doesn't affect results (logs, exception
-messages, timeouts), stay unchanged. It reads source text only.
+`<` to `<=` often has no effect. Strings for human readers, and code that doesn't affect results (logs,
+exception messages, timeouts), stay unchanged. Only the source text is read.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _ORDER = ("condition", "return", "arithmetic", "raise", "call", "number", "strin
 class Mutant(BaseModel):
     """A mutant: `now` replaces the bytes from `start` to `end` of the adapter's source.
 
-    `line` is its line; `statement` is the first line of the containing statement.
+    `line` is the line of the change; `statement` is the first line of the enclosing statement.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -86,7 +86,7 @@ class Mutant(BaseModel):
 
 
 def generate_mutants(source: str, most: int) -> list[Mutant]:
-    """Return at most `most` mutants, alternating between functions, lines and types of change."""
+    """Return up to `most` mutants, alternating between functions, lines and types of change."""
     if most < 1:
         return []
     read = _parse_and_compile(source)
@@ -120,7 +120,7 @@ def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunction
 
 
 def _order_mutants(found: Iterable[tuple[str, Mutant]]) -> list[Mutant]:
-    """Order mutants so that types alternate, and a line's second mutant follows all first ones."""
+    """Order mutants so that types alternate, and second mutants of lines follow all first mutants."""
     by_kind: dict[str, list[Mutant]] = {kind: [] for kind in _ORDER}
     for kind, one in found:
         by_kind[kind].append(one)
@@ -133,13 +133,13 @@ def _order_mutants(found: Iterable[tuple[str, Mutant]]) -> list[Mutant]:
 
 
 def _compiles_differently(one: Mutant, source: str, original: object) -> bool:
-    """Return whether a mutant compiles to different code: the compiler drops unreachable code."""
+    """Return whether a mutant compiles to different code, because the compiler drops unreachable code."""
     changed = _parse_and_compile(one.text(source).decode())
     return changed is not None and changed[1] != original
 
 
 def _parse_and_compile(text: str) -> tuple[ast.Module, object] | None:
-    """Return a source's tree and its code without positions; None if it fails or compiles too slowly."""
+    """Return a source's tree and its code without positions; None if compiling fails or takes too long."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -185,7 +185,7 @@ class _MutantFinder:
             pending += reversed(inner)  # type: ignore[arg-type]
 
     def _mutate_node(self, node: ast.AST) -> Iterator[_Change]:
-        """Yield the changes of one node: type, byte range, and new text."""
+        """Yield the changes of one node: the type, the byte range, and the new text of each."""
         if isinstance(node, ast.Constant):
             yield from self._mutate_constant(node)
         elif isinstance(node, ast.stmt):
@@ -270,7 +270,7 @@ def _is_neutral(node: ast.expr) -> bool:
 
 
 def _mutable_parts(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the parts of a node in which a change may matter."""
+    """Yield the parts of a node in which a change could matter."""
     match node:
         case ast.JoinedStr() | ast.Raise() | ast.ClassDef() | ast.Expr(value=ast.Constant()):
             return  # Positions inside an f-string aren't positions in the source.

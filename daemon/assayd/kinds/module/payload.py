@@ -9,7 +9,7 @@ from assayd.kinds.module.mutants import Mutant
 
 
 class ModulePayload(BaseModel):
-    """An adapter with its manifest and its tests."""
+    """An adapter with its manifest and tests."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, cache_strings="none")
 
@@ -18,10 +18,10 @@ class ModulePayload(BaseModel):
 
 
 class PreparedModule(ModulePayload):
-    """A parsed module. `expected` are the tests of each file.
+    """A parsed module. `expected` contains the tests of each file.
 
-    `methods` are those of the adapter's classes, with their first and last lines; `mutants` are the changes
-    to try against the tests.
+    `methods` are the methods of the adapter's classes, with their first and last lines; `mutants` are the
+    changes to try against the tests.
     """
 
     expected: dict[str, ExpectedTests]

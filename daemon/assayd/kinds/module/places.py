@@ -1,7 +1,7 @@
-"""An index of a module's files for explaining failures: short lines, functions, fixtures, fields.
+"""An index of a module's files, used to explain failures: short lines, functions, fixtures and fields.
 
-The submitter controls texts, lines and places, so the work is limited: each file is split and parsed once per
-run, long lines and long files aren't read, and only the first failures are explained.
+The submitter controls the texts, lines and locations, so the work is limited: each file is split and parsed
+once per run, long lines and long files aren't read, and only the first failures are explained.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class _ParsedFile:
 
 
 class ModuleFiles(Mapping[str, str]):
-    """The texts of a module by name, each parsed at most once, with the remaining explanation budget."""
+    """The texts of a module by name, each parsed at most once, and the remaining explanation budget."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
-        """Store the texts. Parsing happens on demand."""
+        """Store the texts, which are parsed on demand."""
         self._texts = {name: SplitText(text) for name, text in texts.items()}
         self._short: dict[str, list[str]] = {}
         self._parsed: dict[str, _ParsedFile] = {}
@@ -59,11 +59,11 @@ class ModuleFiles(Mapping[str, str]):
         self.known: dict[tuple[object, ...], Finding] = {}
 
     def __getitem__(self, name: str) -> str:
-        """Return the text of a file."""
+        """Return the text of the file with this name."""
         return self._texts[name]
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the names."""
+        """Yield the names of the files."""
         return iter(self._texts)
 
     def __len__(self) -> int:
@@ -71,24 +71,24 @@ class ModuleFiles(Mapping[str, str]):
         return len(self._texts)
 
     def try_use_explanation(self) -> bool:
-        """Use up one explanation of a failure; return False if the limit is reached."""
+        """Count one explanation of a failure; return False if the limit is reached."""
         self._explained_left -= 1
         return self._explained_left >= 0
 
     def try_use_advice(self) -> bool:
-        """Use up one hint that reads the source; return False if the limit is reached."""
+        """Count one hint that requires reading the source; return False if the limit is reached."""
         self._advised_left -= 1
         return self._advised_left >= 0
 
     def lines(self, text: str) -> Sequence[str]:
-        """Return the first lines of a source; lines that are too long are empty."""
+        """Return the first lines of a source; a line that is too long is replaced by an empty line."""
         if text not in self._short:
             lines = text[:MOST_CHARS].split("\n", _MOST_LINES)[:_MOST_LINES]
             self._short[text] = [line if len(line) <= _LINE_CHARS else "" for line in lines]
         return self._short[text]
 
     def line(self, text: str, number: int | None) -> str:
-        """Return a 1-based line; empty if it doesn't exist or is too long."""
+        """Return the line with this 1-based number; empty if it doesn't exist or is too long."""
         lines = self.lines(text)
         return lines[number - 1] if number is not None and 1 <= number <= len(lines) else ""
 
@@ -97,19 +97,19 @@ class ModuleFiles(Mapping[str, str]):
         return self._read(text).body
 
     def functions(self, text: str) -> Iterator[Function]:
-        """Yield the functions and methods of a file."""
+        """Yield the functions and methods in a file."""
         return (each for each in self._read(text).definitions if isinstance(each, FUNCTIONS))
 
     def classes(self, text: str) -> Iterator[ast.ClassDef]:
-        """Yield the classes of a file."""
+        """Yield the classes in a file."""
         return (each for each in self._read(text).definitions if isinstance(each, ast.ClassDef))
 
     def dicts(self, text: str) -> Sequence[ast.Dict]:
-        """Return the dict literals of a file."""
+        """Return the dict literals in a file."""
         return self._read(text).dicts
 
     def function_at(self, text: str, line: int) -> Function | None:
-        """Return the innermost function that contains a 1-based line."""
+        """Return the innermost function that contains the line with this 1-based number."""
         around = [each for each in self.functions(text) if each.lineno <= line <= (each.end_lineno or 0)]
         return around[-1] if around else None
 
@@ -127,7 +127,7 @@ class ModuleFiles(Mapping[str, str]):
                 yield from (each.arg for each in (*node.args.args, *node.args.kwonlyargs))
 
     def class_attributes_at(self, text: str, line: int) -> Collection[str]:
-        """Return the attributes of the class that contains a 1-based line."""
+        """Return the attributes of the class that contains the line with this 1-based number."""
         classes = [one for one in self.classes(text) if one.lineno <= line <= (one.end_lineno or 0)]
         if not classes:
             return ()
@@ -175,7 +175,7 @@ def indexed(texts: Mapping[str, str]) -> ModuleFiles:
 
 
 def _names_in(nodes: Iterable[ast.expr]) -> Collection[str]:
-    """Return the names in expressions."""
+    """Return the names that occur in expressions."""
     found: set[str] = set()
     for node in (one for each in nodes for one in ast.walk(each)):
         if isinstance(node, ast.Name):
@@ -194,7 +194,7 @@ def find_similar_names(name: str, known: Iterable[str]) -> list[str]:
 
 
 def moved(finding: Finding, file: str, line: int, text: str, suggestion: str, edit: Edit | None) -> Finding:
-    """Return a finding at another place, with its own remedy."""
+    """Return a copy of a finding at another location, with a new remedy."""
     return replace(
         finding,
         file=file,

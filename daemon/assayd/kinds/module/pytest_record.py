@@ -1,7 +1,7 @@
 """Parses the record of a `pytest` unit line by line, and checks its consistency.
 
-The record is a guest's claim: `pytest_unit` decides what to trust. Lines out of order, repeated, or without
-their end are contradictions.
+The record is an unverified claim of the guest; `pytest_unit` decides what to trust. Lines that are out of
+order, repeated, or without a matching end are contradictions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Fields = Mapping[str, JsonValue]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedTest:
-    """A finished test. `raised` is set if an exception ended it, `reason` if it was skipped."""
+    """A finished test. `raised` is set if it ended with an exception, `reason` if it was skipped."""
 
     id: str
     outcome: str
@@ -41,7 +41,7 @@ class EndedTest:
 
 @dataclass(slots=True, kw_only=True)
 class Told:
-    """The record of a unit. `final` is its last line, or None if it is missing."""
+    """The parsed record of a unit. `final` is its last line, or None if that line is missing."""
 
     collected: list[str] | None = None
     ended: list[EndedTest] = field(default_factory=list)
@@ -58,7 +58,8 @@ class Told:
 class Coverage:
     """The executed lines of the adapter's functions, by block, and the blocks that began.
 
-    `owners` has the line of the ``def`` for each block that is a function's own, 0 for the others.
+    `owners` contains, for each block, the line of the ``def`` if the block is a function's body, and 0
+    otherwise.
     """
 
     owners: tuple[int, ...]
@@ -112,7 +113,7 @@ def _process_line(told: Told, fields: Fields, number: int) -> None:
 
 
 def _process_collection(told: Told, fields: Fields) -> None:
-    """Process a line about the file's import or its tests."""
+    """Process a line of the record about the import or the tests of the file."""
     if told.collected is not None:
         raise GuestJsonError("a misplaced line")
     match fields.get("event"):
@@ -187,7 +188,7 @@ def _coverage(fields: Fields) -> Coverage | None:
 
 
 def _parse_numbers(text: str) -> tuple[int, ...]:
-    """Parse numbers separated by spaces; empty if one is malformed."""
+    """Parse numbers separated by spaces; return an empty result if one of them is malformed."""
     parts = text.split()
     plain = all(part.isascii() and part.isdecimal() and len(part) <= _DIGITS for part in parts)
     return tuple(map(int, parts)) if plain else ()

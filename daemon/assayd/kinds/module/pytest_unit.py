@@ -1,7 +1,7 @@
-"""Judges one `pytest` unit: which tests of a file ran, how they ended, and whether the source has them.
+"""Judges one `pytest` unit: which tests ran, how they ended, and whether they exist in the source.
 
-The record counts only if the unit's end permits one, and if it is consistent in itself, with the exit code
-from the wait status, and with the tests found in the source.
+The record is used only if the unit ended in a way that permits one, and if the record is consistent with
+itself, with the exit code in the wait status, and with the tests in the source.
 """
 
 from __future__ import annotations
@@ -93,13 +93,13 @@ class TestedFile:
 def judge_tests(
     file: str, unit: UnitResult | None, texts: Mapping[str, str], expected: ExpectedTests
 ) -> TestedFile:
-    """Judge the unit that ran a file's tests; None means that the unit never started.
+    """Judge the unit that ran a file's tests; `unit` is None if it never started.
 
     Args:
-        file: its name.
-        unit: its result.
-        texts: the Python files by name; one index for all test files of a run.
-        expected: the tests in its source.
+        file: the file's name.
+        unit: the unit's result.
+        texts: the Python files by name, in one index for all test files of a run.
+        expected: the tests in the file's source.
     """
     files = indexed(texts)
     if unit is None:
@@ -183,12 +183,12 @@ def _event_findings(file: str, unit: UnitResult, texts: Texts) -> Iterator[Findi
 
 
 def _list_own_modules(texts: Texts) -> str:
-    """List the module's own files that a test can import, without the test files."""
+    """List the module's own files that a test can import, except the test files."""
     return ", ".join(sorted(module_name(name) for name in texts if is_python(name) and not is_test(name)))
 
 
 def _suggest_own_module(finding: Finding, module: str, file: str, texts: Texts) -> Finding:
-    """Add the existing files to a finding about a missing module, most likely an argument of `patch`."""
+    """Add the existing files to a finding about a missing module, usually an argument of `patch`."""
     own = _list_own_modules(texts)
     lines = texts.lines(texts.get(file, ""))
     named = re.compile(rf"['\"]{re.escape(module)}[.'\"]")
@@ -302,7 +302,7 @@ def _exception_finding(
 
 
 def _explain_failure(finding: Finding, raised: Raised, texts: Texts, test: str = "") -> Finding:
-    """Return the explanation of a failure; after the limit, that of an equal earlier failure."""
+    """Return the explanation of a failure; once the limit is reached, reuse that of an equal failure."""
     if finding.rule == "tests.exited":
         return finding
     key = (finding.rule, finding.file, finding.line, raised.error_type, _strip_parameters(test))
@@ -314,7 +314,7 @@ def _explain_failure(finding: Finding, raised: Raised, texts: Texts, test: str =
 
 
 def _general_advice(rule: str, raised: Raised) -> str | None:
-    """Return the hint that doesn't depend on the source."""
+    """Return the hint that doesn't depend on the source code."""
     if rule == "tests.exited":
         return _EXIT_ADVICE
     if raised.error_type.rpartition(".")[2] == "AssertionError":
@@ -385,7 +385,7 @@ def _finding(rule: str, file: str, message: str, suggestion: str) -> Finding:
 
 
 def _build_cases(file: str, unit: UnitResult, told: Told, expected: ExpectedTests) -> Iterator[Case]:
-    """Yield a case per test: finished tests, the interrupted test, and tests that never started."""
+    """Yield a case for each test: finished tests, the interrupted test, and tests that never started."""
     for ended in told.ended:
         yield _build_case(ended)
     seen = {ended.id for ended in told.ended}

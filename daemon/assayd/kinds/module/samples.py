@@ -77,7 +77,7 @@ def sample(  # noqa: PLR0913  (what a module has)
     unit_s: float | None = None,
     verdict: str = "failed",
 ) -> Sample:
-    """Return the good module with the given changes."""
+    """Return the correct sample module with the given changes."""
     texts = {"adapter.py": adapter, "test_adapter.py": tests, **(files or {})}
     return Sample(
         name=name,

@@ -20,7 +20,7 @@ _SELF_NAMES = frozenset({"self", "cls", "mcs", "_", "this"})
 
 
 def check_methods(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
-    """``def transform(raw): return self.x``, or ``self`` in a static method -> contract.method_form."""
+    """Check ``def transform(raw): return self.x``, or `self` in a static method -> contract.method_form."""
     for node in nodes_of(tree):
         if isinstance(node, ast.ClassDef):
             for method in node.body:
@@ -78,7 +78,7 @@ def _with_self(text: str, method: ast.FunctionDef | ast.AsyncFunctionDef) -> Edi
 
 
 def last_name(node: ast.expr) -> str:
-    """Return the last name of an expression such as ``client.get`` or ``os.environ["KEY"]``; "" of others."""
+    """Return the last name of an expression such as ``client.get`` or ``os.environ["KEY"]``, or ""."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name

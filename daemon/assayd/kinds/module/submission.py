@@ -20,7 +20,7 @@ MANIFESTS = ("manifest.json", "manifest.yaml", "manifest.yml")
 
 
 def read_files(files: Mapping[str, bytes], options: FileOptions) -> dict[str, object]:
-    """Return the payload.
+    """Return the payload for a folder.
 
     Raises: RequestError, naming the file or option at fault.
     """

@@ -3,9 +3,9 @@
     the tests detect fewer than half of the changes     quality.mutants  (a warning)
     they detect more                                    quality.mutants  (info)
 
-Each change runs against every test file, in a second container, after the module has passed. A change is
-detected if the tests of a file don't all pass: one fails, hangs, or ends its process. A change in a line that
-the tests never ran counts as undetected and isn't run. Source: docs/quality.md.
+After the module has passed, every test file runs with each change, in a second container. A change is
+detected if not all tests of a file pass: one fails, hangs, or ends its process. A change in a line that the
+tests never executed counts as undetected and isn't tried. Source: docs/quality.md.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MOST_BYTES = 8 * 2**20
 def plan(
     spec: RunSpec, payload: PreparedModule, adapter: str, tests: Mapping[str, UnitResult]
 ) -> RunSpec | None:
-    """Plan a unit for each change and test file; None if the tests run no changed line.
+    """Plan a unit for each change and test file; return None if the tests execute no changed line.
 
     Args:
         spec: the plan of the run that passed.
@@ -76,7 +76,7 @@ def plan(
 def judge(
     payload: PreparedModule, adapter: str, tests: Mapping[str, UnitResult], trial: RunResult | None
 ) -> list[Finding]:
-    """Return the finding about the detected changes; untried ones don't count."""
+    """Return the finding about the detected changes; changes that weren't tried don't count."""
     tried = _find_covered_mutants(payload, tests)
     units = trial.units if trial is not None else ()
     unnoticed = [one for one in payload.mutants if one not in tried]
@@ -94,7 +94,7 @@ def judge(
 
 
 def _find_covered_mutants(payload: PreparedModule, tests: Mapping[str, UnitResult]) -> list[Mutant]:
-    """Return the mutants in lines that the tests ran; all mutants if the lines are unknown."""
+    """Return the mutants in lines that the tests executed, or all mutants if these lines are unknown."""
     told = [
         pytest_unit.judge_tests(file, unit, {}, payload.expected.get(file, ExpectedTests())).coverage
         for file, unit in tests.items()

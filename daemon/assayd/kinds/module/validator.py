@@ -1,7 +1,8 @@
-"""Adapter modules: a manifest, an adapter that others call, and the tests that come with it.
+"""Adapter modules: a manifest, an adapter that other code calls, and the adapter's tests.
 
-Static stages: syntax, contract, manifest, paths; all of them always run. Then, in one container, the daemon
-inspects the adapter, and each test file runs in one process. Source: docs/kinds/module.md.
+The static stages are syntax, contract, manifest and paths; all of them always run. Then, in one container,
+the daemon inspects the adapter, and each test file runs in a separate process. Source:
+docs/kinds/module.md.
 """
 
 from __future__ import annotations
@@ -148,7 +149,7 @@ class Module(Kind[ModulePayload, PreparedModule]):
 
     @property
     def stages(self) -> Sequence[Stage[ModulePayload]]:
-        """The static stages, in order."""
+        """Return the static stages, in order."""
         checks = {
             "syntax": _check_syntax,
             "contract": _check_contract,
@@ -161,13 +162,13 @@ class Module(Kind[ModulePayload, PreparedModule]):
         )
 
     def labels(self, payload: ModulePayload) -> Mapping[str, str]:
-        """Return category and platform of the manifest, which name the bundle's folder."""
+        """Return the manifest's category and platform, which determine the name of the bundle's folder."""
         manifest = payload.manifest
         said = {name: manifest.get(name) for name in ("category", "platform")}
         return {name: value for name, value in said.items() if isinstance(value, str)}
 
     def prepare(self, payload: ModulePayload) -> PreparedModule:
-        """Return the normalized texts, and the tests that they contain."""
+        """Return the normalized texts of the files, and the tests in them."""
         texts = _normalized_texts(payload)
         trees = _parse_files(payload)
         expected = {file: module_tests.expected_tests(file, trees) for file in list_test_files(trees)}
@@ -201,7 +202,7 @@ class Module(Kind[ModulePayload, PreparedModule]):
         )
 
     def judge(self, payload: PreparedModule, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Judge the adapter and every test file; at least one test must have run."""
+        """Judge the adapter and every test file; at least one test must have been executed."""
         texts = ModuleFiles({name: text for name, text in payload.files.items() if is_python(name)})
         contract = adapter_unit.judge_adapter(
             _adapter(payload), _find_unit(result, 0, CONTRACT_UNIT), texts, policy.adapter
@@ -254,12 +255,12 @@ class Module(Kind[ModulePayload, PreparedModule]):
     def judge_trial(
         self, payload: PreparedModule, policy: ExecutionPolicy, result: RunResult, trial: RunResult | None
     ) -> Mapping[str, Sequence[Finding]]:
-        """Return the findings about the changes that the tests detect."""
+        """Return the findings about which changes the tests detect."""
         tests = _match_test_units(payload, result)
         return {"sandbox": module_trial.judge(payload, _adapter(payload), tests, trial)}
 
     def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
-        """Return the requirements for a module, and the policy's allowances for its files."""
+        """Return the requirements for a module, and the policy's permissions for its files."""
         return instructions(policy)
 
     def context(
@@ -283,7 +284,7 @@ class Module(Kind[ModulePayload, PreparedModule]):
         )
 
     def patch(self, payload: ModulePayload, passage: str, code: str) -> Document:
-        """Return the payload with a new text of that file."""
+        """Return the payload with a new text of the file at fault."""
         document = payload.model_dump(mode="json", exclude_unset=True)
         return {**document, "files": {**document["files"], passage: code}}
 
@@ -321,7 +322,8 @@ def _repair_context(
 ) -> Iterator[PromptContext]:
     """Yield what a fix of a file must fit: the manifest if errors concern it, and the other files.
 
-    Errors that no run has found say all about their file: of the others only names are shown.
+    Errors found without a run are explained by their own file alone, so only the names of the other files
+    are shown.
     """
     rules = [str(error.get("rule")) for error in errors]
     if any(rule.startswith(_OF_MANIFEST) for rule in rules):
@@ -337,7 +339,7 @@ def _repair_context(
 def _other_files(
     payload: ModulePayload, name: str
 ) -> list[tuple[SourcePart, Callable[[Mapping[str, object]], bool]]]:
-    """Return the other files, each with a function that tells whether a hint is about it."""
+    """Return the other files, each with a function that returns whether a hint concerns the file."""
     return [
         (
             SourcePart(name=other, language="python", text=text),
@@ -396,7 +398,7 @@ def _check_syntax(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator[F
 
 
 def _is_misspelt_import(finding: Finding, misspelt: list[Finding]) -> bool:
-    """Return whether a finding is about a name that a misspelt import was meant to bind."""
+    """Return whether a finding concerns a name that a misspelt import was meant to bind."""
     return any(finding.message.startswith(f"'{one}' ") for one in module_mistakes.find_meant_names(misspelt))
 
 
@@ -441,7 +443,7 @@ def _check_contract(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator
 def _check_tests(
     payload: ModulePayload, trees: Mapping[str, ast.Module], contract: AdapterContract
 ) -> Iterator[Finding]:
-    """Check the tests: no ``test_*.py``, or none with a test -> tests.none_found."""
+    """Check the tests: no ``test_*.py`` file, or no test in these files -> tests.none_found."""
     files = list_test_files(payload.files)
     unread = any(file not in trees for file in files)
     found = [module_tests.expected_tests(file, trees) for file in files if file in trees]
@@ -498,13 +500,13 @@ def _plan_units(
 
 
 def _tries_mutants(policy: ExecutionPolicy) -> bool:
-    """Return whether mutants are tried; not under an allowlist, as tests could have external effects."""
+    """Return whether mutants are tried; never under an allowlist, as tests can have external effects."""
     off = policy.quality.level("quality.mutants") is RuleLevel.OFF
     return policy.quality.mutants > 0 and not off and policy.network.mode is NetworkMode.BLOCKED
 
 
 def _match_test_units(payload: ModulePayload, result: RunResult) -> dict[str, UnitResult]:
-    """Return the results by test file."""
+    """Return the unit results by test file."""
     found = (
         (file, _find_unit(result, place, file))
         for place, file in enumerate(list_test_files(payload.files), 1)
@@ -513,13 +515,13 @@ def _match_test_units(payload: ModulePayload, result: RunResult) -> dict[str, Un
 
 
 def _find_unit(result: RunResult, place: int, name: str) -> UnitResult | None:
-    """Return the unit at an index if it has the right name, or None."""
+    """Return the unit at an index, or None if the unit has a different name."""
     unit = result.units[place] if place < len(result.units) else None
     return unit if unit is not None and unit.name == name[:256] else None
 
 
 def _omit_repeated(contract: Iterable[Finding], others: Iterable[Finding]) -> Iterator[Finding]:
-    """Omit failed imports of tests whose cause the adapter's findings already report."""
+    """Omit failed imports of tests whose cause is already reported by the findings about the adapter."""
     told = {(f.file, f.line, f.snippet) for f in contract if f.is_error and f.line is not None}
     for finding in others:
         repeated = (
@@ -530,7 +532,7 @@ def _omit_repeated(contract: Iterable[Finding], others: Iterable[Finding]) -> It
 
 
 def _parent_packages(module: str) -> Iterator[str]:
-    """Yield a dotted name and its parent packages."""
+    """Yield a dotted name, and then its parent packages."""
     while module:
         yield module
         module = module.rpartition(".")[0]

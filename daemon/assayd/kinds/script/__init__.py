@@ -1,1 +1,1 @@
-"""The kind `script`: any program of the image, judged by its exit code and its files."""
+"""The kind `script`: any program of the image, judged by its exit code and output files."""

@@ -1,4 +1,4 @@
-"""The command-line description of scripts."""
+"""The command-line description of the kind `script`."""
 
 from assayd.ports.command_line import CommandLine, Option
 

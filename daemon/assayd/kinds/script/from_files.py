@@ -1,4 +1,4 @@
-"""Builds a script's payload from files on a command line."""
+"""Builds a script's payload from files given on the command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OPTIONS = frozenset(option.name for option in command_line.options)
 
 
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-    """Return the payload: one Python file, or files and ``--option argv='program argument…'``.
+    """Return the payload for one Python file, or for files and ``--option argv='program argument…'``.
 
     Raises: RequestError ``request.options``.
     """
@@ -33,7 +33,7 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
 
 
 def _build_program(files: Mapping[str, bytes], argv: str | None) -> dict[str, object]:
-    """Return the payload fields of a program that is given by its command line or its code."""
+    """Return the payload fields of a program that is specified by a command line or by code."""
     if argv is not None:
         try:
             return {

@@ -1,4 +1,4 @@
-"""The request for writing a script: words, files, standard input, cases."""
+"""The request for generating a script: a description, files, standard input and cases."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ScriptContext(BaseModel):
 
 
 def around(context: ScriptContext) -> list[PromptContext]:
-    """Return the context that the code must fit."""
+    """Return the context that the generated script must fit."""
     found = []
     for path, given in sorted(context.files.items()):
         found.append(describe_file_head(path, decode_content(given), _HEAD_BYTES))

@@ -1,4 +1,4 @@
-"""Judges the run of a script: its end, and its output files."""
+"""Judges the run of a script: how it ended, and its output files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def runs_of(submitted: ScriptPayload) -> Iterator[tuple[str, str, ScriptCase | N
 
 
 def judge_runs(submitted: ScriptPayload, result: RunResult) -> Judgement:
-    """Judge every run's end and each case's output and, if all passed, the last run's files."""
+    """Judge every run's end and every case's output; if all pass, judge the last run's files too."""
     tries = [
         _judge_run(name, _find_unit(result, index, name), submitted, case, result.container)
         for index, (name, _, case) in enumerate(runs_of(submitted))
@@ -68,7 +68,7 @@ def _judge_run(
 
 
 def _find_unit(result: RunResult, index: int, name: str) -> UnitResult | None:
-    """Return the unit of a run if it has the right name, or None."""
+    """Return the unit of a run if the unit has the expected name; otherwise None."""
     unit = result.units[index] if index < len(result.units) else None
     return unit if unit is not None and unit.name == name else None
 
@@ -104,7 +104,7 @@ _NO_FILE = re.compile(r"FileNotFoundError: .*No such file or directory")
 
 
 def judge_outputs(submitted: ScriptPayload, result: RunResult) -> Iterator[Finding]:
-    """Yield findings about the declared outputs, quoting the runner's reason for an omitted one."""
+    """Yield findings about the declared outputs, with the runner's reason for each omitted output."""
     there = {output.name: output for output in result.outputs}
     for path in submitted.collect:
         if path not in there:

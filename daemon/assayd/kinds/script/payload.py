@@ -22,14 +22,14 @@ def _check_argument(text: str) -> str:
 
 
 class ScriptCase(ExpectedCase):
-    """The expected output of the program when it reads `stdin`."""
+    """The expected output of the program when it reads `stdin` as its standard input."""
 
     stdin: str = ""
     expected: str
 
 
 class ScriptPayload(BaseModel):
-    """A program, its files and its input: either `code`, or a program of the image in `argv`."""
+    """A program with its files and input: either `code`, or a program of the image in `argv`."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, cache_strings="none")
 

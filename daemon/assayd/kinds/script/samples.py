@@ -1,4 +1,4 @@
-"""The self-test samples of the kind."""
+"""The self-test samples of the kind `script`."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class Script(Kind[ScriptPayload]):
 
     @property
     def stages(self) -> Sequence[Stage[ScriptPayload]]:
-        """The one static stage."""
+        """Return the only static stage."""
         return (Stage(name="syntax", check=_check_syntax, on_fail=FailureAction.STOP),)
 
     def narrow(self, payload: ScriptPayload, policy: ExecutionPolicy) -> ExecutionPolicy:
@@ -112,7 +112,7 @@ class Script(Kind[ScriptPayload]):
         return payload if code is None else payload.model_copy(update={"code": model_answer.clean(code).text})
 
     def plan(self, payload: ScriptPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
-        """Plan the program, once for every case."""
+        """Plan the program, with one run for every case."""
         return RunSpec(
             image=self.image_of(policy),
             limits=limits,
@@ -128,7 +128,7 @@ class Script(Kind[ScriptPayload]):
         )
 
     def judge(self, payload: ScriptPayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Judge the program's end, then its outputs."""
+        """Judge how the program ended, and then its outputs."""
         return judge_runs(payload, result)
 
     def code_of(self, answer: str) -> str:
@@ -136,7 +136,7 @@ class Script(Kind[ScriptPayload]):
         return model_answer.clean(answer).text
 
     def passage(self, payload: ScriptPayload) -> SourcePart:
-        """Return the code, or the file that runs."""
+        """Return the code, or the file that the program runs."""
         name, text = _main_text(payload)
         return SourcePart(name=name, language="python" if _is_python(payload) else "text", text=text)
 
@@ -161,14 +161,14 @@ class Script(Kind[ScriptPayload]):
         return replace(context, instructions=(*allowances(policy), *self._compared(payload)))
 
     def patch(self, payload: ScriptPayload, passage: str, code: str) -> Mapping[str, object]:
-        """Return the payload with a new text of the code or of that file."""
+        """Return the payload with a new text of the code, or of the file that the program runs."""
         document = payload.model_dump(mode="json", exclude_unset=True)
         if payload.code is not None:
             return {**document, "code": self.code_of(code)}
         return {**document, "files": {**document.get("files", {}), passage: code}}
 
     def normal_form(self, payload: ScriptPayload) -> bytes:
-        """Return the syntax tree of Python, or the words of other text."""
+        """Return the syntax tree of Python code, or other text without its layout and comments."""
         _, text = _main_text(payload)
         return python_normal_form(text) if _is_python(payload) else strip_layout(text, "#")
 
@@ -178,7 +178,7 @@ class Script(Kind[ScriptPayload]):
 
 
 def _main_text(submitted: ScriptPayload) -> tuple[str, str]:
-    """Return the text to repair: the code, or the file that runs, or the first file."""
+    """Return the text to repair: the code, the file that the program runs, or the first file."""
     if submitted.code is not None:
         return "code", model_answer.clean(submitted.code).text
     named = [name for name in submitted.files if name in submitted.argv]
@@ -208,7 +208,7 @@ def _check_syntax(payload: ScriptPayload, policy: ExecutionPolicy) -> Sequence[F
 def _build_unit(
     name: str, stdin: str, submitted: ScriptPayload, policy: ExecutionPolicy, limits: Limits
 ) -> Unit:
-    """Build the program's unit. If imports are restricted, its record must list the violations."""
+    """Build the program's unit. If imports are restricted, the unit's record must list the violations."""
     if submitted.code is None:
         program: Program = Program.EXEC
         arguments: dict[str, object] = {"argv": list(submitted.argv), "env": _ENVIRONMENT}
@@ -229,7 +229,7 @@ def _build_unit(
 
 
 def _program_file(submitted: ScriptPayload) -> Mapping[str, bytes]:
-    """Return the program as a file, unless a submitted file has that name."""
+    """Return the program as a file, unless a submitted file has the same name."""
     if submitted.code is None or FILENAME in submitted.files:
         return {}
     return {FILENAME: submitted.code.encode("utf-8")}

@@ -1,1 +1,1 @@
-"""The kind `solution`: code that hidden tests call, in a process that never sees them."""
+"""The kind `solution`: code called by hidden tests, in a process that never receives the tests."""

@@ -1,4 +1,4 @@
-"""What the command line shows of solutions."""
+"""The command-line description of the kind `solution`."""
 
 from assayd.ports.command_line import CommandLine, Option
 

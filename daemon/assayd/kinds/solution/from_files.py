@@ -1,4 +1,4 @@
-"""What files on a command line mean as a solution with its tests."""
+"""Builds a solution's payload, including its tests, from files given on the command line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FLAGS = {"true": True, "false": False}
 
 
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-    """Build a payload of one file, the options, and ``--input`` with further fields.
+    """Return the payload for one file, the options, and further fields from ``--input``.
 
     Raises: RequestError ``request.options``.
     """

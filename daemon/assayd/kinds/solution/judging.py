@@ -1,7 +1,7 @@
-"""Judges the tests of a solution: which passed, the score, and which details of the others to show.
+"""Judges the tests of a solution: the passed tests, the score, and the details of failed tests to show.
 
-A record comes from the tests' process, which runs the tests' code and no line of the solution's. It counts
-only if the runner has seen the process end.
+The record is written by the tests' process, which runs only the tests' code and no code of the solution. It
+is used only if the runner has observed the end of the process.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Fields = Mapping[str, JsonValue]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestOutcome:
-    """The outcome of a test; `finding` names the fault; if `broken`, the solution can't be imported."""
+    """The outcome of a test. `finding` describes the fault; if `broken`, the solution can't be imported."""
 
     case: Case
     finding: Finding | None = None
@@ -56,7 +56,7 @@ class TestOutcome:
 
 
 def judge_tests(payload: PreparedSolution, result: RunResult) -> Judgement:
-    """Count the tests that passed; report the others as far as the request reveals them."""
+    """Count the tests that passed; report the others as far as the request permits."""
     payload = payload.model_copy(update={"code": SplitText(payload.code)})  # each unit quotes its lines
     wanted = dict(enumerate(payload.cases))
     units = dict(enumerate(result.units))
@@ -97,7 +97,7 @@ def _judge_test(
 def _judge_record(
     unit: UnitResult, record: Fields, payload: PreparedSolution, wanted: SolutionCase | None
 ) -> TestOutcome:
-    """Judge the record of the tests' process; exactly one kind of record means that the test passed."""
+    """Judge the record of the tests' process; only one type of record means that the test passed."""
     if record.get("status") == "broken":
         return _import_failure_outcome(unit, record, payload)
     if (fault := record.get("fault")) is not None:
@@ -114,7 +114,7 @@ def _find_cause(unit: UnitResult) -> Cause:
 
 
 def _read_record(unit: UnitResult) -> Fields | None:
-    """Read the record of the tests' process; None if the unit ended in a way that makes it unreliable."""
+    """Parse the record of the tests' process; return None if the unit's end makes it unreliable."""
     if unit.outcome.cause not in _TELLING | {Cause.OUT_OF_MEMORY, Cause.PROCESS_LIMIT, Cause.DISK_LIMIT}:
         return None
     if len(unit.results) != 1 or unit.malformed is not None:
@@ -141,7 +141,7 @@ def _failed_outcome(
 
 
 def _import_failure_outcome(unit: UnitResult, record: Fields, payload: PreparedSolution) -> TestOutcome:
-    """Explain why the solution can't be imported. No test has run, so the message reveals none."""
+    """Explain why the solution can't be imported. No test has run, so the message reveals no test."""
     told = record.get("solution")
     raised = _parse_raised(told, "import") if isinstance(told, dict) else None
     if raised is None:
@@ -161,7 +161,7 @@ def _fault_outcome(unit: UnitResult, record: Fields, fault: JsonValue) -> TestOu
 
 
 def _returned_outcome(unit: UnitResult, record: Fields, wanted: SolutionCase | None) -> TestOutcome:
-    """Return the outcome of a test that passed, or of a case after comparing its value."""
+    """Return the outcome of a passed test, or of a case after comparing its value."""
     passed = case_of(unit, CaseStatus.PASSED, None)
     if wanted is None:
         return TestOutcome(case=passed)
@@ -185,7 +185,7 @@ def _returned_outcome(unit: UnitResult, record: Fields, wanted: SolutionCase | N
 
 
 def _raised_outcome(unit: UnitResult, record: Fields, payload: PreparedSolution) -> TestOutcome:
-    """Describe a test that raised, using the solution's exception if it was the origin."""
+    """Describe a test that raised an exception; use the solution's exception if it was the origin."""
     own, test = record.get("solution"), record.get("test")
     raised = _parse_raised(own, "call") if isinstance(own, dict) else None
     if raised is not None:
@@ -259,7 +259,7 @@ _REMEDIES = {
 def _revealed_findings(
     outcomes: list[TestOutcome], payload: PreparedSolution, passed: int, counted: int
 ) -> Iterator[Finding]:
-    """Yield the findings about faults, as far as the request reveals them."""
+    """Yield the findings about faults, as far as the request permits."""
     failed = [one for one in outcomes if one.case.status not in {CaseStatus.PASSED, CaseStatus.SKIPPED}]
     if not failed:
         return

@@ -1,4 +1,4 @@
-"""What the submission of a solution holds: the code, and the tests that it must not see."""
+"""The payload of a solution: the code, and the tests that the code must not see."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EntryPoint = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0
 
 
 class RevealLevel(StrEnum):
-    """The amount of hidden-test data that reports, retry contexts and repair prompts may show."""
+    """The amount of hidden-test data that reports, retry contexts and repair prompts can show."""
 
     NONE = "none"
     """How many passed."""
@@ -33,7 +33,7 @@ class RevealLevel(StrEnum):
 
 
 class SolutionCase(ExpectedCase):
-    """The arguments of a call of the entry point with its expected result."""
+    """The arguments of a call to the entry point, and its expected result."""
 
     args: list[object] = Field(default_factory=list, max_length=100)
     kwargs: dict[str, object] = Field(default_factory=dict, max_length=100)
@@ -76,7 +76,7 @@ class SolutionPayload(BaseModel):
 
 
 class HiddenTest(BaseModel):
-    """A hidden test: its name and the request to the container."""
+    """A hidden test: its name, and the request that is sent to the container."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -88,8 +88,8 @@ class HiddenTest(BaseModel):
 class PreparedSolution(SolutionPayload):
     """A payload with the code extracted from the answer, and the tests by name.
 
-    `names` are those that the tests use and don't define, `modules` those that they import the solution from,
-    `needed` the modules to load before anything is forked.
+    `names` are the names that the tests use but don't define, `modules` the modules from which they import
+    the solution, and `needed` the modules to load before the first fork.
     """
 
     model_config = ConfigDict(extra="forbid", strict=False, frozen=True, cache_strings="none")

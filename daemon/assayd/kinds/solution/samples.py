@@ -1,4 +1,4 @@
-"""Solutions that the kind proves itself by."""
+"""The self-test samples of the kind `solution`."""
 
 from __future__ import annotations
 

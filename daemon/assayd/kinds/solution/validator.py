@@ -1,8 +1,9 @@
 """Solutions: code that hidden tests call, in a process that shares nothing with theirs.
 
-Static: the code is Python and defines the entry point; the tests are Python and hold one. Then each test runs
-in a process, with a fresh solution in another; a call and its result pass between them as values. The score
-is the share of tests that passed. Source: docs/kinds/solution.md.
+The static stages check that the code is valid Python and defines the entry point, and that the tests are
+valid Python and contain at least one test. Each test then runs in one process, and a fresh copy of the
+solution in another; calls and results are passed between them as values. The score is the share of passed
+tests. Source: docs/kinds/solution.md.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ _RULES = (
 
 
 class Solution(Kind[SolutionPayload, PreparedSolution]):
-    """The kind `solution`."""
+    """The validator of the kind `solution`."""
 
     name = "solution"
     payload = SolutionPayload
@@ -99,14 +100,14 @@ class Solution(Kind[SolutionPayload, PreparedSolution]):
 
     @property
     def stages(self) -> Sequence[Stage[SolutionPayload]]:
-        """The static stages, in order."""
+        """Return the static stages, in order."""
         return (
             Stage(name="syntax", check=_check_syntax, on_fail=FailureAction.STOP),
             Stage(name="tests", check=_check_tests, on_fail=FailureAction.STOP),
         )
 
     def prepare(self, payload: SolutionPayload) -> PreparedSolution:
-        """Return the payload with the code that an answer means, and the tests by name."""
+        """Return the payload with the code extracted from the answer, and the tests by name."""
         code = model_answer.clean(payload.code).text
         trees = _parse_test_texts(payload)
         text = isinstance(payload.tests, str)
@@ -121,7 +122,7 @@ class Solution(Kind[SolutionPayload, PreparedSolution]):
         )
 
     def plan(self, payload: SolutionPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
-        """Plan one pair of processes for each test."""
+        """Plan a pair of processes for each test."""
         if not isinstance(payload, PreparedSolution):
             payload = self.prepare(payload)
         units = tuple(
@@ -148,17 +149,17 @@ class Solution(Kind[SolutionPayload, PreparedSolution]):
         return judge_tests(payload, result)
 
     def integrity(self, payload: SolutionPayload) -> str:
-        """Return what the score rests on."""
+        """Return the basis of the score."""
         if not payload.trust_objects:
             return "separated"
         return "trusted: objects of the solution compare themselves (trust_objects)"
 
     def code_of(self, answer: str) -> str:
-        """Return the Python of an answer."""
+        """Return the Python code of an answer."""
         return model_answer.clean(answer).text
 
     def passage(self, payload: SolutionPayload) -> SourcePart:
-        """Return the code that the answer means."""
+        """Return the code extracted from the answer."""
         return SourcePart(name="code", language="python", text=self.code_of(payload.code))
 
     def surroundings(self, payload: SolutionPayload) -> Sequence[PromptContext]:
@@ -174,7 +175,7 @@ class Solution(Kind[SolutionPayload, PreparedSolution]):
     def context(
         self, payload: SolutionPayload, report: Document, policy: ExecutionPolicy | None = None
     ) -> RepairContext:
-        """Return the passage to fix; comparison rules are included only if cases are revealed."""
+        """Return the passage to fix; include the comparison rules only if cases are revealed."""
         shown = payload if payload.reveal is RevealLevel.ALL else payload.model_copy(update={"cases": ()})
         return super().context(shown, report, policy)
 
@@ -184,7 +185,7 @@ class Solution(Kind[SolutionPayload, PreparedSolution]):
 
 
 def _pair_arguments(payload: PreparedSolution) -> PairedArguments:
-    """Return the separate arguments for the solution's process and for the tests' process."""
+    """Return the arguments for the solution's process and those for the tests' process, separately."""
     tests = payload.tests
     return PairedArguments(
         solution={"code": payload.code, "context": payload.context, "entry_point": payload.entry_point},
@@ -201,7 +202,7 @@ def _pair_arguments(payload: PreparedSolution) -> PairedArguments:
 
 
 def _apply_visible_names(tests: tuple[HiddenTest, ...], reveal: RevealLevel) -> tuple[HiddenTest, ...]:
-    """Return the tests with the names that reports, events and logs may show."""
+    """Return the tests with the names that reports, events and logs can show."""
     if reveal.shows(RevealLevel.NAMES):
         return tests
     return tuple(test.model_copy(update={"name": f"test {n}"}) for n, test in enumerate(tests, 1))
@@ -219,7 +220,7 @@ def _parse_test_texts(payload: SolutionPayload) -> list[ast.Module]:
 
 
 def _check_syntax(payload: SolutionPayload, _: ExecutionPolicy) -> Sequence[Finding]:
-    """Check syntax: ``def total(values) return 1`` -> syntax.missing_colon; or entry_point.missing."""
+    """Check syntax and entry point: ``def total(values) return 1`` -> syntax.missing_colon."""
     answer = model_answer.clean(payload.code)
     source = python_source.parse(answer.text)
     found = (*answer.findings, *source.findings)
@@ -239,7 +240,7 @@ def _check_syntax(payload: SolutionPayload, _: ExecutionPolicy) -> Sequence[Find
 
 
 def _may_bind(tree: ast.Module, name: str) -> bool:
-    """Return whether a module may bind a name at any place, including by a star import or exec."""
+    """Return whether a module could bind a name anywhere, including by a star import or `exec`."""
     for node in ast.walk(tree):
         match node:
             case ast.FunctionDef(name=bound) | ast.AsyncFunctionDef(name=bound) | ast.ClassDef(name=bound):

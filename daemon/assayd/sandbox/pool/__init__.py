@@ -1,1 +1,1 @@
-"""The pool of warm containers: what to start and remove, leases, and the reaper."""
+"""The pool of warm containers: creations, removals, leases, and the reaper."""

@@ -41,9 +41,9 @@ class _DecayingRate:
 class PoolDemand:
     """Targets of idle containers: a base for keys that are kept warm, and more for high demand.
 
-    A warm key without recent leases has its `unused` target instead of its `base`, because a daemon supports
-    more keys than any one user needs. Other keys have targets by their rate only and are forgotten soon,
-    because requests can create new keys at will.
+    A warm key without recent leases has its `unused` target instead of its `base`, because a daemon
+    supports more keys than a single user needs. The targets of other keys depend only on their rate, and
+    these keys are forgotten soon, because requests can create an unlimited number of them.
     """
 
     def __init__(self, *, base: int, unused: int, most: int) -> None:
@@ -72,12 +72,12 @@ class PoolDemand:
         self._rates.setdefault(key, _DecayingRate()).add(now)
 
     def record_creation(self, key: PoolKey, took_s: float) -> None:
-        """Record how many seconds the creation of a container took."""
+        """Record the duration of a container's creation in seconds."""
         before = self._refill_s.get(key, took_s)
         self._refill_s[key] = before + (took_s - before) / 4
 
     def targets(self, now: float) -> Mapping[PoolKey, int]:
-        """Return the target number of idle containers per key; briefly cached."""
+        """Return the target number of idle containers per key; the result is cached briefly."""
         if not 0 <= now - self._made_at < FRESH_S:
             self._targets, self._made_at = self._compute_targets(now), now
         return self._targets

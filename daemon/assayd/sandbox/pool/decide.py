@@ -83,7 +83,7 @@ Flow = tuple[int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lessee:
-    """A run that waits for a container or holds one."""
+    """A run that waits for a container or has one."""
 
     key: PoolKey
     flow: Flow
@@ -91,7 +91,7 @@ class Lessee:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idle:
-    """An idle container. `ahead` means that it was made for the reserve rather than for a waiting run."""
+    """An idle container. `ahead` is true if it was created for the reserve, not for a waiting run."""
 
     ulid: str
     key: PoolKey
@@ -109,7 +109,7 @@ class PoolState:
     first. `starting` counts creations in progress for waiting runs, `refilling` those for the reserve,
     `since_refill` the creations for waiting runs since the last one for the reserve. `leased` are the runs
     with a container. `removing` counts removals in progress, `stuck` failed removals, `busy` running
-    attempts. Nothing is created before `blocked_until`, because the engine has failed recently.
+    attempts. No container is created before `blocked_until`, because the engine has failed recently.
     """
 
     waiting: tuple[Lessee, ...] = ()
@@ -182,7 +182,7 @@ def decide(state: PoolState, now: float) -> list[Action]:
 
 
 def _remove_unfit(state: PoolState, now: float) -> Iterator[Remove]:
-    """Yield removals of idle containers that must not be leased: dead or too old."""
+    """Yield removals of idle containers that must not be leased because they are dead or too old."""
     for idle in state.idle:
         if not idle.alive:
             yield Remove(ulid=idle.ulid, reason="died")
@@ -191,7 +191,7 @@ def _remove_unfit(state: PoolState, now: float) -> Iterator[Remove]:
 
 
 def _assign(state: PoolState, *, may_create: bool) -> list[Assign]:
-    """Assign idle containers in turn; reserved ones only to idle flows while more can be created."""
+    """Assign idle containers in turn; reserved containers only to idle flows while more can be created."""
     if not state.waiting or not state.idle:
         return []
     sparingly = list(_assign_in_turn(state, reserved=RESERVED))
@@ -203,8 +203,8 @@ def _assign(state: PoolState, *, may_create: bool) -> list[Assign]:
 def _assign_in_turn(state: PoolState, *, reserved: int) -> Iterator[Assign]:
     """Yield assignments of the oldest container of the right key to each waiter in turn.
 
-    Of the containers made for the reserve, the last `reserved` are kept for idle flows, which have no other
-    attempt with this key. Containers made for waiting runs are assigned in turn only.
+    Of the containers created for the reserve, the last `reserved` ones are kept for idle flows, which have
+    no other attempt with this key. Containers created for waiting runs are only assigned in turn.
     """
     free, sent = list(state.idle), Counter((*state.leased, *state.waiting))
     for place, lessee in enumerate(state.waiting):
@@ -218,7 +218,7 @@ def _assign_in_turn(state: PoolState, *, reserved: int) -> Iterator[Assign]:
 
 
 def _after_removals(state: PoolState, removed: Sequence[Remove]) -> PoolState:
-    """Return the state with these removals in progress."""
+    """Return the state after these removals have begun."""
     if not removed:
         return state
     gone = {remove.ulid for remove in removed}
@@ -241,7 +241,7 @@ def _after_assignments(state: PoolState, assigned: Sequence[Assign]) -> PoolStat
 
 
 def _remove_surplus(state: PoolState) -> Iterator[Remove]:
-    """Yield removals of idle containers that exceed number or memory limits, oldest first."""
+    """Yield removals of idle containers that exceed the number or memory limit, oldest first."""
     wanted = dict(state.targets)
     memory = 0
     for idle in reversed(state.idle):
@@ -295,7 +295,7 @@ def _startable_keys(state: PoolState) -> list[PoolKey]:
 def _due_reserve_key(state: PoolState) -> list[PoolKey]:
     """Return the key, in a list, whose reserve gets one of several starts while runs wait.
 
-    So an idle flow soon finds a container again, and waiting runs get all other starts, in turn.
+    This way, an idle flow soon finds a container again, and all other starts are for waiting runs, in turn.
     """
     few = state.limits.start_concurrency < 2 or state.since_refill < STARTS_BETWEEN
     if not state.waiting or few:
@@ -310,7 +310,7 @@ def _due_reserve_key(state: PoolState) -> list[PoolKey]:
 
 
 def _evict_idle(state: PoolState) -> Iterator[Remove]:
-    """Yield removals of other keys' idle containers if they occupy the capacity that waiters need."""
+    """Yield removals of other keys' idle containers if these occupy capacity that waiters need."""
     if not state.waiting:
         return
     missing = len(_startable_keys(state)) - state.room - state.removing
@@ -319,7 +319,7 @@ def _evict_idle(state: PoolState) -> Iterator[Remove]:
 
 
 def _create(state: PoolState) -> Iterator[Create]:
-    """Yield creations for waiters and the reserve; without waiters, refill."""
+    """Yield creations for waiters and the reserve; if no run waits, refill the reserve."""
     wanted = _startable_keys(state)[: max(state.room, 0)]
     yield from (Create(key=key) for key in wanted)
     if not state.waiting:
@@ -329,10 +329,10 @@ def _create(state: PoolState) -> Iterator[Create]:
 
 
 def _refill_idle(state: PoolState) -> Iterator[Create]:
-    """Yield a few creations of missing containers; while attempts run, only for nearly empty keys.
+    """Yield a few creations of missing containers; while attempts run, only for keys with few containers.
 
-    One removal can run concurrently: under steady demand, the engine must alternate between both. If a key
-    runs low, one more start is allowed.
+    One removal can run concurrently, because the engine must alternate between both under steady demand. If
+    a key has few containers left, one more start is allowed.
     """
     idle = Counter(map(_key_of, state.idle))
     low = {key for key, wanted in state.targets.items() if 4 * idle[key] <= wanted}
@@ -352,7 +352,7 @@ def _create_within_memory(state: PoolState, keys: Sequence[PoolKey]) -> Iterator
 
 
 def _missing_keys(state: PoolState) -> list[PoolKey]:
-    """Return each key as often as it lacks containers, the emptiest key first."""
+    """Return each key once per missing container, with the emptiest key first."""
     have = Counter(map(_key_of, state.idle))
     for coming in (state.starting, state.refilling):
         for key, count in coming.items():
@@ -365,8 +365,8 @@ def _missing_keys(state: PoolState) -> list[PoolKey]:
 def target(base: int, *, rate_per_s: float, refill_s: float, most: int) -> int:
     """Return the target number of idle containers of a key for this rate of leases.
 
-    While one container is created, `rate_per_s * refill_s` others are leased on average. Arrivals come in
-    bursts, so three standard deviations (of a Poisson count) are added.
+    While one container is created, `rate_per_s * refill_s` others are leased on average. Because requests
+    arrive in bursts, three standard deviations (of a Poisson count) are added.
     """
     expected = rate_per_s * refill_s
     return min(most, max(base, math.ceil(base + expected + 3 * math.sqrt(expected))))

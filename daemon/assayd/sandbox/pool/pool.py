@@ -1,8 +1,8 @@
-"""The warm pool: carries out the actions of `pool.decide`, with one task per creation or removal.
+"""The warm pool: executes the actions of `pool.decide`, with one task per creation or removal.
 
 After engine failures, creations pause (exponential backoff with jitter) instead of failing in a loop, and
 waiting runs get the engine's error. A container that can't be removed still counts and is reported, so that
-failures show instead of accumulating.
+failures become visible instead of accumulating.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Waiter:
 
 
 class Pool:
-    """The existing containers, which are starting, idle, leased or being removed.
+    """A pool of all existing containers, which are starting, idle, leased or being removed.
 
     Use as an async context manager; leaving it removes every container.
     """
@@ -102,7 +102,7 @@ class Pool:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Pool]:
-        """Run the pool during the body; remove every container at its end."""
+        """Run the pool for the duration of the `with` block; remove every container at its end."""
         async with task_group() as self._tasks:
             self._open = True
             ticker = self._tasks.create_task(self._run_periodically(), name="pool-tick")
@@ -148,7 +148,7 @@ class Pool:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Count a running attempt during the body, to which removals and refills yield."""
+        """Count an attempt as running during the `with` block; removals and refills yield to it."""
         self._busy += 1
         if not self._has_waiters():
             self._calm.clear()
@@ -200,7 +200,7 @@ class Pool:
         self._update()
 
     def poke(self) -> None:
-        """Make the next decision, and carry out its actions."""
+        """Determine and execute the next actions."""
         self._update()
 
     def _update(self) -> None:
@@ -278,7 +278,7 @@ class Pool:
             self._update()
 
     def _add_idle(self, container: Container, ahead: bool) -> None:
-        """Add a new container to the idle ones; watch it unless it is leased at once."""
+        """Add a new container to the idle containers; watch it unless it is leased immediately."""
         idle = Idle(
             ulid=container.ref.ulid,
             key=container.key,
@@ -329,7 +329,7 @@ class Pool:
                 waiter.future.set_exception(problem)
 
     def retire_idle(self, reason: str) -> None:
-        """Remove all idle containers, because new ones will have different properties."""
+        """Remove all idle containers, because new containers will have different properties."""
         for ulid in list(self._idle):
             self._retire_idle(ulid, reason)
         self._update()
@@ -360,14 +360,15 @@ class Pool:
         self._update()
 
     def forget(self, ulid: str) -> None:
-        """Release the slot of a container that another component found removed."""
+        """Release the slot of a container after another component found that it was removed."""
         self.stuck.pop(ulid, None)
         self._update()
 
     def _retry_stuck_removals(self) -> None:
         """Retry the removal of stuck containers.
 
-        An engine whose answer came too late may have removed a container anyway; then no sweep finds it.
+        If the engine answered too late, it can have removed the container anyway; in that case, no sweep
+        finds it.
         """
         now = self._clock.monotonic()
         if self.stuck and now >= self._stuck_again_at:

@@ -1,4 +1,4 @@
-"""Removes unleased containers with this daemon's label: at start, on a timer, at stop."""
+"""Removes unleased containers with this daemon's label: at startup, periodically, and at shutdown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SWEEP_INTERVAL_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepReport:
-    """The result of a sweep: names of removed containers, and of those that couldn't be removed."""
+    """The result of a sweep: the names of containers that were removed, or that couldn't be removed."""
 
     removed: tuple[str, ...]
     left: tuple[str, ...]
@@ -27,7 +27,8 @@ class SweepReport:
 class Reaper:
     """A remover of this daemon's containers that aren't live.
 
-    `live` returns the containers that the pool knows; `on_gone` is called with the name of each removed one.
+    `live` returns the containers that the pool knows; `on_gone` is called with the name of each removed
+    container.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Reaper:
         The engine knows a new container a moment before the pool does. If `patient`, only containers that
         were also unknown at the previous sweep are removed.
 
-        Raises: EngineError, if the engine can't be asked.
+        Raises: EngineError, if the engine can't be reached.
         """
         owned = await self._engine.list_owned(self._daemon_id)
         live = self._live()
@@ -78,7 +79,7 @@ class Reaper:
         return True
 
     async def keep_sweeping(self) -> None:
-        """Sweep on a timer until cancelled; if the engine is down, try again at the next interval."""
+        """Sweep periodically until cancelled; if the engine is down, try again after the next interval."""
         while True:
             await asyncio.sleep(SWEEP_INTERVAL_S)
             try:

@@ -1,1 +1,1 @@
-"""The conversation with the runner inside a container."""
+"""The daemon's side of the conversation with the runner inside a container."""

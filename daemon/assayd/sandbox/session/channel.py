@@ -1,7 +1,7 @@
 """Frames over a container's standard streams, with the guest as a hostile peer.
 
-It checks the form of frames: size, and types and ranges of header fields. `conversation` checks order and
-meaning.
+This module checks the form of frames: their size, and the types and ranges of header fields. `conversation`
+checks their order and meaning.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ FRAMES_PER_TURN = 64
 
 
 class GuestFault(Exception):
-    """A protocol violation by the guest. It never leaves `sandbox`: it becomes the run's end."""
+    """A protocol violation by the guest. `sandbox` always converts this exception to the run's end."""
 
 
 class StreamEnded(Exception):
-    """The end of the guest's stream. It never leaves `sandbox`: it becomes the run's end."""
+    """The end of the guest's stream. `sandbox` always converts this exception to the run's end."""
 
 
 class Channel:
@@ -42,8 +42,8 @@ class Channel:
     async def receive(self) -> tuple[Header, bytes]:
         """Return the next frame.
 
-        Yields to other tasks after every few frames, because a guest that sends many small ones would
-        otherwise occupy the event loop.
+        After every few frames, this method yields to other tasks, because a guest that sends many small
+        frames would otherwise occupy the event loop.
 
         Raises: GuestFault, if the bytes aren't a frame; StreamEnded at the end; EngineError.
         """
@@ -64,12 +64,12 @@ class Channel:
             raise GuestFault(str(problem)) from None
 
     async def close(self) -> None:
-        """Close the streams. Call before the container is killed."""
+        """Close the streams. Must be called before the container is killed."""
         await self.duplex.close()
 
 
 def integer(header: Header, field: str, *, most: int = 2**53) -> int:
-    """Read a non-negative integer field. Raises: GuestFault."""
+    """Return a header field that is a non-negative integer. Raises: GuestFault."""
     value = header.get(field)
     if type(value) is not int or not 0 <= value <= most:
         raise GuestFault(f"{header['type']}.{field} is not an integer in range")
@@ -77,7 +77,7 @@ def integer(header: Header, field: str, *, most: int = 2**53) -> int:
 
 
 def number(header: Header, field: str) -> float:
-    """Read a non-negative finite number field. Raises: GuestFault."""
+    """Return a header field that is a non-negative finite number. Raises: GuestFault."""
     value = header.get(field)
     if type(value) not in (int, float) or not 0 <= value < 1e12:  # type: ignore[operator]
         raise GuestFault(f"{header['type']}.{field} is not a number in range")
@@ -85,7 +85,7 @@ def number(header: Header, field: str) -> float:
 
 
 def text(header: Header, field: str, *, most: int = 4096) -> str:
-    """Read a string field. Raises: GuestFault."""
+    """Return a header field that is a string. Raises: GuestFault."""
     value = header.get(field)
     if type(value) is not str or len(value) > most:
         raise GuestFault(f"{header['type']}.{field} is not a string of at most {most} characters")
@@ -93,7 +93,7 @@ def text(header: Header, field: str, *, most: int = 4096) -> str:
 
 
 def boolean(header: Header, field: str) -> bool:
-    """Read a boolean field. Raises: GuestFault."""
+    """Return a header field that is a boolean. Raises: GuestFault."""
     value = header.get(field)
     if type(value) is not bool:
         raise GuestFault(f"{header['type']}.{field} is not a boolean")

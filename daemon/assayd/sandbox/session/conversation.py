@@ -1,7 +1,7 @@
 """One attempt's conversation with a runner: begin, units one by one, finish.
 
-It decides the order of messages; `ahead` decides how far units are sent in advance. `sandbox.outcome`
-classifies the end.
+This module determines the order of messages; `ahead` decides which units are sent in advance.
+`sandbox.outcome` classifies the end.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ LEAST_KEPT_BYTES = 2048
 
 
 class RunObserver:
-    """A receiver of events during a run. The default implementation ignores them."""
+    """A receiver of events during a run. The default implementation ignores all events."""
 
     def unit_started(self, index: int) -> None:
-        """A unit's child received its request."""
+        """Process the start of a unit: its child has received its request."""
 
     def output(self, index: int, stream: str, data: bytes) -> None:
-        """A unit wrote output."""
+        """Process output that a unit wrote."""
 
     def unit_ended(self, index: int, result: UnitResult) -> None:
-        """A unit and its left processes have ended."""
+        """Process the end of a unit, including its remaining processes."""
 
 
 class Conversation:
-    """One attempt over one channel, which keeps the received results even if it ends badly."""
+    """One attempt on one channel, which keeps the received results even if the conversation fails."""
 
     def __init__(self, channel: Channel, spec: RunSpec, egress: EgressSession | None = None) -> None:
         self._channel = channel
@@ -92,7 +92,7 @@ class Conversation:
         await self._channel.send(begin_frame(self._spec, self._egress.limits if self._egress else None))
 
     async def hold(self, deadline: Deadline, observer: RunObserver | None = None) -> tuple[RunEnd, str]:
-        """Converse until the end; return its kind with a detail for the evidence. Call `begin` first."""
+        """Converse until the end; return the kind of end, with a detail as evidence. Call `begin` first."""
         self._observer, self._deadline = observer or RunObserver(), deadline
         try:
             async with deadline.scope(), open_streams(self._channel, self._egress) as self._streams:
@@ -127,7 +127,7 @@ class Conversation:
         await self._receive_final_frames()
 
     async def _repeat_without_check(self, index: int, unit: Unit) -> None:
-        """Repeat a unit whose check failed, without that check, because it doesn't decide the outcome."""
+        """Repeat a unit without the check that failed, because the check doesn't decide the outcome."""
         failed = self.units[index]
         if unit.without_check is None or failed.outcome.completed or not _has_started_check(failed):
             return
@@ -138,7 +138,7 @@ class Conversation:
         await self._follow_unit(index, self._current)
 
     async def _follow_unit(self, index: int, transcript: Transcript) -> None:
-        """Read one unit's frames to its end."""
+        """Read the frames of one unit up to its end."""
         while True:
             header, body = await self._receive_of_unit(index)
             kind = header["type"]
@@ -165,7 +165,7 @@ class Conversation:
                 raise GuestFault(f"unexpected frame {str(kind)[:40]!r}")
 
     async def _receive_of_unit(self, index: int) -> tuple[Header, bytes]:
-        """Return the next frame of a unit. Raises: GuestFault if it belongs to another unit."""
+        """Return the next frame of a unit. Raises: GuestFault if the frame belongs to another unit."""
         header, body = await self._receive_frame()
         if integer(header, "unit", most=10**6) != index:
             raise GuestFault("a frame of another unit")
@@ -182,12 +182,12 @@ class Conversation:
         return header, body
 
     def _exclude_starved_time(self, current_s: float) -> None:
-        """Exclude from the deadline the seconds for which units and the runner waited for a processor."""
+        """Exclude from the deadline the run-queue delay of units and the runner."""
         if self._deadline is not None:
             self._deadline.exclude_time(self._between_s + self._units_starved_s + current_s)
 
     def _add_network_events(self, unit: UnitResult, asked: tuple[NetworkEvent, ...]) -> UnitResult:
-        """Add a unit's relay accesses; denied ones count like any other policy violation."""
+        """Add a unit's accesses through the relay; denied ones count like other policy violations."""
         if not asked and not any(event.kind == "network" for event in unit.events):
             return unit
         enforced = self._spec.imports.mode is ImportMode.ENFORCE
@@ -216,7 +216,7 @@ class Conversation:
     def _keep_result(self, unit: UnitResult) -> None:
         """Keep a unit's result, and its output within the limits.
 
-        Otherwise, a hundred units could have a hundred times the output of one.
+        Without these limits, a hundred units could have a hundred times the output of one.
         """
         stdout = unit.stdout.truncate_to(max(self._room["stdout"], LEAST_KEPT_BYTES))
         stderr = unit.stderr.truncate_to(max(self._room["stderr"], LEAST_KEPT_BYTES))
@@ -262,7 +262,7 @@ class Conversation:
 
 
 def _has_started_check(unit: UnitResult) -> bool:
-    """Return whether a unit had its result when it ended, because its check had already started."""
+    """Return whether a unit already had its result at its end, because its check had started."""
     return any(event.kind == CHECK for event in unit.events)
 
 

@@ -1,4 +1,4 @@
-"""The frames that the daemon sends, and the runner's first answer. Pure, except `greet`."""
+"""The frames that the daemon sends, and the runner's first answer. Pure, except for `greet`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _confirmed_modules(preload: Sequence[str], named: object) -> tuple[str, ...]
 def begin_frame(spec: RunSpec, relay: EgressLimits | None = None) -> bytes:
     """Return the frame that begins an attempt and contains its rules.
 
-    It contains no submitted code and starts nothing.
+    The frame contains no submitted code and starts no unit.
 
     Args:
         spec: the run spec.
@@ -112,7 +112,7 @@ def file_frames(files: Mapping[str, bytes]) -> Iterator[bytes]:
 
 
 def unit_frames(index: int, unit: Unit, *, more: bool) -> Iterator[bytes]:
-    """Yield the frames of one unit, whose last frame starts it. `more`: another unit will follow."""
+    """Yield the frames of one unit; the last frame starts it. `more` is true if another unit follows."""
     yield from file_frames(unit.files)
     for part in chunks(unit.stdin) if unit.stdin else ():
         yield encode({"type": "stdin"}, part)

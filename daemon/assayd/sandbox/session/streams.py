@@ -1,7 +1,7 @@
-"""The streams of one conversation: from frames to bytes for the relay, and back.
+"""The streams of one conversation, which convert frames to bytes for the relay and vice versa.
 
-It limits the data in transit. Each direction of each stream has a window, and the receiver grants credit for
-the bytes that it has consumed. The conversation is always read, whatever the streams wait for, so that they
+The data in transit is limited: each direction of each stream has a window, and the receiver grants credit
+for the bytes that it has consumed. The conversation is always read, even while streams wait, so that they
 delay neither the output nor the end of a unit.
 """
 
@@ -44,7 +44,7 @@ class Stream:
         self._changed = asyncio.Event()
 
     async def read(self) -> bytes:
-        """Return the next piece; empty if the guest ended its side or the connection is gone."""
+        """Return the next bytes; empty if the guest has ended its side or the connection is closed."""
         while not self._arrived:
             if self._guest_ended or self._gone:
                 return b""
@@ -71,7 +71,7 @@ class Stream:
             await self._send_frame("stream_data", bytes(piece))
 
     async def end(self) -> None:
-        """Signal the end of data."""
+        """Signal the end of data to the guest."""
         if not (self._ended or self._gone):
             self._ended = True
             await self._send_frame("stream_end")
@@ -101,13 +101,13 @@ class Stream:
         self._changed.set()
 
     def lose(self) -> None:
-        """Record that the connection is gone."""
+        """Record that the connection is closed."""
         self._gone = True
         self._arrived.clear()
         self._changed.set()
 
     def grant(self, count: int) -> None:
-        """Add credit. Raises: GuestFault if it is zero or exceeds the bytes sent."""
+        """Add credit. Raises: GuestFault if the credit is zero or exceeds the bytes sent."""
         if not count:
             raise GuestFault("credit for nothing")
         if self._gone:
@@ -126,7 +126,7 @@ class Stream:
 
 
 class StreamSet:
-    """All streams of an attempt, of which only those of one unit are open at a time."""
+    """All streams of an attempt; only the streams of one unit are open at a time."""
 
     def __init__(self, channel: Channel, session: EgressSession, tasks: asyncio.TaskGroup) -> None:
         self._channel = channel
@@ -136,7 +136,7 @@ class StreamSet:
         self._next = 0
 
     def take(self, unit: int, header: Header, body: bytes) -> None:
-        """Process a frame of the runner. Raises: GuestFault."""
+        """Process a frame from the runner. Raises: GuestFault."""
         match header["type"]:
             case "stream_open":
                 self._begin_stream(unit, integer(header, "stream", most=_MOST_STREAMS))
@@ -171,7 +171,7 @@ class StreamSet:
         task.add_done_callback(lambda _: self._open.pop(number))
 
     def _get_stream(self, number: int) -> Stream | None:
-        """Return an open stream; None if it was closed. Raises: GuestFault."""
+        """Return an open stream, or None if it was already closed. Raises: GuestFault."""
         if number >= self._next:
             raise GuestFault("a relayed stream that was never opened")
         return self._open[number][0] if number in self._open else None
@@ -212,7 +212,7 @@ def _deliver_frame(stream: Stream, kind: str, header: Header, body: bytes) -> No
 
 @asynccontextmanager
 async def open_streams(channel: Channel, session: EgressSession | None) -> AsyncIterator[StreamSet | None]:
-    """Provide the streams of an attempt during the body; None if the policy has no allowlist."""
+    """Provide the streams of an attempt for the `with` block, or None if the policy has no allowlist."""
     if session is None:
         yield None
         return

@@ -1,7 +1,6 @@
 """The runner's frames about one unit, collected within limits.
 
-The guest's data is counted and truncated here; `outcome` and the validator decide what it means for the
-verdict.
+This module counts and truncates the guest's data; `outcome` and the validator interpret it.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ MAX_RECORDS = 8
 
 
 class Transcript:
-    """A collector of one unit's frames, which converts them to a UnitResult at the unit's end."""
+    """A collector of one unit's frames, which converts them to a `UnitResult` at the unit's end."""
 
     def __init__(self, name: str, limits: Limits) -> None:
         self._name = name
@@ -103,7 +102,7 @@ class Transcript:
         )
 
     def interrupted(self) -> UnitResult:
-        """Return the known results of a unit whose container ended before it."""
+        """Return the known results of a unit whose container ended before the unit did."""
         return UnitResult(
             name=self._name,
             wait_status=None,

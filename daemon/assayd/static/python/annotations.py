@@ -1,7 +1,7 @@
 """Reads the types in annotations without evaluating them.
 
-It reads unions, Optional, Annotated, quoted annotations and module-level aliases. Other annotations keep
-their source text as the name.
+This module supports unions, `Optional`, `Annotated`, quoted annotations and module-level aliases. For other
+annotations, the source text is used as the name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def annotation_aliases(tree: ast.Module) -> dict[str, ast.expr]:
 def alternatives(annotation: ast.expr, aliases: Mapping[str, ast.expr]) -> frozenset[str]:
     """Return the names of the types that an annotation allows, without parameters and modules.
 
-    Each alias is followed only once, so that a recursive alias ends.
+    Each alias is followed only once, so that recursive aliases terminate.
     """
     found: set[str] = set()
     followed: set[str] = set()
@@ -52,7 +52,7 @@ def alternatives(annotation: ast.expr, aliases: Mapping[str, ast.expr]) -> froze
 
 
 def _read(node: ast.expr) -> tuple[list[str], list[ast.expr]]:
-    """Return the types that a node names itself, and the nested annotations to read next."""
+    """Return the types that a node itself names, and the nested annotations to read next."""
     match node:
         case ast.Constant(value=None):
             return ["None"], []

@@ -1,4 +1,4 @@
-"""The security scan's rules for attributes: of modules, of unknown values, by name, in format strings."""
+"""Checks attributes for the security scan: of modules, of unknown values, by name, in format strings."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def refused_attribute(name: str, uses_paths: bool, own: Container[str] = ()) -> 
     Args:
         name: the attribute.
         uses_paths: whether the value may be a path.
-        own: attributes that the source itself defines.
+        own: the attributes that the source itself defines.
     """
     name = normal(name)
     if is_dunder(name) and name not in OPERATOR_METHODS | READABLE_DUNDERS:
@@ -137,7 +137,7 @@ def check_attribute(view: View, site: NodeSite) -> Iterator[Finding]:
 
 
 def _method(view: View, node: ast.Attribute, site: NodeSite, of_path: bool) -> Iterator[Finding]:
-    """Report ``path.replace(…)`` as attribute.file_access, ``text.format(x)`` as format.dynamic_template."""
+    """Report ``path.replace(…)`` as attribute.file_access, ``s.format(x)`` as format.dynamic_template."""
     if of_path and node.attr in ENVIRONMENT_METHODS:
         yield _environment_finding(view, node, node.attr)
     elif node.attr == "replace" and view.uses_paths and _may_replace_file(view, node, site):
@@ -191,7 +191,7 @@ def check_module_value(view: View, site: NodeSite) -> Iterator[Finding]:
 
 
 def check_named_access(view: View, site: NodeSite) -> Iterator[Finding]:
-    """Report ``getattr(x, "__globals__")`` as attribute.dunder; run time checks computed names."""
+    """Report ``getattr(x, "__globals__")`` as attribute.dunder; computed names are checked at run time."""
     node = site.node
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         return
@@ -213,7 +213,7 @@ def check_named_access(view: View, site: NodeSite) -> Iterator[Finding]:
 
 
 def check_match_class(view: View, site: NodeSite) -> Iterator[Finding]:
-    """Report ``case object(__dict__=c)`` as attribute.dunder, computed classes as attribute.dynamic."""
+    """Report ``case object(__dict__=c)`` as attribute.dunder, and computed classes as attribute.dynamic."""
     if not isinstance(site.node, ast.MatchClass):
         return
     for name in site.node.kwd_attrs:
@@ -249,7 +249,7 @@ _PLAIN_FIELDS = 'Write the names of the fields: __match_args__ = ("x", "y").'
 
 
 def _check_named(view: View, node: ast.AST, name: str) -> Iterator[Finding]:
-    """Yield the finding for an attribute accessed by name, if its use can't be seen."""
+    """Yield the finding for an attribute accessed by name, if its use can't be determined statically."""
     refused = refused_attribute(name, view.uses_paths, view.own)
     if refused is None and normal(name) in _KEPT and _is_change(node):
         message = f"{name!r} of an object is replaced."
@@ -273,7 +273,7 @@ def _is_change(node: ast.AST) -> bool:
 
 
 def _is_getattr_argument(view: View, site: NodeSite) -> bool:
-    """Return whether a module is the first argument of ``getattr(module, "name")``; setting doesn't count."""
+    """Return whether a module is the first argument of ``getattr(module, "name")`` or ``hasattr``."""
     match site.parent:
         case ast.Call(func=ast.Name(id="getattr" | "hasattr" as name) as func, args=[first, _, *_]):
             return first is site.node and view.is_builtin(func, name, site.scope)
@@ -282,7 +282,7 @@ def _is_getattr_argument(view: View, site: NodeSite) -> bool:
 
 
 def _is_super_call(view: View, node: ast.Attribute, site: NodeSite) -> bool:
-    """Return whether this is ``super().__setattr__(…)`` in a class that overrides attribute access."""
+    """Return whether a call is ``super().__setattr__(…)`` in a class that overrides attribute access."""
     match node:
         case ast.Attribute(value=ast.Call(func=func, args=[], keywords=[]), attr=attr):
             called = isinstance(site.parent, ast.Call) and site.parent.func is node
@@ -331,7 +331,7 @@ def _check_format(view: View, node: ast.Attribute, site: NodeSite) -> Iterator[F
 
 
 def _is_frozen_setattr(view: View, node: ast.Attribute, site: NodeSite) -> bool:
-    """Return whether this is ``object.__setattr__(self, "name", value)``, as frozen dataclasses need it."""
+    """Return whether a call is ``object.__setattr__(self, "name", value)``, as in frozen dataclasses."""
     call = site.parent
     if node.attr != "__setattr__" or not view.is_builtin(node.value, "object", site.scope):
         return False
@@ -343,7 +343,7 @@ def _is_frozen_setattr(view: View, node: ast.Attribute, site: NodeSite) -> bool:
 
 
 def _may_replace_file(view: View, node: ast.Attribute, site: NodeSite) -> bool:
-    """Return whether ``x.replace`` may be a path's; strings take two arguments, dates take keywords."""
+    """Return whether ``x.replace`` may be a path's method: strings take two arguments, dates keywords."""
     if view.is_builtin(node.value, "str", site.scope):
         return False
     call = site.parent

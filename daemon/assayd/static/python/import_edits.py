@@ -43,7 +43,7 @@ Import = ast.Import | ast.ImportFrom
 def with_import_edits(
     found: Iterable[Finding], tree: ast.Module, text: str, *, paths: bool
 ) -> Iterator[Finding]:
-    """Add edits to findings that reject an import; an `os` that is used for paths only becomes a warning.
+    """Add edits to findings that reject an import; an `os` that is used only for paths becomes a warning.
 
     Args:
         found: the findings of one source.
@@ -72,7 +72,7 @@ def with_import_edits(
 
 
 def unused_imports(tree: ast.Module, text: str) -> Iterator[tuple[str, Edit]]:
-    """Yield each module with an unused import, and the edit that removes the import."""
+    """Yield each module whose import is unused, and the edit that removes the import."""
     for node in _imports_by_line(tree).values():
         edit = _removal_edit(node, tree, text) if _module_name(node) != "__future__" else None
         if edit is not None:
@@ -105,7 +105,7 @@ def _removal_edit(node: Import, tree: ast.Module, text: str) -> Edit | None:
 
 
 def _main_blocks(tree: ast.Module) -> Sequence[ast.If]:
-    """Return the blocks that run only in a main program: ``if __name__ == "__main__":``."""
+    """Return the blocks that run only in the main program: ``if __name__ == "__main__":``."""
     return tuple(node for node in tree.body if isinstance(node, ast.If) and _is_main_check(node))
 
 
@@ -125,7 +125,7 @@ def _is_main_check(node: ast.If) -> bool:
 
 
 def _remove_blocks(tree: ast.Module, programs: Sequence[ast.If]) -> ast.Module:
-    """Return the tree without these blocks, unless other code needs names that they bind."""
+    """Return the tree without these blocks, or the whole tree if other code needs names that they bind."""
     rest = ast.Module(body=[node for node in tree.body if node not in programs], type_ignores=[])
     bound = {
         node.id

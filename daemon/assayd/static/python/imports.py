@@ -1,6 +1,6 @@
-"""Checks import statements, and names of modules, against an import policy.
+"""Checks import statements and module names against an import policy.
 
-    import os                         import.not_allowed      (only os.path is)
+    import os                         import.not_allowed      (only os.path is allowed)
     from re import enum               attribute.not_allowed   (not a listed name of re)
     from re import *                  import.star
     from . import secrets             import.relative
@@ -52,7 +52,7 @@ RULES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyModules:
-    """A policy's rules for modules and the names in them.
+    """The rules of a policy for modules and the names in them.
 
     `known` has all dotted names that the policy mentions.
     """
@@ -62,7 +62,7 @@ class PolicyModules:
 
     @classmethod
     def of(cls, policy: ImportPolicy) -> PolicyModules:
-        """Return the rules of a policy, including the parent packages of its modules."""
+        """Return the import rules of a policy, including the parent packages of its modules."""
         named = policy.allowed | policy.names.keys()
         packages = {
             ".".join(parts[:n]) for parts in (m.split(".") for m in named) for n in range(1, len(parts))
@@ -70,7 +70,7 @@ class PolicyModules:
         return cls(policy=policy, known=frozenset(named | packages))
 
     def names(self, module: str) -> frozenset[str] | None:
-        """Return the names of a module that code can use; None if it can use all.
+        """Return the names of a module that code can use, or None if it can use all of them.
 
         A package that isn't allowed itself still provides its allowed submodules.
         """
@@ -81,7 +81,7 @@ class PolicyModules:
         return None
 
     def allows_name(self, module: str, name: str) -> bool:
-        """Return whether ``module.name`` is allowed."""
+        """Return whether the policy allows ``module.name``."""
         dotted = f"{module}.{name}"
         names = self.names(module)
         if name == "__name__":

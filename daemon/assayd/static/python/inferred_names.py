@@ -1,4 +1,4 @@
-"""Reports undefined names, with an edit if their meaning is certain.
+"""Reports undefined names, with an edit if their intended meaning is certain.
 
     x = null                          name.other_language    edit: x = None   (true, false, null, nil, none)
     re.match(…), never imported       name.not_imported      edit: import re
@@ -6,8 +6,9 @@
     datetime.now(), never imported    name.not_imported      edit: from datetime import datetime
     import pandas, never used         import.needless        edit: the line is removed
 
-A name is ignored if the source binds it anywhere, or uses it in a way that the module doesn't support. A name
-that certainly fails is an error; in scripts it is a warning, because their exit code decides.
+A name is ignored if the source binds it anywhere, or uses it in a way that the imported module doesn't
+support. A name that certainly fails is reported as an error; in scripts, it is reported as a warning,
+because a script is judged by its exit code.
 """
 
 from __future__ import annotations
@@ -188,7 +189,7 @@ def _allowed_predicate(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _UndefinedUse:
-    """The use of an undefined name: first line, and accessed attributes; None if it is used differently."""
+    """The use of an undefined name: first line and accessed attributes (None for any other use)."""
 
     line: int
     attributes: frozenset[str] | None
@@ -196,7 +197,7 @@ class _UndefinedUse:
 
 
 class _UndefinedUses:
-    """All names that are read but never bound."""
+    """A record of all names that are read but never bound."""
 
     def __init__(self, tree: ast.Module, bound: frozenset[str]) -> None:
         nodes = nodes_of(tree)
@@ -211,7 +212,7 @@ class _UndefinedUses:
                 self.names.setdefault(node.id, []).append(node)
 
     def asked(self, name: str) -> _UndefinedUse:
-        """Return the use of a name."""
+        """Return the recorded use of a name."""
         found = self.names[name]
         attributes = [self._asked.get(id(node)) for node in found]
         known = frozenset(each for each in attributes if each is not None)
@@ -262,7 +263,7 @@ def _check_missing_imports(uses: _UndefinedUses, source: PythonSource, allows: A
 
 
 def _import_for(name: str, asked: _UndefinedUse, allows: Allows) -> str | None:
-    """Return the import that a name needs; None if several are possible."""
+    """Return the import that a name needs, or None if several imports are possible."""
     if name in _HOMES:
         return f"from {_HOMES[name]} import {name}" if allows(_HOMES[name], name) else None
     if asked.attributes is None:
@@ -280,7 +281,7 @@ def _import_for(name: str, asked: _UndefinedUse, allows: Allows) -> str | None:
 
 
 def _plain_import(name: str, attributes: frozenset[str], allows: Allows) -> str | None:
-    """Return the import of a module if it is allowed and has all accessed attributes."""
+    """Return the import of a module if it is allowed and the module has all accessed attributes."""
     if name == "os" and attributes <= _PATH_NAMES and not allows("os", None):
         return "import os.path" if allows("os.path", None) else None
     module = importlib.import_module(name)
@@ -289,12 +290,12 @@ def _plain_import(name: str, attributes: frozenset[str], allows: Allows) -> str 
 
 
 def _refers_to_submodule(dotted: str, asked: _UndefinedUse, allows: Allows) -> bool:
-    """Return whether all uses of a package refer to this one module of it."""
+    """Return whether all uses of a package refer to one particular module of the package."""
     return asked.known == {dotted.split(".")[1]} and allows(dotted, None)
 
 
 def _datetime_import(attributes: frozenset[str], allows: Allows) -> str | None:
-    """Return the import of the module or of the class `datetime`, decided by the accessed attributes."""
+    """Return the import of the module or the class `datetime`, depending on the accessed attributes."""
     of_module = all(hasattr(datetime, each) for each in attributes)
     of_class = all(hasattr(datetime.datetime, each) for each in attributes)
     if of_module == of_class or not allows("datetime", "datetime"):

@@ -1,4 +1,4 @@
-"""Inserts a missing character if the line shows which one is missing, and where.
+"""Inserts a missing character if the line shows which character is missing, and the position.
 
     if x = 1:                         if x == 1:              (a name that is bound nowhere else may mean :=)
     f(a b)                            f(a, b)
@@ -63,7 +63,7 @@ def _double_equals(line: str, at: int) -> str:
 
 
 def _is_known(name: str, text: str, line: int) -> bool:
-    """Return whether a name occurs before a line, so that the line needn't bind it."""
+    """Return whether a name occurs before a line, so that the line needn't bind the name."""
     before = "\n".join(text.split("\n")[: line - 1])
     return re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", before) is not None
 
@@ -140,7 +140,7 @@ def _close_brackets(lines: list[str], at: int, missing: str) -> Edit | None:
 
 
 def _is_simple_content(line: str, inside: str) -> bool:
-    """Return whether a bracket contains one value on its line, or the arguments of the only call."""
+    """Return whether a bracket contains one value on its line, or the arguments of the line's only call."""
     own = _own_level(inside)
     if _OPERATOR.search(own):
         return False
@@ -158,7 +158,7 @@ def _own_level(inside: str) -> str:
 
 
 def _last_indented(lines: list[str], at: int) -> int | None:
-    """Return the last of the lines indented below a bracket's line; None if the text ends with them."""
+    """Return the last of the lines indented below a bracket's line, or None if the text ends with them."""
     indent, last = _indentation(lines[at]), None
     for number in range(at + 1, len(lines)):
         if not lines[number].strip():
@@ -175,7 +175,7 @@ def _append_closer(line: str, closer: str) -> str:
 
 
 def masked_line(line: str) -> str:
-    """Return a line with empty strings and without its comment; columns don't change."""
+    """Return a line with its string contents and its comment masked, so that columns don't change."""
 
     def blank(found: re.Match[str]) -> str:
         whole = found[0]

@@ -1,8 +1,8 @@
 """Extracts the Python code from a language model's answer.
 
-It decides which part of an answer is the code; the extracted text is checked and run. Plain Python is
-unchanged, except for line endings and a byte order mark: a fence inside a string literal doesn't count.
-Findings report the omitted parts:
+This module decides which part of an answer is the code; the extracted text is checked and run. Plain Python
+is unchanged, except for line endings and a byte order mark: a fence inside a string literal isn't treated
+as a fence. Findings report the omitted parts:
 
     prose, a fenced block, more prose      answer.block_taken (info)
     every line indented by four spaces     answer.unindented (info)
@@ -59,7 +59,7 @@ class _Block:
 
 @lru_cache(maxsize=8)
 def clean(answer: str) -> AnswerCode:
-    """Return the Python code of an answer. Idempotent."""
+    """Return the Python code of an answer. The function is idempotent."""
     text = answer.lstrip(_MARK).replace("\r\n", "\n").replace("\r", "\n")
     if len(text) > SOURCE_BYTES:
         return AnswerCode(text=text)
@@ -67,7 +67,7 @@ def clean(answer: str) -> AnswerCode:
 
 
 def _unwrap(text: str) -> AnswerCode | None:
-    """Remove indentation and fences around the code; None if they are nested too deeply."""
+    """Remove indentation and fences around the code; return None if they are nested too deeply."""
     code, findings = text, tuple[Finding, ...]()
     for _ in range(_MAX_NESTED):
         plain = _unindent(code)
@@ -81,7 +81,7 @@ def _unwrap(text: str) -> AnswerCode | None:
 
 
 def _find_block(text: str) -> tuple[_Block, Sequence[_Block]] | None:
-    """Return the first Python block, or the first block without a language; None to keep the whole text."""
+    """Return the first Python block, or the first block without a language; None means the whole text."""
     first = _FENCE.search(text)
     if first is None or _in_string(text[: first.start()]) or compiles(text):
         return None
@@ -126,7 +126,7 @@ def _find_closing_fence(text: str, opening: re.Match[str], start: int) -> tuple[
 
 
 def _code_before_fence(text: str, fence: re.Match[str]) -> _Block | None:
-    """Return the code before a closing fence without an opening one: a prompt may have opened it."""
+    """Return the code before a closing fence that has no opening fence: the prompt may have opened it."""
     if fence["info"].strip():
         return None
     tree = parse(text[: fence.start()]).tree
@@ -141,7 +141,7 @@ def _in_string(before: str) -> bool:
 
 
 def _unindent(text: str) -> str:
-    """Remove the indentation of code whose first line is indented (never valid Python)."""
+    """Remove the indentation of code whose first line is indented, which is never valid Python."""
     if _is_indented(text):
         for candidate in (textwrap.dedent(text).lstrip(_MARK), text.lstrip(string.whitespace + _MARK)):
             if not _is_indented(candidate):

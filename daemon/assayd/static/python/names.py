@@ -1,4 +1,4 @@
-"""The names of the security scan, as data. `security` applies them."""
+"""Defines the names that the security scan allows or forbids; `security` applies them."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ _LEADING_ON = frozenset(name for kind in _OF_THE_LANGUAGE for name in dir(kind))
 
 
 def can_bind(name: str) -> bool:
-    """Return whether code can bind a special name, because patterns read fields by that name."""
+    """Return whether code can bind a special name, given that a pattern can read a field of that name."""
     known = OPERATOR_METHODS | READABLE_DUNDERS
     return name not in NOT_DEFINED and (name in known or name not in _LEADING_ON)
 
@@ -177,17 +177,17 @@ ENVIRONMENT_FUNCTIONS = frozenset(
 
 
 def normal(name: str) -> str:
-    """Return a name in the compiler's normalization (NFKC)."""
+    """Return a name in the normalization form of the compiler (NFKC)."""
     return unicodedata.normalize("NFKC", name)
 
 
 def is_dunder(name: str) -> bool:
-    """Return whether a name begins and ends in two underscores."""
+    """Return whether a name begins and ends with two underscores."""
     return len(name) > 4 and name.startswith("__") and name.endswith("__")
 
 
 def refusal_reason(module: str) -> str | None:
-    """Return the reason why a module isn't allowed in submitted code, if there is a known one."""
+    """Return the known reason why a module isn't allowed in submitted code, or None."""
     while module:
         if module in MODULE_REASONS:
             return MODULE_REASONS[module]

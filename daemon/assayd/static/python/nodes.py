@@ -1,4 +1,4 @@
-"""Walks a syntax tree once, for all checks that look at each of its nodes."""
+"""Walks a syntax tree once, for all checks that examine every node."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Sequence
 def nodes_of(tree: ast.Module) -> Sequence[ast.AST]:
     """Return the nodes below a module, in the order of `ast.walk`; the tree must not be changed afterwards.
 
-    The tree keeps them: they don't refer to it, so no cycle delays its end.
+    The list is stored in the tree. The nodes don't refer to the tree, so no reference cycle delays its
+    deallocation.
     """
     found: Sequence[ast.AST] | None = getattr(tree, "_nodes_below", None)
     if found is None:

@@ -1,4 +1,4 @@
-"""Facts about a source: its own attributes, names of paths, and code for type checkers only.
+"""Determines facts about a source: its own attributes, names of paths, and code for type checkers only.
 
 class A: def exists(self): …          `exists` is an own attribute
 here = Path(path)                     `here` is a path
@@ -35,7 +35,7 @@ def own_attributes(tree: ScopedTree) -> frozenset[str]:
 
 
 def path_names(tree: ScopedTree) -> frozenset[str]:
-    """Return the names that are assigned a path, or annotated as one, anywhere in the source."""
+    """Return the names that are assigned a path, or annotated as a path, anywhere in the source."""
     found: set[str] = set()
     for site in tree.sites:
         match site.node:
@@ -72,7 +72,7 @@ def is_path(node: ast.AST, named: set[str] | frozenset[str]) -> bool:
 
 
 def run_time_nodes(tree: ScopedTree) -> tuple[NodeSite, ...]:
-    """Return all nodes except those under ``if TYPE_CHECKING:``, which never run."""
+    """Return all nodes except those under ``if TYPE_CHECKING:``, which aren't executed."""
     passed: set[ast.AST] = set()
     for site in tree.sites:
         if isinstance(site.node, ast.If) and _is_type_checking(site, tree):
@@ -89,7 +89,7 @@ def run_time_nodes(tree: ScopedTree) -> tuple[NodeSite, ...]:
 
 
 def _is_type_checking(site: NodeSite, tree: ScopedTree) -> bool:
-    """Return whether a condition is typing's constant, under a name that isn't rebound."""
+    """Return whether a condition is `typing.TYPE_CHECKING`, under a name that isn't rebound."""
     match site.node:
         case ast.If(test=ast.Name(id=name)):
             origin = _TYPE_CHECKING

@@ -98,7 +98,7 @@ def check_returns(source: PythonSource, *, severity: Severity = Severity.ERROR) 
 
 
 def _silent_special_methods(nodes: Sequence[ast.AST]) -> Iterator[_Function]:
-    """Return the special methods that must return a value but never do."""
+    """Return the special methods that must return a value but never return one."""
     inside = (node for one in nodes if isinstance(one, ast.ClassDef) for node in one.body)
     methods = (node for node in inside if isinstance(node, ast.FunctionDef))
     wanted = (one for one in methods if one.name in _ANSWERING and not one.decorator_list)

@@ -5,7 +5,7 @@ all changes that compile produce the same program:
 
     if x                        if x:
     else if x:                  elif x:
-    print "x"                   print("x")            (not print "x", nor print >>f: they mean more)
+    print "x"                   print("x")            (not print "x", or print >>f: other meanings)
     except A, B:                except (A, B):
     except A, error:            except A as error:
     x = “abc”                   x = "abc"
@@ -48,7 +48,7 @@ _FENCE = re.compile(r"(?:```++|~~~++)[^`\n]*")
 
 
 def certain_edit(error: SyntaxError, text: str, proposals: tuple[Proposal, ...]) -> Edit | None:
-    """Return the change that the proposals agree on, if the whole text compiles with it."""
+    """Return the change on which the proposals agree, if the whole text compiles with that change."""
     most = max(TRIED_CHARS // max(len(text), 1), 4)
     first, meaning = None, None
     for number, candidate in enumerate(c for propose in proposals for c in propose(error, text)):
@@ -93,7 +93,7 @@ def fails_later(text: str, number: int) -> bool:
 
 
 def edit_between(old: str, new: str) -> Edit | None:
-    """Return the edit of whole lines that turns one text into the other, or None if they are equal."""
+    """Return the edit of whole lines that turns one text into another, or None if the texts are equal."""
     before, after = old.split("\n"), new.split("\n")
     shorter = min(len(before), len(after))
     head = next((n for n in range(shorter) if before[n] != after[n]), shorter)
@@ -107,7 +107,7 @@ def edit_between(old: str, new: str) -> Edit | None:
 
 
 def repeat_per_line(change: LineChange) -> Proposal:
-    """Change the line of the error, and further lines while the next error is the same."""
+    """Change the line of the error, and further lines as long as the next error is the same."""
 
     def propose(error: SyntaxError, text: str) -> Iterator[str]:
         lines, at, complaint = text.split("\n"), error.lineno, _message_pattern(error)
@@ -135,7 +135,7 @@ def _message_pattern(error: SyntaxError) -> str:
 
 
 def _syntax_error_of(text: str) -> SyntaxError | None:
-    """Return the compiler's error for a source, or None."""
+    """Return the compiler's error for a source, or None if it compiles."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -148,13 +148,13 @@ def _syntax_error_of(text: str) -> SyntaxError | None:
 
 
 def add_colon(line: str) -> str | None:
-    """Change ``if x  # why`` to ``if x:  # why``. Return None if that isn't possible."""
+    """Change ``if x  # why`` to ``if x:  # why``, or return None for other lines."""
     code, comment = _split_comment(line)
     return f"{code.rstrip()}:{code[len(code.rstrip()) :]}{comment}"
 
 
 def join_else_if(line: str) -> str | None:
-    """Change ``else if x:`` to ``elif x:``. Return None for other lines."""
+    """Change ``else if x:`` to ``elif x:``, or return None for other lines."""
     found = re.fullmatch(r"(\s*)else\s+if\b(.*)", line)
     return f"{found[1]}elif{found[2]}" if found else None
 
@@ -194,7 +194,7 @@ _LOOKALIKES = str.maketrans(
 
 
 def replace_lookalikes(line: str) -> str | None:
-    """Change ``x = “a”`` to ``x = "a"``. Return None for other lines."""
+    """Change ``x = “a”`` to ``x = "a"``, or return None for other lines."""
     plain = line.translate(_LOOKALIKES)
     return plain if plain != line else None
 
@@ -225,7 +225,7 @@ def _split_comment(line: str) -> tuple[str, str]:
 
 
 def close_bracket(error: SyntaxError, text: str) -> Iterator[str]:
-    """Change ``x = int(s`` to ``x = int(s)``: close the bracket after each word in turn."""
+    """Change ``x = int(s`` to ``x = int(s)``: try closing the bracket after each word."""
     start = _offset(error, text)
     if start is None or text[start] not in _CLOSERS:
         return
@@ -250,7 +250,7 @@ def match_bracket(error: SyntaxError, text: str) -> Iterator[str]:
 
 
 def drop_bracket(error: SyntaxError, text: str) -> Iterator[str]:
-    """Change ``x = int(s))`` to ``x = int(s)``: remove each such bracket of the line in turn."""
+    """Change ``x = int(s))`` to ``x = int(s)``: try removing each such bracket of the line."""
     end = _offset(error, text)
     if end is None:
         return
@@ -260,7 +260,7 @@ def drop_bracket(error: SyntaxError, text: str) -> Iterator[str]:
 
 
 def close_string(error: SyntaxError, text: str) -> Iterator[str]:
-    """Change ``split("/)`` to ``split("/")``: insert the quote at each place of the line in turn."""
+    """Change ``split("/)`` to ``split("/")``: try inserting the quote at each position of the line."""
     start = _offset(error, text)
     line_end = text.find("\n", start or 0)
     if start is None or not error.msg.startswith("unterminated string"):
@@ -273,7 +273,7 @@ def close_string(error: SyntaxError, text: str) -> Iterator[str]:
 
 
 def expand_tabs(_: SyntaxError, text: str) -> Iterator[str]:
-    """Replace tabs in indentation by four, then by eight spaces."""
+    """Yield the text with tabs in indentation expanded at a tab size of four, then of eight."""
     for width in (4, 8):
         lines = (_indentation_of(line) for line in text.split("\n"))
         yield "\n".join(indent.expandtabs(width) + rest for indent, rest in lines)
@@ -292,7 +292,7 @@ def remove_fences(_: SyntaxError, text: str) -> Iterator[str]:
 
 
 def text_inside_fences(text: str) -> str | None:
-    """Return the text between fences on the first and the last line; None if there are other fences."""
+    """Return the text between fences on the first and last lines, or None if there are other fences."""
     lines = text.strip().split("\n")
     fences = [n for n, line in enumerate(lines) if _FENCE.fullmatch(line.strip())]
     if len(lines) < 3 or fences != [0, len(lines) - 1]:

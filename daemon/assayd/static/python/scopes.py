@@ -1,7 +1,7 @@
 """Finds the possible bindings of every name in a tree by Python's scoping rules, without running code.
 
-It makes no policy decisions. If Python decides only at run time (a class body, a module-level name read
-before it is bound), it returns all possibilities.
+This module makes no policy decisions. If the binding is decided only at run time (in a class body, or for a
+module-level name that is read before it is bound), it returns all possibilities.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import Enum
 
 
 class ScopeKind(Enum):
-    """The construct that opens a scope."""
+    """The kind of construct that opens a scope."""
 
     MODULE = "module"
     """The module; a name that isn't bound here may be a builtin."""
@@ -35,7 +35,7 @@ class ImportOrigin:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Scope:
-    """One scope with all names bound in it."""
+    """A scope, with all names that are bound in it."""
 
     kind: ScopeKind
     parent: Scope | None = None
@@ -46,7 +46,7 @@ class Scope:
     declared_nonlocal: set[str] = field(default_factory=set)
 
     def bind(self, name: str, origin: ImportOrigin | None = None) -> None:
-        """Record that a name is bound here."""
+        """Record that a name is bound in this scope."""
         name = self.mangle(name)
         self.bound.add(name)
         if origin is not None:
@@ -62,9 +62,9 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """The possible meanings of a name. `origins` are the bindings by imports.
+    """The possible meanings of a name. `origins` are its bindings by imports.
 
-    `shadowed` means that the source also binds it at module level, so the builtin is unlikely.
+    `shadowed` is True if the source also binds the name at module level, so the builtin is unlikely.
     """
 
     origins: frozenset[ImportOrigin]
@@ -83,13 +83,13 @@ class NodeSite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopedTree:
-    """All nodes of a tree, parents before children."""
+    """A syntax tree's nodes with their scopes, parents before children."""
 
     sites: tuple[NodeSite, ...]
     parents: Mapping[ast.AST, ast.AST | None]
 
     def parent(self, node: ast.AST) -> ast.AST | None:
-        """Return the parent of a node."""
+        """Return the parent of a node in the tree."""
         return self.parents.get(node)
 
 
@@ -147,7 +147,7 @@ def _move_declared_bindings(scope: Scope, module: Scope) -> None:
 
 
 def _nonlocal_owner(name: str, scope: Scope | None) -> Scope | None:
-    """Return the function scope of a nonlocal name."""
+    """Return the function scope that owns a nonlocal name."""
     while scope is not None:
         if scope.kind is ScopeKind.FUNCTION and name in scope.bound - scope.declared_nonlocal:
             return scope

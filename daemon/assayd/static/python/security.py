@@ -1,4 +1,4 @@
-"""Scans Python for forbidden operations. The scan explains; the container isolates.
+"""Scans Python for forbidden operations. The scan explains violations; the container enforces isolation.
 
 Code can use a module only as the base of a listed name, never as a value. All violations are reported at
 once, in source order. One bad line for each rule:
@@ -20,7 +20,7 @@ once, in source order. One bad line for each rule:
     template.format(x)                format.dynamic_template   (a warning)
     type X = int                      node.not_allowed
 
-Some functions of allowed modules can be used in one form only, because their arguments can't be checked at
+Some functions of allowed modules can be used in only one form, because their arguments can't be checked at
 run time:
 
     operator.attrgetter(name)               attribute.dynamic       (good: attrgetter("year"))
@@ -82,7 +82,7 @@ def check_restricted_use(view: View, site: NodeSite) -> Iterator[Finding]:
 
 
 def _check_literal_names(form: str) -> Callable[[View, ast.Call | None], _Words | None]:
-    """Return the check of a call whose names must be literal; `form` is its spelling for the message."""
+    """Return the check of a call whose names must be literals; the message shows the call as `form`."""
 
     def judge(view: View, call: ast.Call | None) -> _Words | None:
         words = (
@@ -138,7 +138,7 @@ _FORMS: Mapping[str, Callable[[View, ast.Call | None], _Words | None]] = {
 
 
 def check_name(view: View, site: NodeSite) -> Iterator[Finding]:
-    """``run = eval`` -> builtin.not_allowed; ``__builtins__`` -> name.dunder."""
+    """Report ``run = eval`` as builtin.not_allowed, and ``__builtins__`` as name.dunder."""
     node = site.node
     if not isinstance(node, ast.Name):
         return
@@ -200,7 +200,7 @@ def _inspects_one_value(view: View, node: ast.AST) -> bool:
 
 
 def _only_inspects_type(view: View, node: ast.Name) -> bool:
-    """Return whether ``type`` only inspects: with one value, in a comparison, in an annotation, as a key."""
+    """Return whether ``type`` is used only to inspect: one value, a comparison, an annotation, or a key."""
     parent = view.tree.parent(node)
     if isinstance(parent, ast.Tuple):
         parent = view.tree.parent(parent)
@@ -330,7 +330,7 @@ def _check_imports(view: View, site: NodeSite) -> Iterator[Finding]:
 
 
 def _check_method(view: View, site: NodeSite) -> Iterator[Finding]:
-    """``def __getattribute__(self, name)`` -> name.dunder; classes can define other special methods."""
+    """Report ``def __getattribute__(self, name)`` as name.dunder; other special methods can be defined."""
     if isinstance(site.node, ast.FunctionDef | ast.AsyncFunctionDef):
         name = site.node.name
         defines = site.scope.kind is ScopeKind.CLASS and name not in NOT_DEFINED

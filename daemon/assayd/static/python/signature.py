@@ -1,8 +1,9 @@
 """Checks that a source defines the called function with a matching signature.
 
-Only module-level definitions count (including those inside if, try, with and loops), and the last one wins. A
-lambda, or another function's name, may be assigned to the name. Decorated functions and computed values can't
-be checked, which is a warning. One bad line for each rule (for ``extract``):
+Only module-level definitions are considered (including those inside if, try, with and loops), and the last
+definition applies. A lambda, or another function's name, may be assigned to the name. Decorated functions
+and computed values can't be checked, which is reported as a warning. One bad line for each rule (for
+``extract``):
 
     def main(path): …                     signature.missing               edit, when it is the only function
     class extract: …                      signature.not_a_function
@@ -43,7 +44,7 @@ _WAITING = (ast.Await, ast.AsyncFor, ast.AsyncWith)
 def renamed(tree: ast.Module, text: str, name: str) -> Edit | None:
     """Return the edit that renames the only function to `name`.
 
-    There is none unless the function takes one argument and its name begins with `name`.
+    The edit exists only if the function takes one argument and its name begins with `name`.
     """
     nodes = nodes_of(tree)
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
@@ -61,7 +62,7 @@ def renamed(tree: ast.Module, text: str, name: str) -> Edit | None:
 
 
 def synchronous(function: ast.AsyncFunctionDef, text: str) -> Edit | None:
-    """Return the edit that removes `async` from a function without await."""
+    """Return the edit that removes `async` from a function that doesn't use `await`."""
     waits = any(isinstance(node, _WAITING) or getattr(node, "is_async", 0) for node in ast.walk(function))
     yields = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
     line = line_at(text, function.lineno)
@@ -289,7 +290,7 @@ def _returns_value(node: Function) -> bool:
 
 
 def _own_nodes(node: Function) -> Iterator[ast.AST]:
-    """Yield the nodes of a function's body without nested functions and classes."""
+    """Yield the nodes of a function's body, except those inside nested functions and classes."""
     pending: list[ast.AST] = [node.body] if isinstance(node, ast.Lambda) else list(node.body)
     while pending:
         inner = pending.pop()

@@ -22,14 +22,16 @@ and suggestion:
     re.compile("\d")                  syntax.invalid_escape        (a warning)
     [(1, 2) (3, 4)], on two lines     syntax.suspicious            (a warning) edit: a comma between
 
-An edit is offered only if the whole text compiles with it and no other change would do: see `safe_fixes`.
+An edit is offered only if the whole text compiles with it and no other change would be possible: see
+`safe_fixes`.
 
-For "invalid syntax", it also looks for a misspelled keyword or a missing comma:
+For "invalid syntax", the module also checks for a misspelled keyword or a missing comma:
 
     dfe f(x):          Did you mean 'def'?
     f(a b)             A comma, or an operator, is missing (no edit: it may be f(a, b), f(a.b) or f(a + b))
 
-Each candidate is compiled with the whole text. There is an edit only if exactly one keyword makes it valid.
+Each candidate is compiled with the whole text. An edit is offered only if exactly one keyword makes the
+text valid.
 """
 
 from __future__ import annotations
@@ -108,7 +110,7 @@ class _Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _KeywordCandidate:
-    """A word that may be a misspelt keyword, and the whole text with that keyword."""
+    """A word that may be a misspelled keyword, and the whole text with that keyword in its place."""
 
     word: str
     keyword: str
@@ -121,7 +123,7 @@ class _KeywordCandidate:
 
 
 def _raised(line: str, number: int, text: str) -> _Explanation | None:
-    """``raise ValueError, "no name"``: return the form of Python 3."""
+    """Return the Python 3 form of ``raise ValueError, "no name"``."""
     found = _RAISE.fullmatch(line)
     if found is None:
         return None
@@ -173,9 +175,9 @@ _SPELLING = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MistakePattern:
-    """One kind of mistake: the compiler's wording, and the finding's.
+    """A kind of mistake: the compiler's message, and the message of the finding.
 
-    `suggestion` can contain ``{line}``, and the pattern's groups as ``{0}``, ``{1}``.
+    `suggestion` can contain ``{line}``, and references to the pattern's groups as ``{0}``, ``{1}``.
     """
 
     rule: str
@@ -215,7 +217,7 @@ def explain(error: SyntaxError, text: str) -> Finding:
 
 
 def _correct_line_before(error: SyntaxError, text: str) -> tuple[str, Edit] | None:
-    """Return the correction of a line before the error: ``async def`` for ``def``, or a missing ``with``."""
+    """Return the correction of a line before the error: ``async def`` for ``def``, or a missing `with`."""
     lines, number = text.split("\n"), (error.lineno or 1) - 1
     if number >= len(lines):
         return None
@@ -250,7 +252,7 @@ _COMMA = "Add the missing comma."
 
 
 def _explain_missing_sign(error: SyntaxError, text: str, rule: str) -> _Explanation | None:
-    """Return the explanation of a missing sign, with its edit, as far as the line shows them."""
+    """Return the explanation of a missing sign, with the edit if the line shows its position."""
     shown = line_at(text, error.lineno) or ""
     if rule == "syntax.unclosed_bracket":
         edit, missing = closed(error, text), still_open(shown)
@@ -270,7 +272,7 @@ def _explain_missing_sign(error: SyntaxError, text: str, rule: str) -> _Explanat
 
 
 def too_deep() -> Finding:
-    """Return the finding for source that exceeds the compiler's limits."""
+    """Return the finding for source that exceeds the limits of the compiler."""
     return Finding(
         rule="syntax.too_deep",
         category=CATEGORY,
@@ -284,7 +286,7 @@ _MOST_LINES = 20
 
 
 def remarks(noted: Sequence[tuple[int, str]], text: str) -> tuple[Finding, ...]:
-    """Return the findings for the compiler's warnings, by line; all invalid escapes share one."""
+    """Return the findings for the compiler's warnings, by line; all invalid escapes share one finding."""
     escapes = [(line, message) for line, message in noted if _ESCAPE in message]
     others = [_warning_finding(message, line, text) for line, message in noted if _ESCAPE not in message]
     if not escapes:
@@ -314,7 +316,7 @@ def _warning_finding(message: str, line: int, text: str) -> Finding:
 
 
 def _error_position(error: SyntaxError, text: str) -> tuple[int | None, int | None]:
-    """Return line and column, 1-based; the compiler counts the end of file as an extra line."""
+    """Return line and column, both 1-based; the compiler counts the end of file as an extra line."""
     last = text.count("\n") + 1
     line = min(error.lineno, last) if error.lineno and error.lineno > 0 else None
     column = error.offset if line and error.offset and error.offset > 0 else None

@@ -1,10 +1,10 @@
-"""Finds names that no scope of the source binds: they fail when they are reached.
+"""Finds names that no scope of the source binds, so that code fails when it reads them.
 
     parts = path.split("/"); prats[1]     name.undefined    did you mean 'parts'?
 
-It reports nothing after a star import, if the source accesses its namespace dynamically, if it catches
-NameError, or under a condition on the Python version. Names in annotations that are never evaluated are
-ignored. Decision: docs/decisions/0038.
+Nothing is reported if the source has a star import, accesses its namespace dynamically, or catches
+NameError, or for code under a condition on the Python version. Names in annotations that are never
+evaluated are ignored. Decision: docs/decisions/0038.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _CLASSES = frozenset(name for name, value in vars(builtins).items() if isinstanc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _UndefinedName:
-    """One unbound name, and the places that read it."""
+    """An unbound name, and the locations that read it."""
 
     name: str
     sites: tuple[NodeSite, ...]
@@ -118,7 +118,7 @@ def _find_undefined(
 
 
 def _skipped_nodes(tree: ast.Module, annotations: bool) -> set[ast.AST]:
-    """Return the nodes that aren't checked, with all nodes below them."""
+    """Return the nodes that aren't checked, including all of their descendants."""
     late = not annotations or any(
         isinstance(node, ast.ImportFrom)
         and node.module == "__future__"
@@ -194,7 +194,7 @@ def _finding(one: _UndefinedName, source: PythonSource, tree: ScopedTree, severi
 
 
 def _intended_name(site: NodeSite, tree: ScopedTree) -> NearestName | None:
-    """Return the name that was meant: nearest scope first; for a call, only functions."""
+    """Return the name that was probably meant: nearest scope first; for a call, only functions."""
     node = site.node
     name = node.id if isinstance(node, ast.Name) else ""
     chain = list(_iter_scopes(site.scope))
@@ -217,7 +217,7 @@ def _intended_name(site: NodeSite, tree: ScopedTree) -> NearestName | None:
 
 
 def _misspelling_edit(one: _UndefinedName, meant: str, text: str) -> Edit | None:
-    """Return the edit that replaces a misspelled name at all its places."""
+    """Return the edit that replaces a misspelled name at all its locations."""
     lines = text.split("\n")
     for site in sorted(one.sites, key=lambda s: (_line_of(s), _column_of(s)), reverse=True):
         line = lines[_line_of(site) - 1]

@@ -1,4 +1,4 @@
-"""The security scan's view of a source: its scopes, and the modules that an expression may refer to."""
+"""Provides the security scan's view of a source: scopes, and the modules that expressions may refer to."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from assayd.static.python.scopes import NodeSite, Resolution, Scope, ScopedTree,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """One source and its scopes, under the rules of one policy.
+    """A source and its scopes, under the rules of one policy.
 
-    `uses_paths` says whether pathlib is imported anywhere, `uses_streams` whether a module with streams is.
-    `constants` are names bound exactly once in the whole source, to a string literal. `own` are the
-    attributes that its classes define or assign. `paths` are the names that are assigned a path anywhere.
+    `uses_paths` is True if pathlib is imported anywhere, and `uses_streams` if a module with streams is
+    imported. `constants` are names that are bound exactly once in the whole source, to a string literal.
+    `own` are the attributes that the source's classes define or assign. `paths` are the names that are
+    assigned a path anywhere.
     """
 
     text: str
@@ -35,7 +36,7 @@ class View:
 
     @classmethod
     def of(cls, text: str, tree: ast.Module, policy: ImportPolicy) -> View:
-        """Return the view of a source."""
+        """Return the view of a source under a policy."""
         whole = build_scoped_tree(tree)
         walked = replace(whole, sites=run_time_nodes(whole))
         return cls(
@@ -50,7 +51,7 @@ class View:
         )
 
     def error(self, node: ast.AST, rule: str, message: str, suggestion: str) -> Finding:
-        """Return an error at a node's position."""
+        """Return an error finding at a node's position."""
         return finding_at(node, self.text, rule, message, suggestion=suggestion)
 
     def dunder_finding(self, node: ast.AST, name: str) -> Finding:
@@ -59,11 +60,11 @@ class View:
         return self.error(node, "name.dunder", message, "Choose another name.")
 
     def is_builtin(self, node: ast.AST, name: str, scope: Scope) -> bool:
-        """Return whether an expression is this name and may mean the builtin."""
+        """Return whether an expression is a given name and may refer to the builtin."""
         return isinstance(node, ast.Name) and node.id == name and resolve(name, scope).may_be_builtin
 
     def checks_uses(self, module: str) -> bool:
-        """Return whether uses of a module are checked. If its import is rejected, that finding suffices."""
+        """Return whether uses of a module are checked; they aren't if the module's import is rejected."""
         return self.modules.policy.allows(module) or bool(self.modules.submodules(module))
 
     def restricts(self, module: str) -> bool:
@@ -71,7 +72,7 @@ class View:
         return self.modules.names(module) is not None or not self.checks_uses(module)
 
     def dotted(self, node: ast.AST, scope: Scope) -> frozenset[str]:
-        """Return the dotted names that an expression may refer to, as far as they begin with a module."""
+        """Return the dotted names to which an expression may refer, if they begin with a module."""
         match node:
             case ast.Attribute(value=value, attr=attr):
                 return frozenset(f"{module}.{attr}" for module in self.modules_of(value, scope))
@@ -82,7 +83,7 @@ class View:
                 return frozenset()
 
     def modules_of(self, node: ast.AST, scope: Scope) -> frozenset[str]:
-        """Return the modules that an expression may refer to."""
+        """Return the modules to which an expression may refer."""
         names: list[str] = []
         while isinstance(node, ast.Attribute):
             names.append(node.attr)

@@ -1,7 +1,7 @@
-"""Estimates the superlinear cost of compiling a source, before the compiler gets it.
+"""Estimates the superlinear cost of compiling a source, before the source is passed to the compiler.
 
-Two constructs take quadratic time: the parts of one f-string, because the compiler searches for each from the
-string's start, and names that inner scopes see, because each scope copies them.
+Two constructs take quadratic time: the parts of one f-string, because the compiler searches for each part
+from the start of the string, and names that are visible in inner scopes, because each scope copies them.
 
     f"{a}{a}{a}…"                                    with 60,000 parts: 5 s
     def f1(): global a1                              20,000 times: 20 s
@@ -48,7 +48,7 @@ def is_slow_to_parse(text: str) -> bool:
 
 
 def is_slow_to_compile(tree: ast.Module) -> bool:
-    """Return whether too many scopes see too many names."""
+    """Return whether too many names are visible in too many scopes."""
     declared: set[str] = set()
     scopes = work = 0
     pending: list[ast.AST] = [tree]

@@ -1,4 +1,4 @@
-"""Schema migrations, in order: each file in `versions` is one revision."""
+"""Migrates the schema; each file in `versions` is one revision."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def upgrade(connection: Connection, current: str | None, target: str) -> None:
     """Migrate a database to a revision.
 
     Raises:
-        StoreError: ``store.newer``, if this program doesn't know the database's revision.
+        StoreError: ``store.newer``, if the database's revision is unknown to this program.
     """
     config = configuration()
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}

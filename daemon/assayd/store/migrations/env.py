@@ -1,4 +1,4 @@
-"""Alembic's environment: the connection, and the metadata that the schema must match."""
+"""Configures Alembic's environment: the connection, and the metadata that the schema must match."""
 
 from alembic import context
 

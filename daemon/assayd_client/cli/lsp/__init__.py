@@ -1,5 +1,6 @@
-"""`assay lsp`: findings in an editor, as diagnostics with the certain edits as quick fixes.
+"""Implements `assay lsp`: shows findings in an editor as diagnostics, with certain edits as quick fixes.
 
-`diagnostics` makes them of an attempt, `server` says when a file is validated. What a file is, `.assay.toml`
-of its project says. Everything is asked of the daemon by the client library, as the user who edits.
+`diagnostics` creates them from an attempt, and `server` decides when a file is validated. The project's
+`.assay.toml` declares the kind of each file. All requests are sent to the daemon through the client
+library, with the rights of the user who edits.
 """

@@ -1,4 +1,4 @@
-"""Makes diagnostics and quick fixes of a finished attempt. Pure."""
+"""Creates diagnostics and quick fixes from a finished attempt. Performs no I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TITLE_CHARS = 60
 
 
 class LineMapping:
-    """Maps lines to a later version of the file: those before the first change, and those after the last."""
+    """A mapping of lines before the first change and after the last change to a later version of a file."""
 
     def __init__(self, before: str, now: str) -> None:
         old, new = before.split("\n"), now.split("\n")
@@ -31,14 +31,14 @@ class LineMapping:
         self._shift = len(new) - len(old)
 
     def by(self, first: int, after: int) -> int | None:
-        """Return how far lines moved, or the place between two lines; None if one of them changed."""
+        """Return how far a range of lines has moved; None if a line in the range changed."""
         inserts = first == after
         if self._same or after + inserts <= self._head:
             return 0
         return self._shift if first - inserts >= self._old - self._tail else None
 
     def edit(self, edit: Any) -> Any | None:
-        """Return an edit of whole lines at its place in the later text; None if that is not certain."""
+        """Return an edit of whole lines at its position in the later text; None if it is uncertain."""
         first, after = edit.range.start.line, edit.range.end.line
         by = self.by(first, after)
         return by if by is None else types.TextEdit(whole_lines(first + by, after + by), edit.new_text)
@@ -49,12 +49,12 @@ class LineMapping:
 
 
 def whole_lines(first: int, after: int) -> Any:
-    """Return the range from the beginning of one line to the beginning of another."""
+    """Return the range from the start of one line to the start of another."""
     return types.Range(start=types.Position(first, 0), end=types.Position(after, 0))
 
 
 def title(edits: Sequence[Any], now: str) -> str:
-    """Describe edits in one line."""
+    """Describe edits in one line for a menu."""
     if len(edits) > 1:
         return f"Change {len(edits)} places"
     (edit,) = edits
@@ -71,7 +71,7 @@ def title(edits: Sequence[Any], now: str) -> str:
 
 
 def _change(old: str, new: str, number: int) -> str:
-    """Describe the change of one line: its added or removed part, or the whole new line."""
+    """Describe the change of one line by its added or removed part, or by the whole new line."""
     head = _common_prefix_length(old, new, min(len(old), len(new)))
     tail = _common_prefix_length(old[::-1], new[::-1], min(len(old), len(new)) - head)
     added, removed = new[head : len(new) - tail], old[head : len(old) - tail]
@@ -94,7 +94,7 @@ def _quote_code(text: str) -> str:
 
 
 def _common_prefix_length(one: Sequence[str], other: Sequence[str], most: int) -> int:
-    """Return the number of equal elements at the beginnings of two sequences."""
+    """Return the number of equal elements at the start of two sequences."""
     return next((place for place in range(most) if one[place] != other[place]), most)
 
 
@@ -111,7 +111,7 @@ FIRST_LINE = whole_lines(0, 1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A diagnostic in a file, and the edits that settle it for certain in the text that was validated."""
+    """A diagnostic in a file, and the certain edits that fix it in the validated text."""
 
     path: Path
     diagnostic: Any
@@ -122,16 +122,16 @@ class Found:
 
 
 def found_in(report: Document, origin: Origin, main: Path, pages: Mapping[str, str]) -> list[Found]:
-    """Return the findings of a report or a static check; the first line of `main` has those without a place.
+    """Return the findings of a report or a static check; those without a location are on line 1 of `main`.
 
-    `pages` has the address of a rule's page by rule.
+    `pages` maps each rule to the address of its page.
     """
     hints = report.get("fix_hints") or []
     return [_found(finding, hints, origin, main, pages) for finding in report.get("findings") or []]
 
 
 def still_found(before: Sequence[Found], origin: Origin) -> list[Found]:
-    """Return what an earlier run found on lines that are the same in newer texts, at their new places."""
+    """Return an earlier run's findings on lines that are unchanged in newer texts, at their new lines."""
     kept = []
     for each in before:
         place, now = each.diagnostic.range, _submitted_text(each.path, origin)
@@ -217,7 +217,7 @@ def _to_range(first: int, text: str, begin: int, last: int, end: int, ending: st
 
 
 def utf16_length(text: str) -> int:
-    """Return the length of a string as editors count: in units of UTF-16."""
+    """Return the length of a string in UTF-16 code units, as editors count it."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 

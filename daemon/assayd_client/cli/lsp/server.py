@@ -1,6 +1,6 @@
-"""The language server: validates a file when it is opened or saved, and publishes the findings.
+"""Implements the language server: validates a file when it is opened or saved, and publishes the findings.
 
-While its user types, only the static stages run; what the last run found on unchanged lines remains.
+While the user types, only the static stages run; findings of the last run on unchanged lines are kept.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NONE: Mapping[str, int | None] = MappingProxyType({})
 
 
 def build(daemon: Target, pages: Path) -> Any:
-    """Return the language server, ready to be started; it writes pages of rules into the folder `pages`."""
+    """Return the language server, ready to start; it writes the pages of rules into the folder `pages`."""
     server = LanguageServer("assayd", __version__)
     editor = Editor(server, AsyncClient(daemon), pages)
 
@@ -102,7 +102,7 @@ class Editor:
         self._publish(uri, [])
 
     def fixes(self, uri: str, wanted: Any) -> list[Any]:
-        """Return the certain edits for the findings at a place, if its text is unchanged."""
+        """Return the certain edits for the findings in a range, if its text is unchanged."""
         document = self._server.workspace.text_documents.get(uri)
         found = [each for each in self._found.get(uri, ()) if each.edits]
         if document is None or not found:
@@ -118,7 +118,7 @@ class Editor:
         return actions
 
     def _workspace_edit(self, uri: str, version: int | None, edits: list[Any]) -> Any:
-        """Return edits for the version of the document that they fit, if the editor supports versions."""
+        """Return edits for the document version that they apply to, if the editor supports versions."""
         workspace = self._server.client_capabilities.workspace
         supported = workspace and workspace.workspace_edit and workspace.workspace_edit.document_changes
         if not supported:
@@ -128,7 +128,7 @@ class Editor:
         return types.WorkspaceEdit(document_changes=[change])
 
     async def validate(self, uri: str) -> None:
-        """Validate the submission that contains a file, and publish the findings; retry without a daemon."""
+        """Validate the submission that contains a file, and publish the findings; retry if necessary."""
         self._asked[uri] += 1
         self._typed[uri] += 1
         asked = self._asked[uri]
@@ -173,7 +173,7 @@ class Editor:
             await self.check(uri)
 
     async def check(self, uri: str) -> None:
-        """Run the static stages once nothing was typed for a moment, and publish their findings."""
+        """Run the static stages after a short pause in typing, and publish their findings."""
         self._typed[uri] += 1
         typed = self._typed[uri]
         await asyncio.sleep(PAUSE_S)
@@ -217,7 +217,7 @@ class Editor:
             progress.end(token, types.WorkDoneProgressEnd())
 
     async def _run_attempt(self, subject: Path, submission: Document) -> Document | None:
-        """Return the finished attempt; None if a newer text replaced it meanwhile."""
+        """Return the finished attempt, or None if a newer text replaced the submitted one meanwhile."""
         self._turns[subject] += 1
         turn = self._turns[subject]
         attempt = await self._send_request(requests.submit(submission))
@@ -261,14 +261,14 @@ class Editor:
 
 
 class OpenTexts:
-    """The texts that are open in the editor, and the version of each that was read."""
+    """The texts that are open in the editor, with the version of each when it was read."""
 
     def __init__(self, documents: Mapping[str, Any]) -> None:
         self._documents = documents
         self.versions: dict[str, int | None] = {}
 
     def read(self, path: Path) -> bytes | None:
-        """Return the text of a file as the editor has it; None if it is not open."""
+        """Return the text of a file in the editor, or None if it isn't open."""
         uri = uris.from_fs_path(str(path)) or ""
         document = self._documents.get(uri)
         if document is None:
@@ -277,14 +277,14 @@ class OpenTexts:
         return str(document.source).encode()
 
     def changed(self) -> bool:
-        """Return whether one of them changed after it was read."""
+        """Return whether one of the texts changed after it was read."""
         opened = {uri: self._documents.get(uri) for uri in self.versions}
         return any(one is not None and one.version != self.versions[uri] for uri, one in opened.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What a file is validated as: itself or its folder, with unsaved texts."""
+    """The object that is validated for a file: the file or its folder, with unsaved texts."""
 
     subject: Path
     submission: Document

@@ -1,4 +1,4 @@
-"""Starts the language server, where its library is installed."""
+"""Starts the language server, if its library is installed."""
 
 from __future__ import annotations
 

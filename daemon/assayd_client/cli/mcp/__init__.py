@@ -1,7 +1,7 @@
-"""`assay mcp`: the daemon for coding agents, by the Model Context Protocol.
+"""Implements `assay mcp`: provides the daemon to coding agents through the Model Context Protocol.
 
-`tools` lists the tools, `acts` has their arguments and actions; `answers` shortens results and marks
-untrusted text; `resources` and `prompts` can be read, too; `server` combines them, and `serving` offers them
-over standard streams or HTTP. Everything reaches the daemon through the client library, with the rights of
-the user who runs it.
+`tools` lists the tools, and `acts` defines their arguments and actions. `answers` shortens results and
+marks untrusted text. `resources` defines the resources and prompts that agents can read. `server` combines
+these parts, and `serving` makes them available over standard streams or HTTP. All requests are sent to the
+daemon through the client library, with the rights of the user who runs the server.
 """

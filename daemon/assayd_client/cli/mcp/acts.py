@@ -1,4 +1,4 @@
-"""The actions of the tools: each asks the daemon, and builds an answer."""
+"""Implements the actions of the tools: each sends requests to the daemon, and builds an answer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Part = Literal["summary", "findings", "cases", "code", "retry_context"]
 
 
 class Arguments(BaseModel):
-    """The arguments of a tool; unknown ones are refused."""
+    """The arguments of a tool; unknown arguments are rejected."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -79,7 +79,7 @@ class RepairArguments(RepairBody):
 
 
 class GenerateArguments(GenerationBody):
-    """A request in words, and the maximum time to wait."""
+    """A natural-language request, and the maximum time to wait."""
 
     wait_s: float = Field(CHAIN_WAIT_S, gt=0, le=MOST_WAIT_S, description="Seconds to wait for the outcome.")
 
@@ -108,14 +108,14 @@ SUBMISSION = "submission_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call of a tool: the daemon that it uses, and the receiver of its progress."""
+    """A call of a tool: the daemon that it uses, and the receiver of progress messages."""
 
     daemon: Daemon
     tell: Tell
 
 
 async def validate(call: Call, arguments: ValidateArguments) -> AttemptAnswer | ChainAnswer:
-    """Submit code and wait for its verdict; with a repair, for the end of that."""
+    """Submit code and wait for its verdict; if a repair follows, wait until the repair ends."""
     wanted = arguments.model_dump(mode="json", exclude={"wait_s"}, exclude_unset=True)
     attempt = await call.daemon.begin(requests.submit(wanted))
     attempt = await call.daemon.follow(
@@ -129,7 +129,7 @@ async def validate(call: Call, arguments: ValidateArguments) -> AttemptAnswer | 
 
 
 async def show(call: Call, arguments: ShowArguments) -> AttemptAnswer | PageAnswer:
-    """Show an attempt, or all of one part of it."""
+    """Show an attempt, or one part of it in full."""
     attempt = await call.daemon.ask(requests.attempt(arguments.attempt_id))
     report = attempt["report"] or {}
     match arguments.part:
@@ -150,7 +150,7 @@ async def show(call: Call, arguments: ShowArguments) -> AttemptAnswer | PageAnsw
 
 
 async def logs(call: Call, arguments: LogsArguments) -> PageAnswer:
-    """Show what code wrote."""
+    """Show the output of submitted code."""
     attempt = await call.daemon.ask(requests.attempt(arguments.attempt_id))
     if attempt["state"] != "finished":
         raise RequestError(
@@ -163,14 +163,14 @@ async def logs(call: Call, arguments: LogsArguments) -> PageAnswer:
 
 
 async def repair(call: Call, arguments: RepairArguments) -> ChainAnswer:
-    """Have a failed attempt repaired, and wait for the end of it."""
+    """Start the repair of a failed attempt, and wait until the repair ends."""
     wanted = arguments.model_dump(mode="json", exclude={"wait_s", "attempt_id"}, exclude_unset=True)
     begun = await call.daemon.begin(requests.repair(arguments.attempt_id, **wanted))
     return await _await_chain(call, _repair_course(begun["id"]), arguments.wait_s)
 
 
 async def generate(call: Call, arguments: GenerateArguments) -> ChainAnswer:
-    """Have code written from words, validated and repaired, and wait for the end of it."""
+    """Start a generation from a natural-language request, and wait until the generation ends."""
     wanted = arguments.model_dump(mode="json", exclude={"wait_s"}, exclude_unset=True)
     begun = await call.daemon.begin(requests.generate(**wanted))
     course = Course(
@@ -182,7 +182,7 @@ async def generate(call: Call, arguments: GenerateArguments) -> ChainAnswer:
 
 
 async def policy(call: Call, arguments: PolicyArguments) -> PolicyAnswer:
-    """List all profiles, one line each, or show one with its effective values."""
+    """List all profiles, one per line, or show one profile with its effective values."""
     if arguments.name is None:
         found = (await call.daemon.ask(requests.policies()))["policies"]
         return PolicyAnswer(
@@ -202,7 +202,7 @@ async def policy(call: Call, arguments: PolicyArguments) -> PolicyAnswer:
 
 
 async def kinds(call: Call, arguments: KindsArguments) -> KindsAnswer:
-    """List all kinds, one line each, or show one with its contract, or one rule."""
+    """List all kinds, one per line, or show one kind with its contract, or one rule."""
     if arguments.kind is None:
         found = (await call.daemon.ask(requests.kinds()))["kinds"]
         return _build_kinds_answer(
@@ -223,7 +223,7 @@ async def kinds(call: Call, arguments: KindsArguments) -> KindsAnswer:
 
 
 async def submitted(daemon: Daemon, attempt: Document) -> object:
-    """Return the payload that an attempt was submitted with. Raises: RequestError ``bundle.none``."""
+    """Return the payload with which an attempt was submitted. Raises: RequestError ``bundle.none``."""
     name = next((each["name"] for each in attempt["artifacts"] if each["name"].startswith(SUBMISSION)), None)
     if name is None:
         message = f"{attempt['id']} is {attempt['state']} and has no bundle; try again when it is finished"
@@ -261,7 +261,7 @@ async def _await_chain(call: Call, course: Course, wait_s: float) -> ChainAnswer
 
 
 def _entries_page(arguments: ShowArguments, entries: list[Document]) -> PageAnswer:
-    """Return as many complete entries as fit, at least one."""
+    """Return as many complete entries as fit, but at least one."""
     texts: list[str] = []
     for entry in entries[arguments.first - 1 :]:
         text = shown(json.dumps(entry, ensure_ascii=False), ENTRY_CHARS)

@@ -1,8 +1,9 @@
-"""Answers of the tools: small enough for a context window, with untrusted text marked.
+"""Builds the answers of tools: small enough for a context window, with untrusted text marked.
 
-An answer is a model; its JSON Schema is the tool's. Everything that submitted code or its output may have
-worded passes `shown`, which makes it harmless and cuts it. Where an answer is still larger than
-`ANSWER_CHARS`, its lists and texts are halved until it fits; `more` says how to request the rest.
+An answer is a pydantic model; its JSON Schema is the tool's output schema. All text that submitted code or
+its output may have influenced is passed through `shown`, which escapes and truncates it. If an answer is
+still larger than `ANSWER_CHARS`, its lists and texts are halved until it fits; `more` describes how to
+request the rest.
 """
 
 from __future__ import annotations
@@ -30,21 +31,21 @@ T = TypeVar("T", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """Limits: entries of a list, and characters of a string."""
+    """The limits of an answer: entries of a list, and characters of a string."""
 
     items: int = 12
     chars: int = 600
 
 
 class Answer(BaseModel):
-    """What every answer ends with."""
+    """Base class of answers: the fields at the end of every answer."""
 
     more: list[str] = Field(default_factory=list, description="Omitted parts, and how to request them.")
     note: str = Field(DATA_NOTE, description="How to treat text in this response.")
 
 
 class FoundAnswer(BaseModel):
-    """One finding."""
+    """A finding of a report."""
 
     rule: str = Field(description="Id of the rule; `kinds` explains it.")
     severity: str = Field(description="Severity of the finding; an error fails the submission.")
@@ -154,7 +155,7 @@ class PolicyRow(BaseModel):
 
 
 class PolicyAnswer(Answer):
-    """The profiles, or the allowed names and limits of one."""
+    """The profiles, or the allowed names and the limits of one profile."""
 
     policies: list[PolicyRow] = Field(description="All profiles; empty if one was requested.")
     policy: dict[str, Any] | None = Field(description="The requested profile with its effective values.")
@@ -190,19 +191,19 @@ class KindsAnswer(Answer):
 
 
 def shown(text: str, most: int) -> str:
-    """Make untrusted text harmless and short; the cut characters are counted."""
+    """Escape and truncate untrusted text; the number of removed characters is added."""
     cut = text[:most]
     left = len(text) - len(cut)
     return plain(cut) + (f"… ({left} more characters)" if left else "")
 
 
 def shown_or_none(text: object, most: int) -> str | None:
-    """Return the result of `shown`, or None for None."""
+    """Return the result of `shown`, or None if the text is None."""
     return None if text is None else shown(str(text), most)
 
 
 def fit(build: Callable[[Room], T]) -> T:
-    """Build an answer with less and less content until it fits into `ANSWER_CHARS`."""
+    """Build an answer with less and less content until its size is at most `ANSWER_CHARS`."""
     room = Room()
     for _ in range(HALVINGS):
         answer = build(room)
@@ -274,7 +275,7 @@ def _finding_answer(finding: Document, room: Room) -> FoundAnswer:
 
 
 def _edit_answers(hints: Sequence[Document], room: Room) -> Iterator[EditAnswer]:
-    """Return the certain edits, without those that are too long to show in full."""
+    """Return the certain edits, except those that are too long to show in full."""
     whole = [each for each in hints if each["edit"] and len(each["edit"]["replacement"]) <= room.chars]
     for hint in whole[: room.items]:
         edit = hint["edit"]

@@ -1,4 +1,4 @@
-"""Sends requests to the daemon and follows long operations: with progress, a timeout, and cancellation."""
+"""Sends requests to the daemon and follows long operations, with progress, a timeout, and cancellation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Tell = Callable[[float, str], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """Something that goes on in the daemon: how it is followed, looked at and ended."""
+    """A long operation in the daemon, and the functions that follow it, read its state, and cancel it."""
 
     events: ClientRequest[StreamEvent]
     state: ClientRequest[Any]
@@ -30,13 +30,13 @@ class Course:
 
 
 class Daemon:
-    """The daemon, as one user sees it. Raises ClientError."""
+    """The daemon with the rights of one user. Raises ClientError."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
 
     async def ask(self, request: ClientRequest[Any]) -> Document:
-        """Return the JSON object that the answer to a request is."""
+        """Return the answer to a request as a JSON object."""
         document: Document = json.loads(await self._client.send_for_content(request))
         return document
 
@@ -45,16 +45,16 @@ class Daemon:
         return await self._client.send_for_content(request)
 
     async def begin(self, request: ClientRequest[Any]) -> Document:
-        """Start an operation. If the caller goes away, the operation isn't left running unnoticed."""
+        """Start an operation. A cancellation of the call is delayed until the operation's id is known."""
         begun: list[Document] = []
         with anyio.CancelScope(shield=True):
             begun.append(await self.ask(request))
         return begun[0]
 
     async def follow(self, course: Course, *, tell: Tell, wait_s: float) -> Document:
-        """Follow up to the end, or until the time is over; return the state then.
+        """Follow an operation until it ends or the timeout passes; return its state at that time.
 
-        If the call is cancelled, or the peer has gone, the followed operation is cancelled too.
+        If the call is cancelled, or the peer disconnects, the operation is cancelled too.
         """
         try:
             with anyio.move_on_after(wait_s):
@@ -77,7 +77,7 @@ class Daemon:
 
 
 def described(event: StreamEvent) -> str:
-    """Return a short description of an event; empty for one without progress."""
+    """Return a short description of an event; an empty string for an event without progress."""
     body = event.body
     match event.kind:
         case "state":

@@ -1,4 +1,4 @@
-"""The server over streamable HTTP: a loopback address, and a token that every request has to carry."""
+"""Serves MCP over streamable HTTP on a loopback address; every request requires a token."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def serve_http(daemon: Target, address: str, token_file: Path) -> None:
 
 
 def parse_loopback_address(text: str) -> tuple[str, int]:
-    """Return host and port of ``[HOST:]PORT``. Raises: RequestError ``usage``, unless it is loopback."""
+    """Return host and port from ``[HOST:]PORT``. Raises: RequestError ``usage``, unless it is loopback."""
     host, _, port = text.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
     try:
@@ -72,9 +72,9 @@ def parse_loopback_address(text: str) -> tuple[str, int]:
 
 
 def read_token(path: Path) -> str:
-    """Return the token of a file; if the file doesn't exist, write a new token to it.
+    """Return the token from a file; if the file doesn't exist, write a new token to it.
 
-    Raises: RequestError ``usage``, for a file that others can read or a token that can be guessed.
+    Raises: RequestError ``usage``, if other users can read the file or the token can be guessed.
     """
     try:
         return _create_token(path)
@@ -108,14 +108,14 @@ def _create_token(path: Path) -> str:
 
 
 class TokenGuard:
-    """Middleware that accepts requests with the token, and answers all others with 401."""
+    """Middleware that accepts requests with the token, and answers all others with status 401."""
 
     def __init__(self, application: Application, token: str) -> None:
         self._application = application
         self._wanted = f"Bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
+        """Pass on a request that has the token; reject any other request."""
         if scope["type"] == "lifespan" or self._has_token(scope):
             await self._application(scope, receive, send)
             return
@@ -133,7 +133,7 @@ class TokenGuard:
 
 
 def _application(server: Server[Any], client: AsyncClient) -> Application:
-    """Return the server as an application that closes the client at its end."""
+    """Return the server as an application that closes the client when it stops."""
     application = server.streamable_http_app(max_request_body_size=MESSAGE_BYTES)
     inner = application.router.lifespan_context
 

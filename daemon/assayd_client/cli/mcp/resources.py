@@ -1,10 +1,10 @@
-"""What agents can read by address: attempts, files of their bundles, profiles, kinds and their rules.
+"""Defines the resources that agents can read by address: attempts, bundle files, profiles, kinds, rules.
 
 assay://attempts/{id}                 the attempt with its report, as JSON
 assay://attempts/{id}/files/{name}    one file of its bundle
 assay://policies/{name}               a profile with effective values
 assay://kinds/{kind}                  a kind: schema of its payload, rules with help, an example
-assay://kinds/{kind}/rules/{rule}     what a rule means
+assay://kinds/{kind}/rules/{rule}     the description of a rule
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ TEMPLATES = tuple(
 
 
 async def listed(daemon: Daemon) -> AsyncIterator[Resource]:
-    """Give the newest attempts, all kinds and all profiles."""
+    """List the newest attempts, all kinds and all profiles."""
     for attempt in (await daemon.ask(requests.attempts(limit=RECENT)))["attempts"]:
         said = f"{attempt['kind']}: {attempt['verdict'] or attempt['state']}"
         yield Resource(
@@ -114,7 +114,7 @@ async def listed(daemon: Daemon) -> AsyncIterator[Resource]:
 
 
 async def read(daemon: Daemon, uri: str) -> TextResourceContents | BlobResourceContents:
-    """Return the resource of an address. Raises: MCPError, for an unknown address; ClientError."""
+    """Return the resource at an address. Raises: MCPError, for an unknown address; ClientError."""
     parts = [unquote(part) for part in uri.removeprefix(SCHEME).split("/")] if uri.startswith(SCHEME) else []
     try:
         match parts:

@@ -1,4 +1,4 @@
-"""How the server is reached: over standard streams, or over HTTP on a loopback address with a token."""
+"""Starts the MCP server over standard streams, or over HTTP on a loopback address with a token."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ async def _serve_streams(daemon: Target) -> None:
 
 
 class BoundedLines:
-    """The lines of a stream as text; a line that is too long is refused and skipped in pieces.
+    """The lines of a stream as text; a line that is too long is rejected and skipped in pieces.
 
     Attributes:
-        answers: where a refusal is sent.
+        answers: the stream to which the error for a rejected line is sent.
     """
 
     def __init__(self, stream: BinaryIO, most: int = MESSAGE_BYTES) -> None:

@@ -1,1 +1,1 @@
-"""Screens on a terminal: request, progress, result."""
+"""Contains the terminal screens for a request, its progress, and its result."""

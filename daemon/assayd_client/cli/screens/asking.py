@@ -1,4 +1,4 @@
-"""The request screen: words, and the fields of the context."""
+"""Implements the request screen: the text of the request, and the fields of the context."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ LABEL_CHARS = 70
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnteredRequest:
-    """The request, and the completed fields."""
+    """The text of the request, and the completed fields."""
 
     asked: Asked
     given: Given
 
 
 class Asking(Screen[EnteredRequest | None]):
-    """A screen that asks for words and context; its result is None if the user leaves.
+    """A screen for entering a request and its context; its result is None if the user leaves.
 
     Args:
-        asked: the request so far.
-        given: what the fields are filled with.
-        offered: what the kind takes, and who can write it.
-        trouble: why an earlier request was refused.
-        typed: keys that were pressed before there was a field.
+        asked: the known part of the request.
+        given: the initial contents of the fields.
+        offered: the context that the kind accepts, and the available providers.
+        trouble: the reason why an earlier request was rejected.
+        typed: text that was typed before the screen had a field.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -83,7 +83,7 @@ class Asking(Screen[EnteredRequest | None]):
         self._offered, self._typed = offered, typed
 
     def compose(self) -> ComposeResult:
-        """Make the fields, as far as they are known filled in."""
+        """Create the fields, with known values filled in."""
         takes, filled = self._offered.context, entered(self._given)
         yield Static(id="trouble", markup=False)
         with VerticalScroll(can_focus=False):
@@ -107,7 +107,7 @@ class Asking(Screen[EnteredRequest | None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Show the previous error, and keep the typed text; each cursor is at the end of its text."""
+        """Show the previous error, and keep the typed text; put each cursor at the end of its text."""
         for area in self.query(TextArea):
             area.move_cursor(area.document.end)
         if self._trouble is not None:
@@ -115,7 +115,7 @@ class Asking(Screen[EnteredRequest | None]):
         self.type("")
 
     def type(self, text: str) -> None:
-        """Insert text that was typed while no field had the focus."""
+        """Insert text that was typed while no field was focused."""
         self._typed += text
         for area in self.query(f"#{INTENT}").results(TextArea):
             area.move_cursor(area.document.end)
@@ -123,18 +123,18 @@ class Asking(Screen[EnteredRequest | None]):
             self._typed = ""
 
     def on_button_pressed(self) -> None:
-        """Submit the request, as the key does."""
+        """Submit the request, as the keyboard shortcut does."""
         self.action_go()
 
     def action_go(self) -> None:
-        """Return the request; if a field can't be read, show the error and stay."""
+        """Return the request; if a field is invalid, show the error and keep the screen open."""
         try:
             self.dismiss(self._read_request())
         except AssaydError as problem:
             self.tell(problem)
 
     def action_leave(self) -> None:
-        """Leave without asking for anything."""
+        """Leave the screen without a request."""
         self.dismiss(None)
 
     def tell(self, trouble: AssaydError) -> None:
@@ -151,7 +151,7 @@ class Asking(Screen[EnteredRequest | None]):
                 field.focus()
 
     def on_key(self, event: events.Key) -> None:
-        """Pass text that was typed before the first focus to the field of the words."""
+        """Insert text that was typed before the first focus into the request field."""
         early = self.focused is None or self.focused.id == INTENT
         if early and event.is_printable and event.character:
             event.stop()
@@ -216,7 +216,7 @@ def _database_select(chosen: Path | None) -> Select[str]:
 
 
 def _provider_select(chosen: str | None, writers: tuple[str, ...]) -> Select[str]:
-    """Return the selection of providers; the daemon refuses an unsuitable one."""
+    """Return the selection field for providers; the daemon rejects an unsuitable provider."""
     names = [*writers, *([chosen] if chosen is not None and chosen not in writers else [])]
     only = names[0] if len(names) == 1 else Select.NULL
     return Select(

@@ -1,4 +1,4 @@
-"""Small questions in front of a screen: one line of text, or none."""
+"""Implements small dialogs in front of a screen, each with one line of text."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from textual.widgets import Input, Label
 
 
 class Line(ModalScreen[str | None]):
-    """Ask for one line; None if the person cancels.
+    """A dialog for one line of text; its result is None if the user cancels.
 
     Args:
         question: the question.
-        does: the action of `enter`, in a word.
+        does: one word for the action of the `enter` key.
         value: the initial text of the field.
-        most: characters at most.
-        check: returns why a line is invalid, or nothing; the dialog keeps an invalid line.
+        most: the maximum number of characters.
+        check: returns the reason why a line is invalid, or nothing; the dialog stays open for an invalid
+            line.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Back")]
@@ -39,7 +40,7 @@ class Line(ModalScreen[str | None]):
         self._most, self._check = most, check
 
     def compose(self) -> ComposeResult:
-        """Make the question, its field, a line for errors, and the keys."""
+        """Create the question, its field, a line for errors, and the footer with the keys."""
         with Vertical(classes="dialog"):
             yield Label(self._question, markup=False)
             yield Input(self._value, max_length=self._most)

@@ -1,4 +1,4 @@
-"""The fields of the first screen: the question and content of each, and the field of an error."""
+"""Defines the request screen's fields: the question and content of each, and the field for an error."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class ContextField:
     """A field for a part of the context.
 
     Attributes:
-        name: its option of the command line, and its id on the screen.
-        key: its name in `context`.
-        title: its name in errors.
-        label: the question.
+        name: the field's command-line option, and its id on the screen.
+        key: the field's name in `context`.
+        title: the field's name in errors.
+        label: the question that the field asks.
     """
 
     name: str
@@ -113,12 +113,15 @@ def complete_cases(cases: Sequence[Document], fields: Mapping[str, str]) -> list
 
 
 def others(takes: frozenset[str]) -> list[str]:
-    """Return the context of a kind that has no separate field."""
+    """Return the parts of a kind's context that have no separate field."""
     return sorted(takes - {DATABASE} - {field.key for field in FIELDS})
 
 
 def field_of_error(name: str | None) -> str | None:
-    """Return the id of the field that an error names, e.g. ``sample_path`` for ``context.sample_paths.0``."""
+    """Return the id of the field that an error refers to, e.g.
+
+    ``sample_path`` for ``context.sample_paths.0``.
+    """
     first, _, rest = (name or "").partition(".")
     if first in {INTENT, PROVIDER}:
         return first
@@ -132,7 +135,7 @@ def field_of_error(name: str | None) -> str | None:
 
 
 def entered(given: Given) -> dict[str, list[str]]:
-    """Return the content of each field, as lines."""
+    """Return the content of each field as lines."""
     return {
         "sample_path": list(given.sample_paths),
         "example": list(given.examples),
@@ -143,9 +146,9 @@ def entered(given: Given) -> dict[str, list[str]]:
 
 
 def expanded(said: Sequence[str]) -> list[str]:
-    """Return paths, with patterns replaced by up to `MOST_PATHS` matching files.
+    """Return the paths, with each pattern replaced by up to `MOST_PATHS` matching files.
 
-    Raises: RequestError ``paths.none``, for a pattern that matches nothing.
+    Raises: RequestError ``paths.none``, if a pattern matches nothing.
     """
     found: list[str] = []
     for each in said:
@@ -163,7 +166,7 @@ def _glob(pattern: str) -> Iterator[Path]:
 
 
 def databases(folder: Path) -> list[tuple[str, str]]:
-    """Return the databases and schemas in a folder with their tables, and their paths."""
+    """Return the databases and schemas in a folder, with their tables and paths."""
     found = sorted({path for pattern in DATABASES for path in folder.glob(pattern)})
     return [(shorten(f"{path.name}  {', '.join(_table_names(path))}", 70), str(path)) for path in found]
 

@@ -1,4 +1,4 @@
-"""Names that something is kept under: which are allowed, and which one is proposed."""
+"""Validates names of library entries, and proposes names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FILLERS = frozenset(_SAY_LITTLE.split())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a person wants to keep the result as: the name that is proposed, and the file, if one is named."""
+    """The name under which a user wants to save the result (or a proposal), and the optional file."""
 
     name: str
     out: Path | None = None

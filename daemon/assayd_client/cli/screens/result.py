@@ -1,4 +1,4 @@
-"""The result screen: code, previews, warnings, failures, and next actions."""
+"""Implements the result screen: code, previews, warnings, failures, and next actions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from assayd_client.cli.terminal import plain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Rules that a person has accepted: their name, their text as YAML, and the file that they go to."""
+    """Rules that a user has accepted: their name, their text as YAML, and the file to write them to."""
 
     name: str
     text: str
@@ -40,13 +40,13 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The person's choice after a result.
+    """The user's choice after a result.
 
     Attributes:
-        begin: the chain to watch next; None if the person is done.
-        approved: name and version of the approved entry.
+        begin: the chain to watch next; None if the user is done.
+        approved: the name and version of the approved entry.
         rules: the rules that were accepted instead of code.
-        back: whether the person wants the previous validated result.
+        back: whether the user wants the previous validated result.
     """
 
     begin: Begin | None = None
@@ -56,7 +56,7 @@ class Step:
 
 
 class Result(Screen[Step]):
-    """Show an outcome; give what the person wants next."""
+    """A screen that shows an outcome; its result is the user's next step."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "approve", "Approve"),
@@ -84,14 +84,14 @@ class Result(Screen[Step]):
         self._has_earlier = has_earlier
 
     def compose(self) -> ComposeResult:
-        """Make the result, a line for troubles, and the keys."""
+        """Create the result, a line for errors, and the footer with the keys."""
         with VerticalScroll():
             yield Static(result(self._outcome), id="result")
         yield Static(plain(self._trouble), id="trouble", markup=False)
         yield Footer()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return whether an action is possible with this outcome."""
+        """Return whether an action is possible for this outcome."""
         offered = {
             "approve": self._outcome.validated,
             "edit": bool(sources(self._outcome)),
@@ -119,7 +119,7 @@ class Result(Screen[Step]):
 
     @work(thread=True)
     def approve(self, name: str) -> None:
-        """Ask the daemon to put it under a name."""
+        """Request that the daemon approve the result under a name."""
         try:
             approved = self._session.approve(self._outcome, name)
         except AssaydError as problem:
@@ -144,7 +144,7 @@ class Result(Screen[Step]):
                 self.dismiss(Step(begin=partial(self._session.submit, self._outcome, after)))
 
     def action_regenerate(self) -> None:
-        """Start again with the same words."""
+        """Start again with the same request."""
         self.dismiss(Step(begin=self._regenerate))
 
     @work
@@ -156,7 +156,7 @@ class Result(Screen[Step]):
 
     @work
     async def action_take_rules(self) -> None:
-        """Accept the offered rules instead of code, under a name."""
+        """Accept the offered rules instead of code, and save them under a name."""
         if self._outcome.offer is None:
             return
         question = "Use the rules under which name?"
@@ -170,7 +170,7 @@ class Result(Screen[Step]):
 
     @work(thread=True)
     def accept(self, repair_id: str, name: str) -> None:
-        """Tell the daemon that the rules are wanted."""
+        """Request that the daemon accept the rules."""
         try:
             text = self._session.accept(repair_id)
         except AssaydError as problem:
@@ -184,11 +184,11 @@ class Result(Screen[Step]):
         self.dismiss(Step(back=True))
 
     def action_leave(self) -> None:
-        """Keep it unchanged."""
+        """Leave the screen, and keep the result unchanged."""
         self.dismiss(Step())
 
     def tell(self, trouble: str) -> None:
-        """Show the error below the result."""
+        """Show an error below the result."""
         self.query_one("#trouble", Static).update(plain(trouble))
 
 
@@ -203,7 +203,7 @@ def _file_problem(name: str) -> str:
 
 
 def edited(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return texts as a person's editor leaves them.
+    """Return the texts after the user has edited them in an editor.
 
     Raises: RequestError ``editor.failed``.
     """

@@ -1,4 +1,4 @@
-"""What the screens ask of the daemon, over the public API alone; each call blocks, from any thread."""
+"""Implements the requests of the screens to the daemon's public API. Each call blocks, in any thread."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PASSED_ON = ("kind", "policy", "overrides", "labels", "intent")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request in words, as `POST /v1/generations` takes it."""
+    """A natural-language request, in the form of `POST /v1/generations`."""
 
     kind: str
     intent: str
@@ -48,10 +48,10 @@ class GenerationOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """What leads to an attempt: a generation, a repair, or a single submission that was edited.
+    """The origin of an attempt: a generation, a repair, or an edited submission.
 
-    `generation_id` is the generation that a repair or an edited submission goes back to. `before` is the
-    number of answers before `hint`, which begins a new round of at most `most` answers.
+    `generation_id` is the generation from which a repair or an edited submission originates. `before` is
+    the number of answers before `hint`, which begins a new round of at most `most` answers.
     """
 
     id: str
@@ -64,15 +64,15 @@ class Chain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The result, and its possible actions.
+    """The result of a chain, and its possible actions.
 
     Attributes:
-        attempt: the last attempt that was run; None where no answer was a submission.
-        submission: its submission.
-        told: how the chain ended, in a sentence; empty for a single attempt.
-        diff: what the last answer changed.
-        generation_id: of the generation that it belongs to.
-        offer: id of the repair that offers rules in the place of code, and the offer.
+        attempt: the last attempt that was run; None if no answer could be submitted.
+        submission: the submission of that attempt.
+        told: one sentence about how the chain ended; empty for a single attempt.
+        diff: the changes of the last answer.
+        generation_id: the id of the generation to which the outcome belongs.
+        offer: the id of the repair that offers rules instead of code, and the offer.
     """
 
     attempt: Document | None = None
@@ -84,7 +84,7 @@ class Outcome:
 
     @property
     def intent(self) -> str:
-        """Return the words of the request; empty without a request."""
+        """Return the text of the request; empty without a request."""
         return str((self.submission or {}).get("intent") or "")
 
     @property
@@ -94,10 +94,10 @@ class Outcome:
 
 
 class Session:
-    """One person's session from words, or from an attempt, to an approved entry.
+    """A user's session that leads from a request or an attempt to an approved entry.
 
     Args:
-        daemon: the daemon's address; None: the default one.
+        daemon: the daemon's address; None for the default address.
         provider: the provider of a repair that a hint starts.
     """
 
@@ -106,7 +106,7 @@ class Session:
         self._provider = provider
 
     def offered(self, kind: str) -> GenerationOptions:
-        """Return the context that each kind accepts, and its providers. Raises: ClientError."""
+        """Return the context that a kind accepts, and the kind's providers. Raises: ClientError."""
         with PlainClient(self._daemon) as client:
             found = client.kind(kind)
         schema = found["context_schema"] or {}
@@ -117,7 +117,7 @@ class Session:
         )
 
     def known(self, attempt_id: str) -> Chain:
-        """Return an attempt as a chain, with the generation that it is of or follows, if that is recent."""
+        """Return an attempt as a chain, with the recent generation that contains or precedes it, if any."""
         with PlainClient(self._daemon) as client:
             made = client.generations(limit=RECENT)["generations"]
             owners = {each["attempt_id"]: one["id"] for one in made for each in one["attempts"]}
@@ -129,14 +129,14 @@ class Session:
         return Chain(id=attempt_id, form="attempt", generation_id=owners.get(follows))
 
     def again(self, generation_id: str) -> Chain:
-        """Ask for the same as a generation was asked for. Raises: ClientError."""
+        """Start a generation with the same request as an earlier generation. Raises: ClientError."""
         with PlainClient(self._daemon) as client:
             made = client.generation(generation_id)
         kept = {each.name: made[each.name] for each in fields(Asked)}
         return self.begin(Asked(**kept))
 
     def begin(self, asked: Asked) -> Chain:
-        """Ask for code in words. Raises: ClientError."""
+        """Start a generation from a natural-language request. Raises: ClientError."""
         self._provider = asked.provider
         with PlainClient(self._daemon) as client:
             made = client.generate(
@@ -152,7 +152,7 @@ class Session:
         return Chain(id=made["id"], form="generation", most=made["max_attempts"])
 
     def follow(self, chain: Chain) -> Iterator[StreamEvent]:
-        """Follow a chain to its end; its events are those of a generation, repair or attempt."""
+        """Follow a chain until it ends; its events are those of a generation, repair or attempt."""
         with PlainClient(self._daemon) as client:
             if chain.form == "generation":
                 yield from client.generation_events(chain.id)
@@ -162,11 +162,11 @@ class Session:
                 yield from client.events(chain.id)
 
     def events(self, attempt_id: str) -> Iterator[StreamEvent]:
-        """Follow one attempt of a chain."""
+        """Follow one attempt of a chain until it ends."""
         return self.follow(Chain(id=attempt_id, form="attempt"))
 
     def failure_of(self, attempt_id: str) -> str:
-        """Return the first error of a finished attempt, in a line; empty if its report has none.
+        """Return the first error of a finished attempt as one line; empty if the report contains no error.
 
         Raises: ClientError.
         """
@@ -180,7 +180,7 @@ class Session:
         return f"{line}{first['message']}"
 
     def cancel(self, chain: Chain) -> None:
-        """Cancel a chain, unless it has ended meanwhile."""
+        """Cancel a chain, unless it has already ended."""
         with PlainClient(self._daemon) as client:
             verbs = {"generation": client.cancel_generation, "repair": client.cancel_repair}
             try:
@@ -189,7 +189,7 @@ class Session:
                 return
 
     def outcome(self, chain: Chain) -> Outcome:
-        """Return what a chain came to. Raises: ClientError."""
+        """Return the outcome of a chain. Raises: ClientError."""
         with PlainClient(self._daemon) as client:
             if chain.form == "attempt":
                 return outcome_of_attempt(client, chain.id, generation_id=chain.generation_id)
@@ -205,9 +205,10 @@ class Session:
             )
 
     def hint(self, outcome: Outcome, hint: str) -> Chain:
-        """Go on with a hint: with the generation, or with a repair of a failed attempt.
+        """Continue with a hint: continue the generation, or repair a failed attempt.
 
-        Raises: RequestError ``hint.validated``, for a validated attempt of no generation; ClientError.
+        Raises: RequestError ``hint.validated``, for a validated attempt that doesn't belong to a
+            generation; ClientError.
         """
         with PlainClient(self._daemon) as client:
             if outcome.generation_id is not None:
@@ -227,7 +228,10 @@ class Session:
             return Chain(id=made["id"], form="repair", most=made["max_attempts"], hint=hint)
 
     def submit(self, outcome: Outcome, texts: Mapping[str, str]) -> Chain:
-        """Have an edited submission validated. Raises: RequestError ``edit.unreadable``; ClientError."""
+        """Submit an edited submission for validation.
+
+        Raises: RequestError ``edit.unreadable``; ClientError.
+        """
         before = outcome.submission or {}
         kept = {name: before[name] for name in PASSED_ON if before.get(name)}
         parent = {"parent_id": outcome.attempt["id"]} if outcome.attempt is not None else {}
@@ -236,13 +240,13 @@ class Session:
         return Chain(id=made["id"], form="attempt", generation_id=outcome.generation_id)
 
     def approve(self, outcome: Outcome, name: str) -> str:
-        """Approve a validated attempt; return name and version. Raises: ClientError."""
+        """Approve a validated attempt; return the entry's name and version. Raises: ClientError."""
         with PlainClient(self._daemon) as client:
             entry = client.approve(outcome.attempt["id"] if outcome.attempt is not None else "", name)
         return f"{entry['name']}@{entry['version']}"
 
     def accept(self, repair_id: str) -> str:
-        """Take the rules that a repair offers; return them. Raises: ClientError."""
+        """Accept and return the rules that a repair offers. Raises: ClientError."""
         with PlainClient(self._daemon) as client:
             return str(client.accept_fallback(repair_id)["fallback"]["rules"])
 
@@ -263,7 +267,7 @@ def describe_end(ended: Document, hint: str = "") -> str:
 
 
 def _parent_of(client: PlainClient, attempt_id: str) -> str | None:
-    """Return the parent of an attempt; None if it has none, or isn't stored any more."""
+    """Return the parent of an attempt; None if it has none, or if the attempt was deleted."""
     try:
         parent: str | None = client.attempt(attempt_id)["parent_id"]
     except NotFound:
@@ -272,7 +276,7 @@ def _parent_of(client: PlainClient, attempt_id: str) -> str | None:
 
 
 def with_texts(payload: Document, texts: Mapping[str, str]) -> Document:
-    """Return a payload with other texts, named as `editable` names them.
+    """Return a payload with its texts replaced by edited texts, which have the names from `editable`.
 
     Raises: RequestError ``edit.unreadable``, if the manifest isn't JSON or a step has no head.
     """
@@ -305,7 +309,7 @@ def outcome_of_attempt(
     diff: str | None = None,
     generation_id: str | None = None,
 ) -> Outcome:
-    """Return a finished attempt as an outcome. Raises: ClientError."""
+    """Return the outcome of a finished attempt. Raises: ClientError."""
     if attempt_id is None:
         return Outcome(told=told, generation_id=generation_id)
     attempt = client.attempt(attempt_id)
@@ -334,7 +338,7 @@ _STEP_HEAD = re.compile(r"^=== (.+) \((bash|sql)\) ===[ \t]*$", re.MULTILINE)
 
 
 def editable(outcome: Outcome) -> dict[str, str]:
-    """Return the texts that a user can edit: those of `sources`, but all steps of a pipeline as one text."""
+    """Return the texts that a user can edit: those of `sources`, but a pipeline's steps as one text."""
     steps = (outcome.submission or {}).get("payload", {}).get("steps")
     if not steps:
         return sources(outcome)
@@ -343,7 +347,7 @@ def editable(outcome: Outcome) -> dict[str, str]:
 
 
 def read_steps(text: str) -> list[Document]:
-    """Return the steps of a file as `editable` writes it. Raises: RequestError ``edit.unreadable``."""
+    """Return the steps in a file that `editable` wrote. Raises: RequestError ``edit.unreadable``."""
     before, *parts = _STEP_HEAD.split(text)
     stray = next((line for line in before.splitlines() if line.strip() and not line.startswith("#")), None)
     if stray is not None or not parts:
@@ -354,5 +358,5 @@ def read_steps(text: str) -> list[Document]:
 
 
 def sources(outcome: Outcome) -> dict[str, str]:
-    """Return the submitted texts by name; a single one has no name."""
+    """Return the submitted texts by name; a single text has no name."""
     return texts_of(outcome.submission) if outcome.submission is not None else {}

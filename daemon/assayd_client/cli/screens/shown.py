@@ -1,4 +1,4 @@
-"""What the screens show, as rich's renderables; whatever came from outside is plain text in them."""
+"""Renders the content of the screens with rich; external text is inserted only as plain text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def styled(lines: Iterable[StyledLine]) -> Text:
 
 
 def code_of(outcome: Outcome) -> Iterator[RenderableType]:
-    """Return each text that was submitted, highlighted, with its line numbers."""
+    """Return each submitted text, highlighted and with line numbers."""
     kind = outcome.submission["kind"] if outcome.submission is not None else ""
     for name, text in sources(outcome).items():
         suffix = name[name.rfind(".") :] if "." in name else ""
@@ -44,7 +44,7 @@ def code_of(outcome: Outcome) -> Iterator[RenderableType]:
 
 
 def result(outcome: Outcome) -> RenderableType:
-    """Return all that is known of an outcome: report, code, change, offer."""
+    """Return the content of an outcome: report, code, change, and offer."""
     parts: list[RenderableType] = []
     if outcome.told:
         parts.append(Text(plain(outcome.told)))

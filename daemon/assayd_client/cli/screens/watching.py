@@ -1,4 +1,4 @@
-"""The screen on which code comes about: which answer, its stages as they pass, and how far the run is."""
+"""Implements the progress screen: the current answer, its completed stages, and the progress of the run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Begin = Callable[[], Chain]
 
 
 class ProgressScreen(Screen[Outcome | AssaydError]):
-    """A screen that follows a chain to its end; its result is the outcome or the error."""
+    """A screen that follows a chain until it ends; its result is the outcome or the error."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Cancel")]
 
@@ -47,20 +47,20 @@ class ProgressScreen(Screen[Outcome | AssaydError]):
         self._began = monotonic()
 
     def compose(self) -> ComposeResult:
-        """Make the one pane, and the keys below it."""
+        """Create the pane and the footer with the keys."""
         with VerticalScroll():
             yield Static(id="progress")
         yield Footer()
 
     def on_mount(self) -> None:
-        """Begin, and let the clock run."""
+        """Start following the chain, and start the timer that updates the screen."""
         self.set_interval(TICK_S, self.show)
         self.show()
         self.follow()
 
     @work(thread=True)
     def follow(self) -> None:
-        """Follow the chain in a separate thread, up to its outcome."""
+        """Follow the chain in a separate thread until its outcome."""
         came: Outcome | AssaydError
         try:
             self._chain = self._begin()
@@ -75,7 +75,7 @@ class ProgressScreen(Screen[Outcome | AssaydError]):
 
     @work(thread=True)
     def look(self, attempt_id: str) -> None:
-        """Follow one attempt of the chain in a separate thread; a failure there only affects the display."""
+        """Follow an attempt of the chain in a separate thread; a failure there affects only the display."""
         try:
             for event in self._session.events(attempt_id):
                 self.app.call_from_thread(self.apply_to, attempt_id, event)
@@ -84,7 +84,7 @@ class ProgressScreen(Screen[Outcome | AssaydError]):
 
     @work(thread=True)
     def learn(self, attempt_id: str) -> None:
-        """Ask what an attempt failed of; without an answer its line has the verdict alone."""
+        """Fetch the reason why an attempt failed; if that fails, only the verdict is shown."""
         try:
             failure = self._session.failure_of(attempt_id)
         except AssaydError:
@@ -92,7 +92,7 @@ class ProgressScreen(Screen[Outcome | AssaydError]):
         self.app.call_from_thread(self.failed, attempt_id, failure)
 
     def failed(self, attempt_id: str, failure: str) -> None:
-        """Take in what an attempt failed of."""
+        """Record the reason why an attempt failed."""
         self._failures[attempt_id] = failure
         self.show()
 
@@ -104,7 +104,7 @@ class ProgressScreen(Screen[Outcome | AssaydError]):
             self._session.cancel(self._chain)
 
     def apply(self, event: StreamEvent) -> None:
-        """Take in an event of the chain."""
+        """Apply an event of the chain."""
         if self._chain is not None and self._chain.form == "attempt":
             self._progress.apply(event)
         elif event.kind == "answer":
@@ -123,13 +123,13 @@ class ProgressScreen(Screen[Outcome | AssaydError]):
         self.show()
 
     def apply_to(self, attempt_id: str, event: StreamEvent) -> None:
-        """Apply an event of an attempt if it is the newest attempt."""
+        """Apply an event of an attempt, if the attempt is the newest one."""
         if attempt_id == self._attempt:
             self._progress.apply(event)
             self.show()
 
     def show(self) -> None:
-        """Show where it stands."""
+        """Display the current state."""
         self.query_one("#progress", Static).update(styled(self._progress_lines()))
 
     def _progress_lines(self) -> Iterator[StyledLine]:
@@ -153,7 +153,7 @@ class ProgressScreen(Screen[Outcome | AssaydError]):
             yield from (line(f"  {each}") for each in streamed(self._heard))
 
     def _answer_lines(self, one: Document) -> Iterator[StyledLine]:
-        """Show the outcome of an answer, and its writer's reason."""
+        """Return the lines about the outcome of an answer, and the provider's reason."""
         verdict = one["verdict"] or ("tried before" if one["duplicate"] else "no submission")
         unfit = one["original_error"] if one["attempt_id"] is None and not one["duplicate"] else ""
         failure = self._failures.get(one["attempt_id"] or "", unfit)
@@ -162,7 +162,7 @@ class ProgressScreen(Screen[Outcome | AssaydError]):
 
 
 def streamed(heard: str) -> list[str]:
-    """Return the last lines of a streamed answer as they will appear."""
+    """Return the last lines of a streamed answer as they are displayed."""
     shown = plain(heard[-STREAMED_CHARS:]).replace("\\n", "\n").replace('\\"', '"').replace("\\\\", "\\")
     lines = shown.split("\n")[-STREAMED_LINES:]
     return [each if len(each) <= STREAMED_COLUMNS else each[: STREAMED_COLUMNS - 1] + "…" for each in lines]

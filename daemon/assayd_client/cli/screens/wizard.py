@@ -1,4 +1,4 @@
-"""From words, or from an attempt, to something approved: the screens one after the other."""
+"""Runs the screens in sequence, from a request or an attempt to an approved entry."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Ended:
     """The result of a session.
 
     Attributes:
-        code: exit code.
-        approved: name and version of an approved entry.
+        code: the exit code.
+        approved: the name and version of an approved entry.
         rules: the rules that were accepted instead of code.
-        outcome: the last shown outcome.
+        outcome: the last outcome that was shown.
     """
 
     code: int
@@ -38,10 +38,10 @@ class Ended:
 
 
 class Wizard(App[Ended]):
-    """The screens of `assay generate` and `assay review`.
+    """An application with the screens of `assay generate` and `assay review`.
 
     Args:
-        asked: the known part of the request; None to look at an attempt.
+        asked: the known part of the request; None to review an attempt.
         given: the options of the command line.
         reviewed: an attempt to begin with.
         name: the name to approve under; empty to propose one.
@@ -82,12 +82,12 @@ class Wizard(App[Ended]):
         self._earlier: Outcome | None = None
 
     def on_mount(self) -> None:
-        """Begin with the first screen."""
+        """Start with the first screen."""
         self.go()
 
     @work
     async def go(self) -> None:
-        """Show one screen after another until the user is done."""
+        """Show screens in sequence until the user is done."""
         begin: Begin | None = None if self._reviewed is None else partial(self._session.known, self._reviewed)
         while (begin := begin or await self._ask_words()) is not None:
             came = await self.push_screen_wait(ProgressScreen(self._session, begin, kind=self._current_kind))
@@ -117,7 +117,7 @@ class Wizard(App[Ended]):
         self.exit(Ended(code=code, approved=step.approved, rules=step.rules, outcome=outcome))
 
     async def _ask_words(self) -> Begin | None:
-        """Ask for words, and return the request to the daemon; None if the user leaves."""
+        """Ask the user for a request, and return it; return None if the user leaves."""
         if self._asked is None or self._given is None:
             return None
         offered = await self._fetch_options(self._asked.kind)
@@ -130,7 +130,7 @@ class Wizard(App[Ended]):
         return partial(self._session.begin, self._asked)
 
     async def _fetch_options(self, kind: str) -> GenerationOptions:
-        """Return the context of a kind; the screen shows errors in it."""
+        """Return the context that a kind accepts; if this fails, the screen shows the error."""
         try:
             return await asyncio.to_thread(self._session.offered, kind)
         except AssaydError as problem:
@@ -138,7 +138,7 @@ class Wizard(App[Ended]):
             return GenerationOptions()
 
     def on_key(self, event: events.Key) -> None:
-        """Keep text that is typed before the first screen: it is meant for the first field."""
+        """Keep text that is typed before the first screen, because it is meant for the first field."""
         if isinstance(self.screen, Asking):
             self.screen.on_key(event)  # it was on its way to the screen before this one
         elif len(self.screen_stack) == 1 and event.is_printable and event.character:

@@ -1,4 +1,4 @@
-"""Submissions, attempts with labels, runs, verdicts, events."""
+"""Creates tables for submissions, attempts with labels, runs, verdicts and events."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Pipelines, their steps and attempts, execution logs."""
+"""Creates tables for pipelines, their steps and attempts, and execution logs."""
 
 import sqlalchemy as sa
 from alembic import op

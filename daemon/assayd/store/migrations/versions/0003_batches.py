@@ -1,4 +1,4 @@
-"""Batches with their items; the replayed attempt; rules and disk usage of verdicts."""
+"""Adds batches with their items, the replayed attempt, and the rules and disk usage of verdicts."""
 
 import json
 

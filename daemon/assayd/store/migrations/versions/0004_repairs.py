@@ -1,4 +1,4 @@
-"""Repairs and their fixes."""
+"""Creates tables for repairs and their fixes."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""The request in words that led to a submission."""
+"""Adds the natural-language request that led to a submission."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,10 +10,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the column."""
+    """Add the column for the request."""
     op.add_column("attempts", sa.Column("intent", sa.Text(), nullable=True))
 
 
 def downgrade() -> None:
-    """Drop the column."""
+    """Drop the column for the request."""
     op.drop_column("attempts", "intent")

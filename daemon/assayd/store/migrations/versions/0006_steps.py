@@ -1,4 +1,4 @@
-"""Raw answers of providers, and the user who granted a repair its budget."""
+"""Adds the raw answers of providers, and the user who granted a repair its budget."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Generations with their answers, and the library of approved submissions."""
+"""Creates tables for generations with their answers, and for the library of approved submissions."""
 
 import sqlalchemy as sa
 from alembic import op

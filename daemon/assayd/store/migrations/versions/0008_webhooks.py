@@ -1,4 +1,4 @@
-"""Webhook URLs, and the messages that wait for delivery."""
+"""Adds webhook URLs, and the messages that are waiting for delivery."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Wider columns for long label values and large event numbers. SQLite doesn't limit either."""
+"""Widens columns for long label values and large event numbers, which SQLite doesn't limit."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""An index of runs by node, newest first: a claim counts the node's current runs with it."""
+"""Adds an index of runs by node, newest first, which claims use to count the node's current runs."""
 
 from alembic import op
 

@@ -1,4 +1,4 @@
-"""The reason why a fix can't be applied to its submission."""
+"""Adds the reason why a fix can't be applied to its submission."""
 
 import sqlalchemy as sa
 from alembic import op

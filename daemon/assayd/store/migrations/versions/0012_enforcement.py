@@ -1,4 +1,4 @@
-"""Whether the policy of an attempt enforced its rules or only reported violations."""
+"""Adds whether the policy of an attempt enforced its rules or only reported violations."""
 
 import sqlalchemy as sa
 from alembic import op

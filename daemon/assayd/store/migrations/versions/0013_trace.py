@@ -1,4 +1,4 @@
-"""The trace span of an attempt, which the next run of the daemon continues."""
+"""Adds the trace span of an attempt, which the daemon's next run continues."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""The allowed number of runs of an attempt, if requested; verdicts of distrusted nodes."""
+"""Adds the requested maximum number of runs of an attempt, and a mark for verdicts of distrusted nodes."""
 
 import sqlalchemy as sa
 from alembic import op

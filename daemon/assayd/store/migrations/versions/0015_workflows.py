@@ -1,4 +1,4 @@
-"""Workflows of code nodes."""
+"""Creates tables for workflows of code nodes."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add both tables."""
+    """Create both tables."""
     op.create_table(
         "workflows",
         sa.Column("id", sa.String(26), primary_key=True),
@@ -50,6 +50,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them."""
+    """Drop both tables."""
     op.drop_table("workflow_nodes")
     op.drop_table("workflows")
