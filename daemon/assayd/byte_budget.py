@@ -40,7 +40,7 @@ class ByteBudget:
         self._operators = frozenset({0, os.geteuid()}) if operators is None else operators
         self._said_to_be: set[int] = set()
         self._held: Counter[int] = Counter()
-        self._reading = asyncio.Semaphore(1)
+        self._reading = FairSemaphore(1)
         self._parsing = FairSemaphore(1)
         self.pace = pace or UserThrottle()
         self._numbers = count()
@@ -85,12 +85,12 @@ class ByteBudget:
             growing.resize(0)
 
     @asynccontextmanager
-    async def reading(self, size: int) -> AsyncIterator[None]:
-        """Wait until no other large text is being read, if this one is large."""
+    async def reading(self, size: int, uid: int) -> AsyncIterator[None]:
+        """Wait until no other large text is being read, if this one is large; users take turns."""
         if size <= LARGE_BYTES:
             yield
             return
-        async with self._reading:
+        async with self._reading.hold(uid, "", str(next(self._numbers))):
             try:
                 yield
             finally:

@@ -31,6 +31,9 @@ _ANSWERING = re.compile(
 )
 _MOST_NAMED = 3
 _LOOPS = re.compile(r"(?:^|[;&|({]|\b(?:then|do|else)\b)\s*(while|until)\b")
+_WAITS = re.compile(
+    r"(?:^|[;&|({]|\b(?:then|do|else)\b)\s*(?:while !|until)\s+(?:\[\[?|test) -[efs] [\"']?([\w./*$-]{1,80})"
+)
 
 
 def advise_on_silence(content: str) -> tuple[str, int | None]:
@@ -82,17 +85,18 @@ _MOST_LINES = 2000
 _MOST_CHARS = 1000
 
 
-def advise_on_timeout(content: str) -> tuple[str | None, int | None]:
-    """Return the advice about potentially endless loops of a bash step, and the line of the only one."""
-    lines = [number for number, line in enumerate(content.split("\n"), 1) if _LOOPS.search(line)]
-    if not lines:
-        return None, None
-    shown = ", ".join(map(str, lines[:_MOST_NAMED]))
-    words = (
-        f"Check the loop on line {shown}: no other process runs that could end it. Create the awaited "
-        "file in an earlier step, submit it, or remove the loop."
-    )
-    return words, lines[0] if len(lines) == 1 else None
+def find_loops(content: str) -> list[int]:
+    """Return the lines with potentially endless loops of a bash step."""
+    return [number for number, line in enumerate(content.split("\n"), 1) if _LOOPS.search(line)]
+
+
+def advise_on_wait(content: str) -> tuple[str, int] | None:
+    """Return the advice about a bash loop that waits for a file, and its line, or None if no loop does."""
+    for number, line in enumerate(content.split("\n"), 1):
+        if (found := _WAITS.search(line[:_MOST_CHARS])) is not None:
+            words = f"Remove the loop on line {number}: no other process runs that could create `{found[1]}`."
+            return words, number
+    return None
 
 
 def advise_on_path(message: str, others: Sequence[str]) -> str | None:

@@ -10,6 +10,7 @@ cause.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -17,14 +18,14 @@ from assayd.findings.call_unit import case_of
 from assayd.findings.exec_unit import exit_code, judge_exec
 from assayd.findings.runs import cause_finding, limit_details, quoted_end
 from assayd.findings.source_text import snippet
-from assayd.findings.timeout import COMPUTING, timeout_finding
+from assayd.findings.timeout import COMPUTING, add_loops, timeout_finding
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.model.finding import Finding, Layer, Rule
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import Cause, RunResult, UnitResult
 from assayd.model.submission import JsonValue
 from assayd.model.text_limits import shorten
-from assayd_pipeline.advice import advise_on_exit, advise_on_silence, advise_on_timeout
+from assayd_pipeline.advice import advise_on_exit, advise_on_silence, advise_on_wait, find_loops
 from assayd_pipeline.errors import ADVICE, ErrorClass, ErrorSource, classify, find_last_line
 from assayd_pipeline.facts import Facts
 from assayd_pipeline.from_files import SCHEMA_FILE
@@ -173,17 +174,26 @@ def _judge_bad_end(step: StepText, unit: UnitResult, case: Case, finding: Findin
     if finding is None:
         return JudgedStep(case=case)
     if unit.outcome.cause is Cause.TIMEOUT:
-        finding = timeout_finding(unit, "It")
-        if finding.suggestion == COMPUTING:
-            loops, at = advise_on_timeout(step.content) if step.program is ErrorSource.BASH else (None, None)
-            finding = replace(
-                finding,
-                suggestion=loops or ADVICE[ErrorClass.TIMEOUT],
-                line=at,
-                snippet=snippet(step.content, at),
-            )
+        finding = _timeout_finding(step, unit)
         case = replace(case, error_type=ErrorClass.TIMEOUT)
     return JudgedStep(case=replace(case, message=finding.message), finding=finding)
+
+
+def _timeout_finding(step: StepText, unit: UnitResult) -> Finding:
+    """Return the finding for a step that reached its time limit, placed at its loop if it has one."""
+    finding, text = timeout_finding(unit, "It"), step.content
+    if step.program is not ErrorSource.BASH:
+        lines = [number for number, line in enumerate(text.split("\n"), 1) if _RECURSIVE.search(line)]
+    elif (waits := advise_on_wait(text)) is not None:
+        return replace(finding, suggestion=waits[0], line=waits[1], snippet=snippet(text, waits[1]))
+    else:
+        lines = find_loops(text)
+    if finding.suggestion == COMPUTING and not lines:
+        return replace(finding, suggestion=ADVICE[ErrorClass.TIMEOUT])
+    return add_loops(finding, text, lines)
+
+
+_RECURSIVE = re.compile(r"\bWITH\s+RECURSIVE\b", re.IGNORECASE)
 
 
 def _finding(step: StepText, error_class: ErrorClass, words: str, *, line: int | None) -> Finding:

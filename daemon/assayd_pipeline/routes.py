@@ -90,7 +90,7 @@ async def run_pipeline(request: Request, call: CallDep, wait_s: WaitS = 0) -> Re
         body = await asyncio.to_thread(
             _build_submission, entry, wanted, None if judged is None else judged.facts, last
         )
-    async with call.budget.reading(len(body)):
+    async with call.budget.reading(len(body), call.caller.peer.uid):
         submission = await read_submitted(body, call)
     accepted = await call.service.submit(submission, peer=call.caller.peer)
     return await answer_submitted(call, accepted.attempt, wait_s, pending=202)

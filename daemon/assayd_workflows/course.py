@@ -106,8 +106,8 @@ class CourseParts:
         report, _ = await self.documents(attempt)
         if len(report) <= LARGE_BYTES:
             return read(report)
-        budget = self.scheduler.budget
-        async with budget.reading(len(report)), budget.parsing(attempt.peer.uid):
+        budget, uid = self.scheduler.budget, attempt.peer.uid
+        async with budget.reading(len(report), uid), budget.parsing(uid):
             return await asyncio.to_thread(read, report)
 
 

@@ -133,7 +133,7 @@ async def test_starved_program_ends_at_three_times_its_limit_and_is_told_why(eng
     assert unit.usage.wall_s >= MOST_S * LIMITS.unit_timeout_s
     finding = timeout_finding(unit, "It")
     assert "for a processor" in finding.message
-    assert "The machine was busy" in str(finding.suggestion)
+    assert "the machine was busy" in str(finding.suggestion)
 
 
 async def test_attempt_does_not_count_what_its_units_were_starved(engine: DockerEngine) -> None:

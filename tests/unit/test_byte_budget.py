@@ -78,13 +78,27 @@ def test_what_an_operator_of_the_group_has_sent_may_wait_in_the_reserve() -> Non
 
 async def test_large_texts_are_read_one_at_a_time_and_small_ones_beside_them() -> None:
     budget = budget_of(8000)
-    async with budget.reading(LARGE_BYTES + 1):
-        second = asyncio.create_task(budget.reading(LARGE_BYTES + 1).__aenter__())
-        async with budget.reading(LARGE_BYTES):
+    async with budget.reading(LARGE_BYTES + 1, 1):
+        second = asyncio.create_task(budget.reading(LARGE_BYTES + 1, 1).__aenter__())
+        async with budget.reading(LARGE_BYTES, 1):
             await asyncio.sleep(0)
         assert not second.done()
     await second
     assert second.done()
+
+
+async def test_large_texts_of_users_are_read_in_turn() -> None:
+    budget, order = budget_of(8000), list[int]()
+
+    async def read(uid: int) -> None:
+        async with budget.reading(LARGE_BYTES + 1, uid):
+            order.append(uid)
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as tasks:
+        for uid in (1, 1, 1, 1, 2):
+            tasks.create_task(read(uid))
+    assert order.index(2) <= 2
 
 
 async def test_one_thread_parses_at_a_time_and_users_are_served_in_turn() -> None:

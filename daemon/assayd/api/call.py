@@ -257,9 +257,10 @@ async def read_model(request: Request, call: Call, model: type[B], *, max_bytes:
     """
     with call.holding() as held:
         body = await read_body(request, call, held, max_bytes=max_bytes or call.limits.body_bytes)
-        async with call.budget.reading(len(body)):
+        uid = call.caller.peer.uid
+        async with call.budget.reading(len(body), uid):
             if len(body) > LARGE_BODY_BYTES:
-                async with call.budget.parsing(call.caller.peer.uid):
+                async with call.budget.parsing(uid):
                     return await asyncio.to_thread(_parse_model, body, model)
             return _parse_model(body, model)
 

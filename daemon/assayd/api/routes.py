@@ -69,12 +69,14 @@ async def submit_attempt(
 @router.post("/check", responses=answers.CHECKED, openapi_extra=answers.SUBMISSION_BODY)
 async def check_submission(request: Request, call: CallDep) -> Response:
     """Run only the static stages of a submission; nothing is recorded."""
-    trials = call.require_trials()
-    with call.holding() as held:
-        body = await read_body(request, call, held, max_bytes=call.limits.body_bytes)
-        async with call.budget.reading(len(body)):
-            submission = await read_submitted(body, call)
-            stages = await check_static(submission, trials, uid=call.caller.peer.uid)
+    trials, uid = call.require_trials(), call.caller.peer.uid
+    async with trials.turns.of_user(uid):
+        with call.holding() as held:
+            body = await read_body(request, call, held, max_bytes=call.limits.body_bytes)
+            async with trials.turns.of_size(uid, len(body)):
+                async with call.budget.reading(len(body), uid):
+                    submission = await read_submitted(body, call)
+                stages = await check_static(submission, trials, uid=uid)
     request.state.changes_nothing = True
     return json_response(static_check_document(submission, stages))
 
@@ -260,7 +262,7 @@ async def _submit(
     async with AsyncExitStack() as turn:
         with call.holding() as held:
             body = await read_body(request, call, held, max_bytes=call.limits.body_bytes)
-            await turn.enter_async_context(call.budget.reading(len(body)))
+            await turn.enter_async_context(call.budget.reading(len(body), call.caller.peer.uid))
             submission = await read_submitted(body, call)
             del body  # from here on, the queue counts its bytes
         accepted = await call.service.submit(

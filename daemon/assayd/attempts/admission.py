@@ -152,7 +152,7 @@ class Admission:
 
     async def submit_document(self, document: bytes, origin: AttemptOrigin) -> Accepted:
         """Accept a submission from the daemon or its records; a large one holds its turn until recorded."""
-        async with self._scheduler.budget.reading(len(document)):
+        async with self._scheduler.budget.reading(len(document), origin.peer.uid):
             return await self.submit(await self.read(document), origin)
 
     async def _request_repair(self, attempt: Attempt, submission: Submission) -> None:
@@ -206,6 +206,14 @@ class Admission:
     async def read(self, document: bytes) -> Submission:
         """Read an accepted submission; a large one in a thread, so that the event loop stays free."""
         return await read_accepted(document, self._kinds)
+
+    async def read_in_turn(self, document: bytes, uid: int) -> Submission:
+        """Read an accepted submission; a large one in the user's turn."""
+        if len(document) <= LARGE_DOCUMENT_BYTES:
+            return await self.read(document)
+        budget = self._scheduler.budget
+        async with budget.reading(len(document), uid), budget.parsing(uid):
+            return await self.read(document)
 
     def require_ready(self) -> None:
         """See that attempts are accepted. Raises: RequestError ``not_ready``."""
@@ -268,7 +276,7 @@ class Admission:
 
     async def _recover_attempt(self, attempt: Attempt, document: bytes, *, behind: int) -> None:
         try:
-            async with self._scheduler.budget.reading(len(document)):
+            async with self._scheduler.budget.reading(len(document), attempt.peer.uid):
                 submission = await self.read(document)
             order = self._build_order(
                 attempt, submission, self.policy(submission), self._resume_span(attempt)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from assayd.aio import together
 from assayd.analysis.analyst import Analyst
 from assayd.attempts.admission import Admission, AttemptOrigin
+from assayd.attempts.check_turns import CheckTurns
 from assayd.errors import AssaydError, RequestError
 from assayd.kind import Kind
 from assayd.model.attempt import Attempt, State
@@ -113,6 +114,7 @@ class PolicyTrials:
     wait: Wait
     documents: Read
     busy: set[int] = field(default_factory=set)
+    turns: CheckTurns = field(default_factory=CheckTurns)
 
     async def run(
         self, policy: ExecutionPolicy, query: Query, peer: Peer, *, run: bool = False
@@ -167,7 +169,18 @@ class PolicyTrials:
         self, trial: PolicyTrial, attempt: Attempt, policy: ExecutionPolicy, uid: int
     ) -> None:
         """Compare an attempt's verdict with its static stages under the profile, at the caller's turn."""
-        submission = await self._read_submission(attempt)
+        try:
+            document = await self.jobs.document(attempt.id)
+        except AssaydError:
+            trial.left_out += 1
+            return
+        async with self.turns.of_size(uid, len(document)):
+            await self._compare_verdict(trial, attempt, document, policy, uid)
+
+    async def _compare_verdict(
+        self, trial: PolicyTrial, attempt: Attempt, document: bytes, policy: ExecutionPolicy, uid: int
+    ) -> None:
+        submission = await self._read_submission(document, uid)
         kind = self.kinds.get(attempt.kind)
         if submission is None or kind is None:
             trial.left_out += 1
@@ -207,10 +220,10 @@ class PolicyTrials:
             trial.note(attempt, await self._report_errors(done if failed else attempt), would_fail=failed)
         return True
 
-    async def _read_submission(self, attempt: Attempt) -> Submission | None:
-        """Return an attempt's submission; None if this daemon can no longer read it."""
+    async def _read_submission(self, document: bytes, uid: int) -> Submission | None:
+        """Return a stored submission; None if this daemon can no longer read it."""
         try:
-            return await self.admission.read(await self.jobs.document(attempt.id))
+            return await self.admission.read_in_turn(document, uid)
         except AssaydError:
             return None
 

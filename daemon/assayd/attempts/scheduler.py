@@ -355,7 +355,8 @@ class Scheduler:
         if document is None:
             document = await self._jobs.document(order.attempt.id)
         kinds = {order.attempt.kind: order.validator}
-        async with self.budget.reading(len(document)), self.budget.parsing(order.attempt.peer.uid):
+        uid = order.attempt.peer.uid
+        async with self.budget.reading(len(document), uid), self.budget.parsing(uid):
             job.read = await read_accepted(document, kinds)
 
     def _summarise(self, finished: Finished) -> None:

@@ -93,7 +93,7 @@ class Receiver:
         read = partial(read_submission, kinds=self._kinds, caps=self._caps.payload)
         most_bytes = self._caps.line_bytes
         size = sum(len(line.text or b"") for line in raw)
-        async with self._budget.reading(size):
+        async with self._budget.reading(size, self._batch.peer.uid):
             found = await asyncio.to_thread(lambda: [read_line(line, read, most_bytes) for line in raw])
         return [await self._build_line(line) for line in found]
 

@@ -1,16 +1,17 @@
 """Explains how a unit that timed out spent its time: computing, waiting, or starved of processor time.
 
     while True: pass        … ran out of time (limit 5 s): it used 5 s of processor time.
-    time.sleep(60)          … (limit 5 s): it waited 5 s without computing (a sleep, a lock or a read?).
-    (a very busy machine)   … (limit 5 s): it waited 14 s for a processor.
+    time.sleep(60)          … (limit 5 s): it waited 5 s without computing.
+    (a very busy machine)   … (limit 5 s): it computed for 0.9 s and waited 14 s for a processor.
 
-It decides nothing. Figures have two digits, so that a repeated run reads the same.
+On a busy machine an endless loop looks like a program that only waits. Hence the suggestion names the loops
+of the source in each case. It decides nothing. Figures have two digits, so that repeated runs read the same.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from assayd.findings.runs import cause_finding
@@ -22,8 +23,17 @@ from assayd.model.text_limits import shorten
 COMPUTING = "Look for a loop that never ends, or a pattern that backtracks."
 WAITING = "Look for a sleep, a lock or a read that never ends."
 STARVED = "The machine was busy. Submit it again, or start fewer processes."
+SLOWED = "Check that each loop ends. If each does, submit it again: the machine was busy."
+_AFTER_LOOP = {
+    WAITING: "look for a sleep, a lock or a read that never ends",
+    STARVED: "submit it again: the machine was busy",
+    SLOWED: "submit it again: the machine was busy",
+}
+"""What to do if the loops end, by the suggestion for a source without loops."""
 _SHARE = 0.2
 _MOST_OF_IT = 0.5
+_NOTICEABLE = 0.02
+"""The share of computing from which a unit that waited for a processor may be in an endless loop."""
 _LOOP = re.compile(r"\s*while\b")
 _MOST_LOOPS = 3
 _MOST_LINES = 5000
@@ -54,7 +64,7 @@ def timeout_finding(unit: UnitResult, what: str) -> Finding:
 
 def describe_time_use(unit: UnitResult) -> str:
     """Return how the time was spent, as the end of a sentence; empty if unknown."""
-    said = [f"{spent.words.format(f'{spent.seconds:.2g} s')}" for spent in _time_shares(unit)]
+    said = [spent.words.format(f"{spent.seconds:.2g} s") for spent in _time_shares(unit)]
     return f": it {' and '.join(said)}" if said else ""
 
 
@@ -71,15 +81,11 @@ def _format_limit(unit: UnitResult) -> str:
 
 
 def _time_shares(unit: UnitResult) -> Iterator[TimeShare]:
-    """Yield what most of the time was spent on, the largest part first."""
+    """Yield what most of the time was spent on, the largest part first; computing precedes being starved."""
     usage = unit.usage
     parts: tuple[TimeShare, ...] = (
         TimeShare(seconds=usage.cpu_s, words="used {} of processor time", hint=COMPUTING),
-        TimeShare(
-            seconds=usage.waited_s,
-            words="waited {} without computing (a sleep, a lock or a read?)",
-            hint=WAITING,
-        ),
+        TimeShare(seconds=usage.waited_s, words="waited {} without computing", hint=WAITING),
         TimeShare(seconds=usage.starved_s, words="waited {} for a processor", hint=STARVED),
     )
     whole_s = sum(part.seconds for part in parts)
@@ -87,10 +93,14 @@ def _time_shares(unit: UnitResult) -> Iterator[TimeShare]:
     own_s = usage.cpu_s + usage.waited_s
     if isinstance(limit_s, float | int) and own_s > limit_s * _MOST_OF_IT:
         parts, whole_s = parts[:2], own_s  # It would also have reached its limit on an idle machine.
+    # Waiting for a processor doesn't count against the limit; it is the reason only if it took most of it.
+    if parts[-1].hint is STARVED and parts[-1].seconds > whole_s * _MOST_OF_IT:
+        if usage.cpu_s > whole_s * _NOTICEABLE:
+            yield TimeShare(seconds=usage.cpu_s, words="computed for {}", hint=SLOWED)
+        yield parts[-1]
+        parts = parts[1:2]
     for part in sorted(parts, key=lambda part: -part.seconds):
-        # Waiting for a processor doesn't count against the limit; it is the reason only if it took most of
-        # the time.
-        if part.seconds > whole_s * (_MOST_OF_IT if part.hint is STARVED else _SHARE):
+        if part.hint is not STARVED and part.seconds > whole_s * _SHARE:
             yield part
 
 
@@ -98,12 +108,23 @@ def add_endless_parts(finding: Finding, text: str) -> Finding:
     """Add the parts of a Python source that may never end: its `while` loops or its threads."""
     if finding.suggestion == WAITING and "threading.Thread(" in text:
         return replace(finding, suggestion=_THREADS)
-    if finding.suggestion != COMPUTING or text.count("\n") >= _MOST_LINES:
+    if text.count("\n") >= _MOST_LINES:
         return finding
-    lines = [number for number, line in enumerate(text.split("\n"), 1) if _LOOP.match(line)]
+    return add_loops(finding, text, [n for n, line in enumerate(text.split("\n"), 1) if _LOOP.match(line)])
+
+
+def add_loops(finding: Finding, text: str, lines: Sequence[int]) -> Finding:
+    """Name the loops on `lines` of `text` as the first cause, and place the finding at the only one."""
+    if not lines and finding.suggestion == SLOWED:
+        return replace(finding, suggestion=STARVED)
     if not 0 < len(lines) <= _MOST_LOOPS:
         return finding
-    shown = f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}"
-    line = lines[0] if len(lines) == 1 else None
-    words = f"Check the loop on {shown}: every iteration must move closer to its exit condition."
+    one = len(lines) == 1
+    line = lines[0] if one else None
+    shown = f"{'loop on line' if one else 'loops on lines'} {', '.join(map(str, lines))}"
+    after = _AFTER_LOOP.get(finding.suggestion or "")
+    words = f"Check the {shown}: every iteration must move closer to its exit condition."
+    if after is not None:
+        ends, does = ("ends", "it does") if one else ("end", "they do")
+        words = f"Check that the {shown} {ends}. If {does}, {after}."
     return replace(finding, suggestion=words, line=line, snippet=snippet(text, line))

@@ -93,7 +93,7 @@ async def _read_model(
     body = await read_body(request, call, held, max_bytes=max_bytes)
     if len(body) <= LARGE_BODY_BYTES:
         return _parse_model(adapter, body)
-    async with call.budget.reading(len(body)):
+    async with call.budget.reading(len(body), call.caller.peer.uid):
         return await asyncio.to_thread(_parse_model, adapter, body)
 
 

@@ -1,11 +1,55 @@
 import asyncio
 import json
+from types import SimpleNamespace
 
 import pytest
 
+from assayd.analysis.analyst import Checked
+from assayd.attempts.check_turns import CheckTurns
+from assayd.byte_budget import LARGE_BYTES
 from assayd.documents import read_json
 from assayd.errors import EngineError, RequestError, StoreError
+from assayd.kinds import registry
 from assayd.model.report import Verdict
+from support.slowness import SLOWER_BY
+
+
+class HeldAnalyst:
+    """Answers once it is released, and counts the submissions that it has at once."""
+
+    def __init__(self) -> None:
+        self.asked, self.released = asyncio.Event(), asyncio.Event()
+        self.now = self.most = 0
+
+    async def check(self, kind, payload, policy, *, flow):
+        self.now += 1
+        self.most = max(self.most, self.now)
+        self.asked.set()
+        await self.released.wait()
+        self.now -= 1
+        return Checked(stages=(), payload=payload)
+
+
+class Admission:
+    """Completes nothing, and needs no policy."""
+
+    async def complete(self, submission, uid):
+        return submission
+
+    def policy(self, submission) -> None:
+        return None
+
+
+@pytest.fixture
+def analyst(app):
+    """Return the analyst of an application that has static checks during a test."""
+    analyst, kinds = HeldAnalyst(), {"extractor": registry.find("extractor")}
+    app.state.trials = SimpleNamespace(
+        admission=Admission(), analyst=analyst, kinds=kinds, turns=CheckTurns()
+    )
+    yield analyst
+    app.state.trials = None
+
 
 GOOD = {"kind": "extractor", "payload": {"code": "x = 1", "sample_paths": ["/a"]}}
 ULID = "01JTC8ZK5V7777777777777777"
@@ -39,6 +83,30 @@ class TestPost:
     async def test_static_check_is_refused_where_nodes_judge(self, connect, service) -> None:
         response = await connect().post("/v1/attempts/check", json=GOOD)
         assert (response.status_code, code(response), service.attempts) == (409, "policy.elsewhere", {})
+
+    async def test_large_check_that_waits_for_its_analysis_delays_no_other_user(
+        self, analyst, connect
+    ) -> None:
+        large = json.dumps(GOOD).encode() + b" " * LARGE_BYTES
+        check = asyncio.create_task(connect(2000).post("/v1/attempts/check", content=large))
+        await analyst.asked.wait()
+        async with asyncio.timeout(10 * SLOWER_BY):
+            response = await connect().post("/v1/attempts", content=large)
+        assert (response.status_code, check.done()) == (202, False)
+        analyst.released.set()
+        assert (await check).status_code == 200
+
+    async def test_further_check_of_a_user_waits_for_the_one_under_way(self, analyst, connect) -> None:
+        first, second = (
+            asyncio.create_task(connect().post("/v1/attempts/check", json=GOOD)) for _ in range(2)
+        )
+        await analyst.asked.wait()
+        async with asyncio.timeout(10 * SLOWER_BY):
+            await connect().post("/v1/attempts", json=GOOD)
+        assert analyst.most == 1
+        analyst.released.set()
+        assert [(await each).status_code for each in (first, second)] == [200, 200]
+        assert analyst.most == 1
 
     async def test_a_wait_that_is_too_short_is_202(self, connect, service) -> None:
         service.outcome = None

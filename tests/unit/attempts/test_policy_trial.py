@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 from pydantic import BaseModel
 
 from assayd.analysis.analyst import Flow
+from assayd.attempts.check_turns import MOST_LARGE
 from assayd.attempts.policy_trial import AT_ONCE, PolicyTrials
+from assayd.byte_budget import LARGE_BYTES
 from assayd.kinds import registry
 from assayd.model.attempt import Attempt
 from assayd.model.policy import ExecutionPolicy
@@ -25,16 +28,16 @@ OPERATOR = Peer(uid=5, gid=5, pid=1)
 class Stored:
     """Finished attempts of another user, with one submission."""
 
-    def __init__(self, *attempts: Attempt) -> None:
-        self.attempts = attempts
+    def __init__(self, *attempts: Attempt, text: bytes = b"") -> None:
+        self.attempts, self.text = attempts, text
 
     async def list(self, query: Query) -> Page:
         return Page(attempts=self.attempts, next_cursor=None)
 
     async def document(self, attempt_id: str) -> bytes:
-        return b""
+        return self.text
 
-    async def read(self, document: bytes) -> Submission:
+    async def read_in_turn(self, document: bytes, uid: int) -> Submission:
         payload = registry.find("code").payload.model_validate(NODE)
         return Submission(
             kind="code", policy="code", payload=payload, document=document, input_digest="d", overrides={}
@@ -73,6 +76,33 @@ async def test_trial_of_another_users_attempts_uses_the_callers_turn(make: Make)
 
     assert (last.tried, last.left_out, last.complete) == (1, 0, True)
     assert analyst.flows == [(OPERATOR.uid, "policy-trial")]
+
+
+class CountingAnalyst(Flows):
+    """Remembers how many submissions were kept for it at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.most = 0
+
+    async def stages(
+        self, kind: object, payload: BaseModel, policy: ExecutionPolicy, *, flow: Flow
+    ) -> tuple[StageReport, ...]:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0)
+        self.now -= 1
+        return ()
+
+
+async def test_trial_of_large_submissions_keeps_few_of_them_in_memory(make: Make) -> None:
+    analyst = CountingAnalyst()
+    stored = Stored(*(make.finished() for _ in range(AT_ONCE)), text=b" " * (LARGE_BYTES + 1))
+    trials = trials_of(stored, analyst)
+    *_, last = [trial async for trial in trials.run(trials.policies.get("code"), Query(), OPERATOR)]
+
+    assert last.tried == AT_ONCE
+    assert analyst.most == MOST_LARGE
 
 
 async def test_trial_counts_each_attempt_once_when_several_wait_together(make: Make) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from assayd_pipeline.advice import (
     advise_on_exit,
     advise_on_path,
     advise_on_silence,
-    advise_on_timeout,
+    advise_on_wait,
+    find_loops,
 )
 
 
@@ -22,9 +25,15 @@ def test_silent_failure_of_several_or_none_has_no_line() -> None:
     assert ("set -x" in words, line) == (True, None)
 
 
-def test_loops_are_named_where_time_ran_out() -> None:
-    assert advise_on_timeout("until [ -f x ]; do\n  :\ndone\n")[1] == 1
-    assert advise_on_timeout("sort x\n") == (None, None)
+@pytest.mark.parametrize("line", ["until [ -f x.flag ]; do", 'while ! test -e "x.flag"; do'])
+def test_loop_that_waits_for_a_file_is_removed(line: str) -> None:
+    words = "Remove the loop on line 2: no other process runs that could create `x.flag`."
+    assert advise_on_wait(f"set -e\n{line}\n  sleep 1\ndone\n") == (words, 2)
+
+
+def test_loop_that_waits_for_no_file_has_no_advice_but_its_line() -> None:
+    content = "n=1\nwhile [ $n -gt 0 ]; do\n  n=$((n + 1))\ndone\n"
+    assert (advise_on_wait(content), find_loops(content)) == (None, [2])
 
 
 def test_file_that_is_not_there_is_compared_with_those_that_are_named() -> None:

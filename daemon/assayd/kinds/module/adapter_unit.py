@@ -16,7 +16,7 @@ from dataclasses import replace
 from assayd.findings.exception_hints import exception_hint, misspelling_edit
 from assayd.findings.runs import LEAVING, NOT_COMPILED_RULE, cause_finding, file_events, limit_details
 from assayd.findings.source_text import snippet
-from assayd.findings.timeout import timeout_finding
+from assayd.findings.timeout import add_endless_parts, timeout_finding
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import Bound, NotCompiled, Raised, Record, read_record
 from assayd.kinds.module.explained import explained
@@ -79,7 +79,11 @@ def judge_adapter(
     if isinstance(record, Raised):
         return (*events, _exception_finding(file, record, texts))
     if isinstance(record, NotCompiled) or not isinstance(record, Bound) or not unit.outcome.completed:
-        return events if has_errors(events) else (*events, _failed_import_finding(file, unit))
+        return (
+            events
+            if has_errors(events)
+            else (*events, _failed_import_finding(file, unit, texts.get(file, "")))
+        )
     return (*events, *_compare_class(file, record, contract))
 
 
@@ -98,11 +102,11 @@ def _event_findings(file: str, unit: UnitResult, texts: Mapping[str, str]) -> It
             yield finding
 
 
-def _failed_import_finding(file: str, unit: UnitResult) -> Finding:
+def _failed_import_finding(file: str, unit: UnitResult, text: str) -> Finding:
     cause = Cause.PROTOCOL_VIOLATION if unit.outcome.completed else unit.outcome.cause
     what = f"Importing {file}"
     if cause is Cause.TIMEOUT:
-        return replace(timeout_finding(unit, what), file=file)
+        return replace(add_endless_parts(timeout_finding(unit, what), text), file=file)
     return replace(cause_finding(cause, what, limit_details(unit)), file=file)
 
 
