@@ -5,7 +5,9 @@
 Three kinds of failure are planted. Which they are, and how many items each has, is in `PLANTED`, and not on
 the screen: the reader is to find out by the console or by `assay`. One of them was repaired, one extractor
 was made from words, and the newest attempt, `quarter.py`, failed by a slip that a person can mend. The
-program prints the socket, ends by Ctrl+C and leaves nothing; with --once it ends as soon as all exists.
+program prints the reader's tasks and the socket, ends by Ctrl+C and leaves nothing; with --once it ends as
+soon as all exists. The provider `written` always answers with the same extractor, for paths such as
+`/archive/delta/2024/sales_Q1.csv`: supplier, year and quarter. It can't write anything else.
 """
 
 from __future__ import annotations
@@ -45,6 +47,18 @@ PLANTED = {
     "the program for supplier `tundra` waits for a page number that never comes": 3,
     "the program for supplier `atoll` imports requests, which the policy does not allow": 4,
 }
+PATHS = ("/archive/delta/2024/sales_Q1.csv", "/archive/mesa/2023/sales_Q3.csv")
+CASE = {"name": "first", "path": PATHS[0], "expected": {"supplier": "delta", "quarter": 1}}
+TASKS = f"""\
+Tasks:
+1. Find out why 12 lines of the batch nightly-sales failed: how many reasons, and how many lines each.
+2. Mend quarter.py, the newest attempt, by hand.
+3. In another terminal, with ASSAY_SOCKET set, run `assay generate extractor`. Ask for supplier, year and
+   quarter of sales files. The provider `written` knows only paths such as these:
+     {PATHS[0]}
+     {PATHS[1]}
+   An example: {json.dumps(CASE)}
+"""
 PROVIDER = """\
 import json, sys
 
@@ -92,12 +106,10 @@ def fill(client: PlainClient) -> Document:
     refused = client.attempts(batch=batch["id"], label=["platform=atoll"], limit=1)["attempts"][0]
     for _ in client.repair_events(client.repair(refused["id"], provider="rules")["id"]):
         pass
-    paths = ["/archive/delta/2024/sales_Q1.csv", "/archive/mesa/2023/sales_Q3.csv"]
-    case = {"name": "first", "path": paths[0], "expected": {"supplier": "delta", "quarter": 1}}
     made = client.generate(
         kind="extractor",
         intent="supplier, year and quarter of a sales file",
-        context={"sample_paths": paths, "cases": [case]},
+        context={"sample_paths": PATHS, "cases": [CASE]},
         provider="written",
     )
     for _ in client.generation_events(made["id"]):
@@ -141,7 +153,7 @@ def main() -> None:
             print("A moment: 260 attempts …", file=sys.stderr, flush=True)
             counts = fill(client)
             told = {name: counts[name] for name in ("total", "validated", "failed", "error")}
-            print(f"Batch nightly-sales: {json.dumps(told)}", flush=True)
+            print(f"Batch nightly-sales: {json.dumps(told)}\n{TASKS}", flush=True)
             if given.once:
                 return
             print(f"ASSAY_SOCKET={target.socket}", flush=True)

@@ -326,14 +326,27 @@ class Control:
         """Record an end of the definition."""
         state = self._state
         if state.judged and state.returns and not self._outside:
-            self._report_return_stack(
-                f"The definition ends at '{token.word}' with items on the return stack.", token
-            )
+            problem = f"Items are still on the return stack at '{token.word}'."
+            self._report_return_stack(problem, token, remedy=self._remedy_at_end(token))
         if state.alive:
             self.leaving.append(state.end(token))
 
-    def _report_return_stack(self, problem: str, token: Token, *, certain: bool = True) -> None:
-        names = {"problem": problem, "remedy": _RETURNS_REMEDY}
+    def _remedy_at_end(self, token: Token) -> str:
+        """Return the fix for items on the return stack at an end of the definition."""
+        loops = sum(frame.word in {"do", "?do"} for frame in self.frames)
+        kept = len(self._state.returns) - 2 * loops
+        if loops and not kept:
+            return f"Write `{' '.join(['unloop'] * loops)}` before `{token.word}`."
+        if not loops and kept == 1:
+            return (
+                f"Write `r>` before `{token.word}`, then `drop` if the item isn't a result; `r@` only copies."
+            )
+        return _RETURNS_REMEDY
+
+    def _report_return_stack(
+        self, problem: str, token: Token, *, certain: bool = True, remedy: str = _RETURNS_REMEDY
+    ) -> None:
+        names = {"problem": problem, "remedy": remedy}
         self._state.tell("structure.return_stack", token, certain=certain and self._state.known, **names)
         self._state.exact = False
 

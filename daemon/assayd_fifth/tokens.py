@@ -279,7 +279,7 @@ class _Scanner:
             return self._handle_end(word, start, end)
         right = self._text[blank : rest.end()]
         self._report_spacing(
-            start, blank, word=self._folded[start : rest.end()].split()[0], left=near, right=right
+            start, blank, word=self._text[start : rest.end()].split()[0], left=near, right=right
         )
         if near not in _GLUED:
             self._now.tokens.append(Token(near, start, STRING, right[:-1]))

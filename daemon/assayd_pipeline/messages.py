@@ -71,7 +71,7 @@ def explain(said: str, content: str) -> Explained:
     said = said[:_LINE_CHARS]
     lines = content.split("\n")[:_MOST_LINES]
     at = _find_line(said, lines)
-    if (misspelt := _misspelt_file(said, lines)) is not None:
+    if (misspelt := _misspelt_file(said, lines) or _misspelt_variable(said, lines, at)) is not None:
         return misspelt
     for message in _load_messages():
         found = message.find.search(said)
@@ -109,6 +109,21 @@ def _misspelt_file(said: str, lines: list[str]) -> Explained | None:
     if len(places) > 1 or len(new) > _LINE_CHARS:
         return Explained(hint=hint, line=at)
     return Explained(hint=hint, line=at, edit=Edit(start_line=at, end_line=at, replacement=new))
+
+
+def _misspelt_variable(said: str, lines: list[str], at: int | None) -> Explained | None:
+    """Return the remedy for an unbound variable whose name is close to one that the step assigns."""
+    unbound = _UNBOUND.search(said)
+    if unbound is None or sum(map(len, lines)) > _MOST_CHARS:
+        return None
+    close = close_names(unbound[1], sorted({name for line in lines for name in _ASSIGNED.findall(line)}))
+    return (
+        Explained(hint=f"Did you mean `${close[0]}`?", line=at) if close and close[0] != unbound[1] else None
+    )
+
+
+_UNBOUND = re.compile(r"([A-Za-z_]\w{2,60})(?:\[\S{1,60}\])?: unbound variable")
+_ASSIGNED = re.compile(r"(?:^|[\s;&|(])([A-Za-z_]\w{2,60})=")
 
 
 def _meant(missing: PurePosixPath, others: Iterable[PurePosixPath]) -> str | None:

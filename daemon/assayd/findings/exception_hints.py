@@ -7,7 +7,8 @@ The guest controls all of these. They only affect wording, and an edit of the gu
     AttributeError: 'NoneType' object has no attribute 'x'      The value is None: …
     KeyError: 'amount'               … Values on this line: “row = {'id': 1, 'amount_eur': 2}”
 
-`value_hints` names a fix that follows from the values on the failing line.
+`value_hints` names a fix that follows from the values on the failing line, `line_hints` one that follows from
+its expression.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from assayd.findings.line_hints import hint_by_expression
 from assayd.findings.source_text import line_at
 from assayd.findings.value_hints import hint_by_values
 from assayd.guest_results.record import Raised
@@ -120,6 +122,12 @@ _MOST_LINES = 5000
 _LINE_CHARS = 300
 """Maximum characters of a line that are read."""
 _STARTS_PROGRAM = re.compile(r"\bsubprocess\b|\bPopen\(|\bcheck_output\(|\bcreate_subprocess")
+_READS_OUTSIDE = re.compile(
+    r"'(?:git|hg|svn|gh|docker|podman|kubectl|aws|gcloud|az|psql|mysql|curl|wget|ssh)'$"
+)
+"""Programs whose output depends on something outside of the container."""
+_SUPPLY_OUTPUT = "Remove the call, and pass its output as an input."
+_DO_IN_PYTHON = "Do it with Python's standard library."
 _FIRST_PYDANTIC: Mapping[str, str] = {
     "ConfigDict": "an inner class Config",
     "RootModel": "a field __root__",
@@ -165,6 +173,7 @@ def _choose_hint(record: Raised, text: str) -> str:
     by_text = (hint for name, seen, hint in _BY_TEXT if name == error_type and seen.search(record.message))
     return (
         _hint_by_line(record, error_type, text)
+        or hint_by_expression(record, error_type, line_at(text, record.line) or "")
         or hint_by_values(record, error_type, text)
         or next(by_text, None)
         or hint_by_type(record.error_type)
@@ -173,8 +182,10 @@ def _choose_hint(record: Raised, text: str) -> str:
 
 def _hint_by_line(record: Raised, error_type: str, text: str) -> str | None:
     """Return the fix that follows from the line and its values, rather than from the message."""
-    if error_type == "FileNotFoundError" and _STARTS_PROGRAM.search(line_at(text, record.line) or ""):
-        return "The image doesn't have this program. Do it in Python, or pass its output as an input."
+    line = line_at(text, record.line) or ""
+    if error_type == "FileNotFoundError" and _STARTS_PROGRAM.search(line):
+        told = "The image doesn't have this program."
+        return f"{told} {_SUPPLY_OUTPUT if _READS_OUTSIDE.search(record.message) else _DO_IN_PYTHON}"
     if error_type in {"IndexError", "ValueError"} and any("\\\\" in value for _, value in record.values):
         return "The path has backslashes. Split it with pathlib.PureWindowsPath."
     if error_type == "ValidationError" and (alike := _similar_field_hint(record)) is not None:

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
 
+from assayd.findings.line_hints import integer_of, parse_line
 from assayd.findings.source_text import line_at
 from assayd.guest_results.record import Raised
 
 _COUNTED = re.compile(r"… (\d{1,12}) in all[\])]$")
-_MOST_CHARS = 200
 _MOST_BACK = 60
 """Maximum number of lines between a recursive call and the `def` of its function."""
 _CLOCK = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?"
@@ -91,7 +90,7 @@ def _index(record: Raised, line: str) -> str | None:
     """Return the fix with the requested and the last index."""
     values = dict(record.values)
     for node in _subscripts(line):
-        index, length = _number(node.slice, values), _length(values.get(node.value.id, ""))
+        index, length = integer_of(node.slice, values), _length(values.get(node.value.id, ""))
         if index is not None and length is not None and not -length <= index < length:
             name = node.value.id
             if not length:
@@ -112,34 +111,8 @@ class _Subscript(ast.Subscript):
 
 def _subscripts(line: str) -> list[_Subscript]:
     """Return the subscripts of plain names in a line; empty if the line isn't a complete statement."""
-    text = line.strip()[:_MOST_CHARS]
-    for tried in (text, f"{text} pass", f"{text.removeprefix('el')} pass"):
-        try:
-            tree = ast.parse(tried)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
-        nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Subscript))
-        return [node for node in nodes if isinstance(node.value, ast.Name)]  # type: ignore[misc]
-    return []
-
-
-def _number(node: ast.expr, values: Mapping[str, str]) -> int | None:
-    match node:
-        case ast.Constant(value=int(number)):
-            return number
-        case ast.Name(id=name):
-            text = values.get(name, "")
-            return int(text) if re.fullmatch(r"-?\d{1,15}", text) else None
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            inner = _number(operand, values)
-            return None if inner is None else -inner
-        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as sign, right=right):
-            one, other = _number(left, values), _number(right, values)
-            if one is None or other is None:
-                return None
-            return one + other if isinstance(sign, ast.Add) else one - other
-        case _:
-            return None
+    nodes = (node for node in ast.walk(parse_line(line)) if isinstance(node, ast.Subscript))
+    return [node for node in nodes if isinstance(node.value, ast.Name)]  # type: ignore[misc]
 
 
 def _length(text: str) -> int | None:

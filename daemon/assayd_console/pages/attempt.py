@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from assayd_client import ClientError, Document, StreamEvent, requests
+from assayd_client import ClientError, Document, NotFound, StreamEvent, requests
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.forms import read_form
 from assayd_console.live import LivePage, Tell, follow
@@ -214,7 +214,18 @@ async def _details(daemon: ConsoleDaemon, attempt: Document) -> dict[str, Any]:
         "elsewhere": elsewhere,
         "used": list(used(attempt)),
         "repairs": (await daemon.ask(requests.repairs_of(attempt["id"])))["repairs"],
+        "batch_name": await _load_batch_name(daemon, attempt),
     }
+
+
+async def _load_batch_name(daemon: ConsoleDaemon, attempt: Document) -> str | None:
+    """Return the name of an attempt's batch; None without a batch, or if it was removed."""
+    if attempt["batch_id"] is None:
+        return None
+    try:
+        return str((await daemon.ask(requests.batch(attempt["batch_id"])))["name"])
+    except NotFound:
+        return None
 
 
 def select_cases(cases: list[Document]) -> list[Document]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
@@ -53,18 +53,20 @@ async def list_batches(request: Request) -> Response:
 
 async def show_batch(request: Request) -> Response:
     """Show one batch; slow parts are loaded afterwards."""
+    values = await _load_batch(request)
+    return page("batch.html", title=f"Batch {values['batch']['name']}", **values)
+
+
+async def _load_batch(request: Request) -> dict[str, Any]:
+    """Return the values of a batch's page."""
     daemon: ConsoleDaemon = request.app.state.daemon
     batch = await daemon.ask(requests.batch(request.path_params["name"]))
-    after = request.query_params.get("after", "0")
-    own = batch["peer"]["uid"] == os.geteuid()
-    return page(
-        "batch.html",
-        title=f"Batch {batch['name']}",
-        batch=batch,
-        after=after,
-        own=own,
-        seconds=_duration_s(batch),
-    )
+    return {
+        "batch": batch,
+        "after": request.query_params.get("after", "0"),
+        "own": batch["peer"]["uid"] == os.geteuid(),
+        "seconds": _duration_s(batch),
+    }
 
 
 def _duration_s(batch: Document) -> float | None:
@@ -202,7 +204,7 @@ def _select_spread(items: Sequence[Document], most: int) -> Sequence[Document]:
 
 
 async def follow_batch(request: Request) -> Response:
-    """Send the progress of a batch until its end."""
+    """Send the progress of a batch and, at its end, its actions and results."""
     daemon: ConsoleDaemon = request.app.state.daemon
     name = request.path_params["name"]
 
@@ -219,6 +221,7 @@ async def follow_batch(request: Request) -> Response:
                 await tell("progress", fragment("_batch_progress.html", batch=shown))
 
         await follow(daemon.events(requests.batch_events(name)), note, show)
+        await tell("finished", fragment("_batch.html", **await _load_batch(request)))
         await tell("end", "")
 
     return LivePage(produce)

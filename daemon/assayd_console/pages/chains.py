@@ -158,7 +158,7 @@ async def follow_chain(request: Request) -> Response:
 
     async def produce(tell: Tell) -> None:
         async def show() -> None:
-            await tell("progress", fragment("_parse_chain.html", **await _load_values(daemon, named)))
+            await tell("progress", fragment("_chain.html", **await _load_values(daemon, named)))
 
         await follow(daemon.events(named.events()), lambda _: None, show)
         await tell("end", "")

@@ -19,6 +19,7 @@ from assayd_console.forms import read_form
 from assayd_console.pages.attempt import submission_of
 from assayd_console.rendering import page
 from assayd_console.shown import format_labels
+from assayd_console.sources import find_first_error, sources
 
 LIMITS = Resources.model_json_schema()
 LIMITS_AT = "overrides.resources"
@@ -48,7 +49,7 @@ def _parse_labels(text: str) -> dict[str, str]:
 async def show_form(request: Request) -> Response:
     """Show the form of a kind with its example, or with the submission of another attempt."""
     daemon: ConsoleDaemon = request.app.state.daemon
-    parent = request.query_params.get("parent")
+    parent, first = request.query_params.get("parent"), None
     if parent is None:
         kind = await find_kind(daemon, request.query_params.get("kind", ""))
         example = typed_of(kind["payload_schema"], kind["example"] or {})
@@ -56,8 +57,12 @@ async def show_form(request: Request) -> Response:
     else:
         attempt = await daemon.ask(requests.attempt(parent))
         kind = await find_kind(daemon, attempt["kind"])
-        typed = _refill_form(kind, attempt["id"], await submission_of(daemon, attempt))
-    return await _render_form(daemon, kind, typed)
+        submission = await submission_of(daemon, attempt)
+        typed = _refill_form(kind, attempt["id"], submission)
+        findings = (attempt["report"] or {}).get("findings") or []
+        texts, _ = sources(submission["payload"], findings)
+        first = find_first_error(texts, findings)
+    return await _render_form(daemon, kind, typed, first=first)
 
 
 def _refill_form(kind: Document, attempt_id: str, submission: Mapping[str, Document]) -> dict[str, str]:
@@ -93,14 +98,19 @@ async def submit(request: Request) -> Response:
 
 
 async def _render_form(
-    daemon: ConsoleDaemon, kind: Document, typed: Mapping[str, str], refusal: AssaydError | None = None
+    daemon: ConsoleDaemon,
+    kind: Document,
+    typed: Mapping[str, str],
+    refusal: AssaydError | None = None,
+    *,
+    first: tuple[Document, str] | None = None,
 ) -> Response:
     policies = (await daemon.ask(requests.policies()))["policies"]
     chosen = typed.get("policy") or kind["default_policy"]
     return page(
         "submit.html",
         status=200 if refusal is None else 422,
-        title="Submit",
+        title="Edit and submit again" if typed.get("parent_id") else "Submit",
         kind=kind,
         kinds=[each["kind"] for each in await daemon.kinds()],
         fields=fields_of(kind["payload_schema"], typed),
@@ -109,6 +119,7 @@ async def _render_form(
         usual=next((each["resources"] for each in policies if each["name"] == chosen), {}),
         typed=typed,
         refusal=refusal,
+        first=first,
     )
 
 

@@ -106,7 +106,7 @@ async def _draw_pictures(
         ),
         (
             "causes",
-            "Causes of failed runs",
+            "Runs that didn't complete, by cause",
             charts.bars(
                 build_count_bars(summary["causes"], MOST_BARS, f"{address}&cause="), title="Attempts by cause"
             ),

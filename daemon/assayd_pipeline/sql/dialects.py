@@ -22,9 +22,10 @@ from assayd_pipeline.sql.one_token import changed
 from assayd_pipeline.sql.preparer import Prepared
 
 MOST_CHARS = 10_000
+"""Maximum characters of a statement to explain."""
 _MOST_FORMS = 3
 """Maximum forms of one statement in a hint."""
-"""Maximum characters of a statement to explain."""
+_SHOWN_CHARS = 40
 _TABLE = Path(__file__).parent / "data" / "slips.toml"
 _DIALECTS = {"postgres": "PostgreSQL", "tsql": "T-SQL", "mysql": "MySQL", "oracle": "Oracle"}
 _UNITS = {
@@ -152,8 +153,17 @@ def _apply_table(statement: str) -> tuple[Explained | None, str]:
     if not found:
         return None, text
     found.sort(key=lambda one: one.start)
-    hints = dict.fromkeys(one.hint for one in found[:_MOST_FORMS])
-    return replace(found[0], hint=" ".join(hints), certain=any(one.certain for one in found)), text
+    hints = {one.hint: one for one in reversed(found[:_MOST_FORMS])}
+    others = (_join_form(one) for one in reversed(hints.values()) if one.hint != found[0].hint)
+    return replace(
+        found[0], hint=" ".join((found[0].hint, *others)), certain=any(one.certain for one in found)
+    ), text
+
+
+def _join_form(one: Explained) -> str:
+    """Return the hint of a further form of the statement, which the finding's line doesn't show."""
+    written = " ".join(one.written.split()).removeprefix(")").lstrip()
+    return f"Instead of `{written[:_SHOWN_CHARS]}`: {one.hint[:1].lower()}{one.hint[1:]}"
 
 
 Match = tuple[int, int, str, str | None, list[str]]

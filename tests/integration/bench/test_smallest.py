@@ -266,11 +266,13 @@ def test_workflows(place: Path) -> None:
 
 def test_console_trial(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT)
-    from bench.console_trial import ITEMS, PLANTED
+    from bench.console_trial import ITEMS, PATHS, PLANTED
 
     printed = run(place, "bench.console_trial", "--once")
 
-    assert json.loads(printed.partition("nightly-sales: ")[2]) == {
+    counts, tasks = printed.partition("nightly-sales: ")[2].split("\n", 1)
+    assert all(path in tasks for path in PATHS)
+    assert json.loads(counts) == {
         "total": ITEMS,
         "validated": ITEMS - sum(PLANTED.values()),
         "failed": sum(PLANTED.values()),

@@ -120,6 +120,15 @@ def test_click_in_a_row_opens_it_and_escape_leaves_a_field(window: Page, console
     expect(window.locator("tbody tr a").first).to_be_focused()
 
 
+def test_edit_page_keeps_its_button_in_view(window: Page, console: Console) -> None:
+    submit(window, console, "bad = 8")
+    window.get_by_role("link", name="Edit and submit again").click()
+
+    expect(window.get_by_role("heading", name="Edit and submit again")).to_be_visible()
+    expect(window.locator(".finding code").first).to_have_text("small.bad")
+    expect(window.get_by_role("button", name="Submit")).to_be_in_viewport(ratio=1)
+
+
 def test_batch_says_why_its_items_fail_and_leads_to_them(
     window: Page, console: Console, daemon: Served
 ) -> None:
@@ -134,6 +143,10 @@ def test_batch_says_why_its_items_fail_and_leads_to_them(
     why = window.locator("section", has=window.get_by_role("heading", name="Why items fail"))
     expect(why.locator("tbody tr")).to_have_count(1)
     expect(why.locator("tbody tr")).to_contain_text("small.bad")
+    rule = why.locator(".rule code")
+    rule.evaluate("code => { code.textContent = 'import.not_allowed_anywhere'.repeat(2); }")
+    why.locator(".reason").evaluate("cell => { cell.textContent = 'a long message '.repeat(99); }")
+    assert rule.evaluate("code => code.getClientRects().length") == 1
     with window.expect_download() as download:
         window.get_by_role("link", name="CSV").click()
     rows = list(csv.DictReader(download.value.path().read_text().splitlines()))
@@ -157,6 +170,24 @@ def test_failed_lines_of_a_batch_run_again_as_a_new_batch(
         again = client.batch(window.url.rpartition("/")[2])
 
     assert (again["counts"]["total"], again["counts"]["failed"]) == (2, 2)
+
+
+def test_batch_page_gets_its_final_actions_when_the_batch_ends(
+    window: Page, console: Console, daemon: Served
+) -> None:
+    lines = [json.dumps(submission(code)).encode() + b"\n" for code in ("run = 6", "bad = 6")]
+    daemon.call(daemon.daemon.runs.open.clear)
+    with PlainClient(daemon.path) as client:
+        batch = client.send_batch(lines, name="watched")
+    window.goto(f"{console.url}/batches/{batch['id']}")
+    expect(window.get_by_role("button", name="Cancel")).to_be_visible()
+
+    daemon.call(daemon.daemon.runs.open.set)
+
+    expect(window.get_by_role("button", name="Run failed lines again")).to_be_visible()
+    expect(window.get_by_role("button", name="Cancel")).to_have_count(0)
+    expect(window.locator(".facts").first).to_contain_text("took")
+    expect(window.get_by_role("heading", name="Why items fail")).to_be_visible()
 
 
 def test_batch_that_was_cancelled_goes_on_with_its_file(

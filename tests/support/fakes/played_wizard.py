@@ -35,8 +35,8 @@ def outcome(name: str, **more: object) -> Outcome:
     return Outcome(**values)  # type: ignore[arg-type]
 
 
-PASSED = outcome("validated", told="validated", generation_id="01G")
-FAILED = outcome("failed_at_run", told="exhausted", generation_id="01G")
+PASSED = outcome("validated", told="Ended: validated", generation_id="01G")
+FAILED = outcome("failed_at_run", told="No answer passed (3 of 3 used)", generation_id="01G")
 
 
 class Played(Session):
@@ -50,6 +50,7 @@ class Played(Session):
         self.provider: str | None = None
         self.generation_id: str | None = None
         self.webhook: str | None = None
+        self.before = 0
         self.may_end = Event()
         self.may_end.set()
         self.may_offer = Event()
@@ -60,7 +61,8 @@ class Played(Session):
         self.may_offer.wait(timeout=60)
         if kind == "gone":
             raise Refused("kind.unknown", "unknown kind 'gone'", status=404)
-        return GenerationOptions(context=CONTEXTS[kind], writers=self.writers)
+        case = {"name": "string", "path": "string", "expected": "object"} if kind == "extractor" else {}
+        return GenerationOptions(context=CONTEXTS[kind], case_fields=case, writers=self.writers)
 
     def known(self, attempt_id: str) -> Chain:
         return Chain(id=attempt_id, form="attempt", generation_id=self.generation_id)
@@ -100,7 +102,7 @@ class Played(Session):
 
     def hint(self, outcome: Outcome, hint: str) -> Chain:
         self.done.append(("hint", hint))
-        return Chain(id="01G", form="generation", most=3)
+        return Chain(id="01G", form="generation", most=3, before=self.before, hint=hint)
 
     def submit(self, outcome: Outcome, texts: Mapping[str, str]) -> Chain:
         self.done.append(("submit", dict(texts)))

@@ -66,8 +66,15 @@ class Told:
             raise NotFound("not_found", f"there is no {request.path}", status=404)
         return self._answers[request.path]
 
+    def know(self, path: str, answer: Any) -> None:
+        self._answers[path] = answer
+
     async def fetch(self, request: Any) -> bytes:
         return json.dumps(await self.ask(request)).encode()
+
+    async def events(self, request: Any) -> AsyncIterator[Any]:
+        for event in ():
+            yield event
 
     async def kinds(self) -> list[Any]:
         return [KIND]
@@ -221,6 +228,16 @@ async def test_file_of_a_bundle_is_handed_out_and_never_shown() -> None:
     assert answer.headers["content-disposition"] == 'attachment; filename="x.html"'
 
 
+@pytest.mark.parametrize("address", ["/repairs/01R", "/generations/01R"])
+async def test_live_chain_sends_its_answers_and_ends(address: str) -> None:
+    async with logged_in({f"/v1{address}": chain(outcome="validated")}) as (client, _):
+        sent = (await client.get(f"{address}/live")).text
+
+    assert "event: progress\n" in sent
+    assert "Answer 2" in sent
+    assert sent.endswith("event: end\ndata: \n\n")
+
+
 async def test_hint_begins_a_new_repair_of_the_same_attempt() -> None:
     answers = {"/v1/repairs/01R": chain(), "/v1/attempts/01A/repair": {"id": "01S"}}
     async with logged_in(answers) as (client, told):
@@ -265,6 +282,9 @@ async def test_attempt_is_edited_and_submitted_again_as_the_one_that_follows_it(
             "/submit", data=typed | {"payload.code": "import json\n", "policy": "code"}
         )
 
+    first = attempt["report"]["findings"][0]
+    assert "<h1>Edit and submit again</h1>" in page
+    assert page.index(f"<code>{first['rule']}</code>") < page.index('name="payload.code"')
     assert answer.headers["location"] == "/attempts/01B"
     [(_, sent)] = told.sent
     assert sent == submitted | {
@@ -272,6 +292,19 @@ async def test_attempt_is_edited_and_submitted_again_as_the_one_that_follows_it(
         "payload": {"code": "import json\n", "inputs": {"a": 1}},
         "parent_id": "01A",
     }
+
+
+async def test_validated_attempt_shows_its_batch_by_name_and_no_cause() -> None:
+    attempt = json.loads((GOLDEN / "validated.json").read_text()) | {"id": "01A", "batch_id": "01N"}
+    answers = {"/v1/attempts/01A": attempt, "/v1/attempts/01A/repairs": {"repairs": []}}
+    async with logged_in(answers) as (client, told):
+        removed = (await client.get("/attempts/01A")).text
+        told.know("/v1/batches/01N", {"name": "nightly"})
+        page = (await client.get("/attempts/01A")).text
+
+    assert '<a href="/batches/01N">01N</a>' in removed
+    assert '<a href="/batches/01N">nightly</a>' in page
+    assert "<span>cause" not in page
 
 
 async def test_attempt_says_at_the_top_what_went_wrong_and_where() -> None:

@@ -166,3 +166,8 @@ def test_comment_that_hangs_on_its_bracket_is_told_up_to_its_end(check: Check) -
 def test_effect_beyond_counting_says_nothing(check: Check) -> None:
     names = " ".join(f"n{n}" for n in range(40))
     assert check(f": f ( {names} -- ) 2drop ;\n") == []
+
+
+def test_string_without_its_space_is_named_in_its_spelling(check: Check) -> None:
+    [finding] = check(': greet ( -- addr u ) s"Hello" ;\n')
+    assert "'s\"Hello\"' is one unknown word" in finding.message

@@ -162,3 +162,20 @@ def test_many_definitions_are_read_in_time_that_grows_with_their_number(check: C
         return time.process_time() - began
 
     assert took_s(20_000) < 25 * took_s(2_000), "ten times as many"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (": f ( n -- ) >r ;\n", "Write `r>` before `;`, then `drop` if the item isn't a result"),
+        (": f ( n -- ) 0 >r if exit then r> drop ;\n", "Write `r>` before `exit`"),
+        (": f ( n -- ) 10 0 do i over = if drop exit then loop drop ;\n", "Write `unloop` before `exit`."),
+        (": f ( a b -- ) 2>r ;\n", "each 2>r with one 2r>"),
+    ],
+)
+def test_items_left_on_the_return_stack_are_taken_back_before_the_end(
+    check: Check, text: str, words: str
+) -> None:
+    found = [each for each in check(text) if each.rule == "structure.return_stack"]
+    assert words in str(found[0].suggestion)
+    assert found[0].message.startswith("Items are still on the return stack at ")

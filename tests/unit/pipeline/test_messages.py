@@ -43,7 +43,7 @@ from assayd_pipeline.messages import explain
             "a.sh: line 2: OUT: unbound variable",
             "set -u\ncp a $OUT",
             None,
-            "assign it before this line",
+            "Assign it before this line",
             None,
         ),
         (
@@ -103,6 +103,7 @@ from assayd_pipeline.messages import explain
             "runs no command",
             "if grep -q x data/a; then",
         ),
+        ("scripts/01_a.sh: line 2: cuont: unbound variable", "count=1\necho $cuont", 2, "`$count`", None),
         ("NOT NULL constraint failed: t.b", "", None, "WHERE b IS NOT NULL", None),
         ("too many levels of trigger recursion", "", None, "`WHEN` condition", None),
         ("scripts/01_a.sh: line 3: OUT: unbound variable", "\n\necho $OUT", 3, "OUT=", None),

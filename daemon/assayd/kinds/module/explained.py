@@ -22,6 +22,7 @@ from assayd.guest_results.record import Raised
 from assayd.kinds.module.explained_calls import CALLS, PROGRAMMING_ERRORS, add_data_keys
 from assayd.kinds.module.explained_patches import PATCHES
 from assayd.kinds.module.explained_results import RESULTS
+from assayd.kinds.module.files import is_test, module_name
 from assayd.kinds.module.mistakes import word_edit
 from assayd.kinds.module.places import (
     MOST_EXPLAINED,
@@ -164,6 +165,9 @@ def _explain_unknown_fixture(
     fixtures = [each for each in known if each in decorated]
     node = known.get(name.partition("[")[0].rpartition("::")[2])
     number = node.lineno if node is not None else 0
+    patch = _replace_plugin(wanted, texts)
+    if number and patch is not None:
+        return moved(finding, file, number, text, patch, None)
     near = find_similar_names(wanted, [*_FIXTURES, *fixtures])
     if not near or not number:
         return moved(finding, file, number, text, finding.suggestion or "", None) if number else None
@@ -171,6 +175,24 @@ def _explain_unknown_fixture(
     return moved(finding, file, number, text, f"Did you mean the fixture `{near[0]}`?", edit_or_none)
 
 
+def _replace_plugin(fixture: str, texts: Texts) -> str | None:
+    """Return what replaces a fixture of a plug-in that fakes a client, with the call to replace."""
+    library = _FAKES.get(fixture)
+    if library is None:
+        return None
+    call = re.compile(
+        rf"(?<![\w.]){library}\.(get|post|put|patch|delete|request|Client|AsyncClient|Session)\("
+    )
+    for name, text in texts.items():
+        if not is_test(name) and (found := call.search(text)) is not None:
+            target = f"{module_name(name)}.{library}.{found[1]}"
+            return (
+                f'The image has no fixture `{fixture}`. Write `monkeypatch.setattr("{target}", …)` instead.'
+            )
+    return None
+
+
+_FAKES = {"requests_mock": "requests", "httpx_mock": "httpx", "respx_mock": "httpx"}
 _FIXTURES = ("monkeypatch", "tmp_path", "capsys", "caplog", "request", "recwarn", "event_loop")
 
 

@@ -79,6 +79,19 @@ def parse_or_none(text: str) -> ast.Module | None:
             return None
 
 
+def fails_later(text: str, number: int) -> bool:
+    """Return whether the parser accepts the lines of a source up to a number (1-based) but not all lines."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            ast.parse(text)
+        except SyntaxError as error:
+            return (error.lineno or 0) > number
+        except (ValueError, RecursionError, MemoryError):
+            return False
+    return False
+
+
 def edit_between(old: str, new: str) -> Edit | None:
     """Return the edit of whole lines that turns one text into the other, or None if they are equal."""
     before, after = old.split("\n"), new.split("\n")

@@ -56,6 +56,7 @@ from assayd.static.python.safe_fixes import (
     drop_bracket,
     edit_between,
     expand_tabs,
+    fails_later,
     join_else_if,
     match_bracket,
     name_exceptions,
@@ -92,7 +93,8 @@ def spelling(error: SyntaxError, text: str) -> _Explanation | None:
         return _Explanation(
             hint="Add the missing comma or operator.", cause="a comma or an operator is missing", edit=None
         )
-    return _Explanation(hint=f"Did you mean '{words[0].keyword}'?", edit=None) if words else None
+    meant = next((one for one in words if fails_later(one.text, error.lineno)), None)
+    return meant.told(None) if meant is not None else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from rich.markup import escape
 from textual import events
@@ -16,18 +16,23 @@ from textual.widget import Widget
 from textual.widgets import Button, Footer, Select, Static, TextArea
 
 from assayd.errors import AssaydError, RequestError
+from assayd_client import Document
 from assayd_client.cli.generate import Given, read_context
 from assayd_client.cli.screens.fields import (
+    CASES,
     CONTEXT,
     DATABASE,
     FIELDS,
     INTENT,
     OPTION,
     PROVIDER,
+    case_shape,
+    complete_cases,
     databases,
     entered,
     expanded,
     field_of_error,
+    name_fields,
     others,
 )
 from assayd_client.cli.screens.session import Asked, GenerationOptions
@@ -87,7 +92,9 @@ class Asking(Screen[EnteredRequest | None]):
             for field in FIELDS:
                 if field.key in takes or filled[field.name]:
                     text = "\n".join(filled[field.name])
-                    yield _set_title(TextArea(text, id=field.name, classes="few"), field.label)
+                    shape = case_shape(self._offered.case_fields) if field.key == CASES else ""
+                    area = TextArea(text, id=field.name, classes="few", placeholder=shape)
+                    yield _set_title(area, field.label)
             if DATABASE in takes or self._given.database:
                 yield _set_title(_database_select(self._given.database), "Database")
             further = others(takes)
@@ -100,7 +107,9 @@ class Asking(Screen[EnteredRequest | None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Show the previous error, and keep the typed text."""
+        """Show the previous error, and keep the typed text; each cursor is at the end of its text."""
+        for area in self.query(TextArea):
+            area.move_cursor(area.document.end)
         if self._trouble is not None:
             self.tell(self._trouble)
         self.type("")
@@ -130,7 +139,7 @@ class Asking(Screen[EnteredRequest | None]):
 
     def tell(self, trouble: AssaydError) -> None:
         """Show an error at the top, and focus its field."""
-        self.query_one("#trouble", Static).update(plain(trouble.message))
+        self.query_one("#trouble", Static).update(plain(name_fields(trouble.message)))
         shown = [*self.query("TextArea, Select").results(Widget)]
         wrong = field_of_error(trouble.field)
         if wrong == CONTEXT:
@@ -163,6 +172,9 @@ class Asking(Screen[EnteredRequest | None]):
         if not intent:
             raise RequestError("intent.empty", "describe what the code should do", field=INTENT)
         context = read_context(self._asked.kind, replace(given, sample_paths=expanded(given.sample_paths)))
+        if given.examples:
+            cases = cast("list[Document]", context[CASES])
+            context[CASES] = complete_cases(cases, self._offered.case_fields)
         provider = self._selected_value(PROVIDER)
         if provider is None and len(self._offered.writers) > 1:
             raise RequestError("generation.provider", "choose a provider", field=PROVIDER)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from assayd.errors import RequestError
+from assayd_client import Document
 from assayd_client.cli.generate import Given
 from assayd_client.cli.terminal import plain, shorten
 
 MOST_PATHS = 50
+NAME_CHARS = 128
+"""Maximum characters of an example's name."""
 DATABASES = ("*.db", "*.sqlite", "*.sqlite3", "*.sql")
 INTENT = "intent"
 CONTEXT = "context"
 """What an error names that is about no single part of the context."""
+CASES = "cases"
 OPTION = "option"
 DATABASE = "database"
 PROVIDER = "provider"
@@ -29,22 +35,81 @@ class ContextField:
     Attributes:
         name: its option of the command line, and its id on the screen.
         key: its name in `context`.
+        title: its name in errors.
         label: the question.
     """
 
     name: str
     key: str
+    title: str
     label: str
 
 
 FIELDS = (
     ContextField(
-        name="sample_path", key="sample_paths", label="Sample paths, one per line, or patterns: data/**/*.csv"
+        name="sample_path",
+        key="sample_paths",
+        title="Sample paths",
+        label="Sample paths, one per line, or patterns: data/**/*.csv",
     ),
-    ContextField(name="example", key="cases", label="Examples that it must pass: one JSON object per line"),
-    ContextField(name="file", key="files", label="Files and folders that the code reads, one per line"),
-    ContextField(name="input", key="inputs", label="Inputs: path of a JSON file"),
+    ContextField(
+        name="example",
+        key=CASES,
+        title="Examples",
+        label="Examples that it must pass: one JSON object per line",
+    ),
+    ContextField(
+        name="file",
+        key="files",
+        title="Files and folders",
+        label="Files and folders that the code reads, one per line",
+    ),
+    ContextField(name="input", key="inputs", title="Inputs", label="Inputs: path of a JSON file"),
 )
+PLAIN_KEYS = ("sample_paths", CASES)
+"""Keys of `context` that errors also name without it."""
+
+
+def name_fields(message: str) -> str:
+    """Return an error with titles of fields in place of options and keys of the context."""
+    message = message.removeprefix("context: ")
+    for field in FIELDS:
+        place = rf"\bcontext\.{field.key}(?:\.(\d+)(\.)?)?"
+        message = re.sub(place, partial(_name_place, field.title), message)
+        key = rf"|\b{field.key}\b" if field.key in PLAIN_KEYS else ""
+        message = re.sub(rf"--{field.name.replace('_', '-')}\b{key}", field.title, message)
+    return message
+
+
+def _name_place(title: str, found: re.Match[str]) -> str:
+    entry = f", entry {int(found[1]) + 1}" if found[1] else ""
+    return f"{title}{entry}{', ' if found[2] else ''}"
+
+
+def case_shape(fields: Mapping[str, str]) -> str:
+    """Return an example's shape, such as ``{"path": …, "expected": {…}}``; empty without fields."""
+    parts = (f'"{name}": {"{…}" if form == "object" else "…"}' for name, form in fields.items())
+    return f"{{{', '.join(parts)}}}" if fields else ""
+
+
+def complete_cases(cases: Sequence[Document], fields: Mapping[str, str]) -> list[Document]:
+    """Return examples with their path as the default name.
+
+    Raises: RequestError ``invalid``, with all missing fields.
+    """
+    complete = [
+        {"name": str(case["path"])[:NAME_CHARS], **case} if "name" in fields and "path" in case else case
+        for case in cases
+    ]
+    missing = [[name for name in fields if name not in case] for case in complete]
+    faults = [
+        f"example {number}: {', '.join(names)} {'is' if len(names) == 1 else 'are'} missing"
+        for number, names in enumerate(missing, 1)
+        if names
+    ]
+    if faults:
+        raise RequestError("invalid", "; ".join(faults), field="context.cases")
+    return complete
 
 
 def others(takes: frozenset[str]) -> list[str]:

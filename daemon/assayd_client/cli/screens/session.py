@@ -36,9 +36,13 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationOptions:
-    """The parts of the context that a kind accepts, and the providers that can write it."""
+    """The parts of the context that a kind accepts, and the providers that can write it.
+
+    `case_fields` are the required fields of an example, with their JSON types.
+    """
 
     context: frozenset[str] = frozenset()
+    case_fields: Mapping[str, str] = field(default_factory=dict)
     writers: tuple[str, ...] = ()
 
 
@@ -46,13 +50,16 @@ class GenerationOptions:
 class Chain:
     """What leads to an attempt: a generation, a repair, or a single submission that was edited.
 
-    `generation_id` is the generation that a repair or an edited submission goes back to.
+    `generation_id` is the generation that a repair or an edited submission goes back to. `before` is the
+    number of answers before `hint`, which begins a new round of at most `most` answers.
     """
 
     id: str
     form: str
     most: int = 1
     generation_id: str | None = None
+    before: int = 0
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +111,9 @@ class Session:
             found = client.kind(kind)
         schema = found["context_schema"] or {}
         return GenerationOptions(
-            context=frozenset(schema.get("properties", {})), writers=tuple(found["writers"])
+            context=frozenset(schema.get("properties", {})),
+            case_fields=_case_fields(schema),
+            writers=tuple(found["writers"]),
         )
 
     def known(self, attempt_id: str) -> Chain:
@@ -187,11 +196,10 @@ class Session:
             ended = _fetch_state(client, chain)
             ran = [one for one in ended["attempts"] if one["attempt_id"]]
             last = ran[-1]["attempt_id"] if ran else ended["attempt_id"]
-            detail = f": {ended['detail']}" if ended.get("detail") else ""
             return outcome_of_attempt(
                 client,
                 last,
-                told=f"{ended['outcome'] or ended['state']}{detail}",
+                told=describe_end(ended, chain.hint),
                 diff=ended["attempts"][-1]["diff"] if len(ended["attempts"]) > 1 else None,
                 generation_id=chain.id if chain.form == "generation" else chain.generation_id,
             )
@@ -205,12 +213,18 @@ class Session:
             if outcome.generation_id is not None:
                 last = outcome.attempt["id"] if outcome.attempt is not None else None
                 made = client.hint_generation(outcome.generation_id, hint, attempt_id=last)
-                return Chain(id=made["id"], form="generation", most=made["max_attempts"])
+                return Chain(
+                    id=made["id"],
+                    form="generation",
+                    most=made["max_attempts"],
+                    before=len(made["attempts"]),
+                    hint=hint,
+                )
             if outcome.attempt is None or outcome.validated:
                 message = "a hint requires a generation or a failed attempt; edit this attempt instead"
                 raise RequestError("hint.validated", message)
             made = client.repair(outcome.attempt["id"], hint=hint, provider=self._provider)
-            return Chain(id=made["id"], form="repair", most=made["max_attempts"])
+            return Chain(id=made["id"], form="repair", most=made["max_attempts"], hint=hint)
 
     def submit(self, outcome: Outcome, texts: Mapping[str, str]) -> Chain:
         """Have an edited submission validated. Raises: RequestError ``edit.unreadable``; ClientError."""
@@ -231,6 +245,21 @@ class Session:
         """Take the rules that a repair offers; return them. Raises: ClientError."""
         with PlainClient(self._daemon) as client:
             return str(client.accept_fallback(repair_id)["fallback"]["rules"])
+
+
+def _case_fields(schema: Document) -> dict[str, str]:
+    """Return the required fields of a case with their JSON types; empty if the kind accepts no cases."""
+    items = schema.get("properties", {}).get("cases", {}).get("items", {})
+    case = schema.get("$defs", {}).get(items.get("$ref", "").rpartition("/")[2], items)
+    return {name: case["properties"][name].get("type", "") for name in case.get("required", ())}
+
+
+def describe_end(ended: Document, hint: str = "") -> str:
+    """Return how a chain ended, and the hint of its last round."""
+    outcome, most = ended["outcome"] or ended["state"], ended["max_attempts"]
+    told = f"No answer passed ({most} of {most} used)" if outcome == "exhausted" else f"Ended: {outcome}"
+    detail = f": {ended['detail']}" if ended.get("detail") else ""
+    return f"{told}{detail}" + (f". Hint: {hint}" if hint else "")
 
 
 def _parent_of(client: PlainClient, attempt_id: str) -> str | None:

@@ -47,7 +47,7 @@ def result(outcome: Outcome) -> RenderableType:
     """Return all that is known of an outcome: report, code, change, offer."""
     parts: list[RenderableType] = []
     if outcome.told:
-        parts.append(Text(f"Ended: {plain(outcome.told)}"))
+        parts.append(Text(plain(outcome.told)))
     if outcome.attempt is not None:
         parts.append(styled(render(outcome.attempt, width=SHOWN_WIDTH, verdict_last=False)))
     else:

@@ -139,10 +139,11 @@ class ProgressScreen(Screen[Outcome | AssaydError]):
             yield from self._progress.lines()
             return
         under_way = bool(self._answers) and self._answers[-1]["verdict"] is None
-        number = len(self._answers) + (0 if under_way else 1)
-        yield line(
-            ("Generating", "bold"), f"  attempt {min(number, self._chain.most)} of {self._chain.most}  {took}"
-        )
+        number = len(self._answers) - self._chain.before + (0 if under_way else 1)
+        count = f"attempt {min(number, self._chain.most)} of {self._chain.most}"
+        yield line(("Generating", "bold"), f"  {count}{' since the hint' * bool(self._chain.hint)}  {took}")
+        if self._chain.hint:
+            yield line((shorten(f"Hint: {self._chain.hint}", STREAMED_COLUMNS), "dim"))
         for one in self._answers[: -1 if under_way else None]:
             yield from self._answer_lines(one)
         if under_way:

@@ -141,6 +141,10 @@ class Known:
         """Return the names of the variables that the script sets."""
         return frozenset(self._settings)
 
+    def is_set(self, name: str) -> bool:
+        """Return whether the script sets a variable."""
+        return name in self._settings
+
     def values(self, name: str) -> tuple[str, ...]:
         """Return all values that a variable may have; ``(ANY,)`` if they are unknown."""
         if name not in self._values:

@@ -125,8 +125,18 @@ def judge_path(script: ParsedScript, node: Node, path: str, use: PathUse, what: 
         script.error(node, "path.outside", message, _path_advice(path))
     elif place is Where.UNDECIDED and use is not PathUse.READS:
         message = f"The path of {what} is unknown before the run: {visible(path)}."
-        suggestion = 'Begin the path with a literal folder, e.g. "tmp/$name".'
-        script.warn(node, "path.undecided", message, suggestion)
+        script.warn(node, "path.undecided", message, _undecided_advice(script, node))
+
+
+def _undecided_advice(script: ParsedScript, node: Node) -> str:
+    """Return the fix of a path that begins with a variable: assign it if the script never does."""
+    found = _FOLDER.match(script.source.written(node))
+    if found is None or script.known.is_set(found[1]):
+        return 'Begin the path with a literal folder, e.g. "tmp/$name".'
+    return f"`{found[1]}` has no value here. Assign it before this line: `{found[1]}=tmp`."
+
+
+_FOLDER = re.compile(r"[\"']?\$\{?([A-Za-z_]\w{0,60})\}?/")
 
 
 def _path_advice(path: str) -> str:

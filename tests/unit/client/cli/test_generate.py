@@ -20,6 +20,7 @@ from assayd_client.cli.generate import (
     write_texts,
 )
 from assayd_client.cli.screens.result import Rules
+from assayd_client.cli.screens.session import Outcome
 from assayd_client.cli.screens.wizard import Ended, Wizard
 from assayd_client.cli.submitting import read_files
 from assayd_pipeline.from_files import from_files
@@ -148,6 +149,12 @@ def test_rules_that_were_accepted_are_written_and_told(tmp_path: Path, capsys) -
     assert leave(cast("Wizard", EndedWizard(Ended(code=0, rules=rules)))) == 0
     assert rules.path.read_text() == "extract:\n"
     assert f"the rules of months are in {rules.path}" in capsys.readouterr().out
+
+
+def test_validated_result_that_was_left_unapproved_says_how_to_approve_it(capsys) -> None:
+    outcome = Outcome(attempt={"id": "01A", "verdict": "validated"})
+    assert leave(cast("Wizard", EndedWizard(Ended(code=0, outcome=outcome)))) == 0
+    assert "assay library approve 01A NAME" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])

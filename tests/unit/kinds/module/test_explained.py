@@ -163,6 +163,24 @@ def test_exception_is_explained_at_its_cause(
     assert found.edit.replacement == corrected
 
 
+@pytest.mark.parametrize(
+    ("fixture", "library"), [("requests_mock", "requests"), ("httpx_mock", "httpx"), ("respx_mock", "httpx")]
+)
+def test_missing_plugin_is_replaced_by_a_patch_of_the_call(fixture: str, library: str) -> None:
+    texts = {
+        "adapter.py": f"import {library}\n\ndef search(q):\n    return {library}.get(q)\n",
+        "test_adapter.py": f"def test_search({fixture}):\n    {fixture}.get('x')\n",
+    }
+    message = f"('{fixture}', <FixtureRequest for <Function test_search>>)"
+    plain = Finding(rule="tests.failed", category="test_failure", message=message)
+    raised = Raised(
+        error_type="FixtureLookupError", message=message, line=None, traceback="", where=None, phase="call"
+    )
+    found = explained(plain, raised, texts, "test_adapter.py::test_search")
+    assert (found.file, found.line) == ("test_adapter.py", 1)
+    assert f'Write `monkeypatch.setattr("adapter.{library}.get", …)` instead.' in (found.suggestion or "")
+
+
 def test_other_exceptions_stay_as_they_are() -> None:
     assert explain("division by zero", "adapter.py", 6).suggestion is None
 

@@ -105,3 +105,19 @@ def test_commands_are_named_with_their_lines(check: Check) -> None:
 def test_document_lists_every_rule() -> None:
     document = (HERE.parents[3] / "docs/kinds/shell-rules.md").read_text()
     assert [rule.id for rule in RULES if f"`{rule.id}`" not in document] == []
+
+
+@pytest.mark.parametrize(
+    ("script", "hint"),
+    [
+        ('cp data/a "$OUT/a"\n', "`OUT` has no value here. Assign it before this line: `OUT=tmp`."),
+        (
+            'OUT=$(cat data/x)\ncp data/a "$OUT/a"\n',
+            'Begin the path with a literal folder, e.g. "tmp/$name".',
+        ),
+        ('cp data/a "$OUT"\n', 'Begin the path with a literal folder, e.g. "tmp/$name".'),
+    ],
+)
+def test_unknown_path_has_the_remedy_for_its_variable(check: Check, script: str, hint: str) -> None:
+    found = [each for each in check(script).findings if each.rule == "path.undecided"]
+    assert [each.suggestion for each in found] == [hint]

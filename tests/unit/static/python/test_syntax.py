@@ -28,6 +28,18 @@ def test_one_change_that_makes_it_python_is_an_edit(text: str, suggestion: str, 
     assert finding.edit.replacement == line
 
 
+def test_indented_line_with_a_word_near_a_keyword_is_only_aligned() -> None:
+    [finding] = parse("import os\n  row = os.getcwd()\n").findings
+    assert finding.rule == "syntax.indentation"
+    assert finding.suggestion == "Align line 2 with its block: it is indented too deeply."
+    assert finding.message == "Syntax error: unexpected indent"
+
+
+def test_misspelled_keyword_is_named_if_the_next_error_is_on_a_later_line() -> None:
+    [finding] = parse("fro x in [1]:\n    retrun x\n").findings
+    assert (finding.suggestion, finding.edit) == ("Did you mean 'for'?", None)
+
+
 @pytest.mark.parametrize(
     ("text", "cause"),
     [

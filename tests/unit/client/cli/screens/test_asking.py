@@ -130,7 +130,7 @@ async def test_a_missing_context_is_asked_for_in_its_first_field() -> None:
     async with wizard(Played(missing)).run_test(size=(80, 24)) as pilot:
         await shown(pilot, "Asking")
         await pilot.press("ctrl+g")
-        await until(pilot, lambda: "supply sample_paths" in picture(pilot))
+        await until(pilot, lambda: "supply Sample paths or Examples" in picture(pilot))
         assert pilot.app.focused is pilot.app.screen.query_one("#sample_path")
 
 
@@ -146,7 +146,7 @@ async def test_keys_that_follow_a_tab_at_once_come_into_the_next_field() -> None
             pilot.app.screen.query_one(f"#{name}", TextArea) for name in ("intent", "sample_path")
         )
         assert intent.text == "a"
-        assert paths.text.startswith("bc")
+        assert paths.text.endswith("bc")
 
 
 async def test_an_example_that_is_no_json_is_marked_in_its_field() -> None:
@@ -155,7 +155,26 @@ async def test_an_example_that_is_no_json_is_marked_in_its_field() -> None:
         await pilot.press("tab", "tab", *"{no", "ctrl+g")
         await until(pilot, lambda: "correct this" in picture(pilot))
         assert pilot.app.focused is pilot.app.screen.query_one("#example")
-        assert "--example" in picture(pilot).splitlines()[0]
+        assert picture(pilot).startswith(" Examples: ")
+
+
+async def test_all_missing_fields_of_examples_are_named_and_typing_goes_on_at_the_end() -> None:
+    session = Played(PASSED)
+    async with wizard(session).run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Asking")
+        await pilot.press("tab", "tab", *'{"path": "a"}', "enter", "{", "}", "ctrl+g")
+        await until(pilot, lambda: "correct this" in picture(pilot))
+        told = picture(pilot).splitlines()[0]
+        assert told == " example 1: expected is missing; example 2: name, path, expected are missing"
+        await pilot.press("backspace", "backspace", *'{"name": "b", "path": "b", "expected": {}}')
+        area = pilot.app.screen.query_one("#example", TextArea)
+        area.text = area.text.replace('"a"', '"a", "expected": {}')
+        await pilot.press("ctrl+g")
+        await shown(pilot, "Result")
+    assert session.done[0][2]["cases"] == [  # type: ignore[index]
+        {"name": "a", "path": "a", "expected": {}},
+        {"name": "b", "path": "b", "expected": {}},
+    ]
 
 
 async def test_one_of_several_providers_has_to_be_chosen() -> None:

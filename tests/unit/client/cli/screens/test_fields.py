@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import RequestError
-from assayd_client.cli.screens.fields import MOST_PATHS, databases, expanded, field_of_error
+from assayd_client.cli.screens.fields import MOST_PATHS, databases, expanded, field_of_error, name_fields
 
 
 def test_a_pattern_becomes_the_files_that_it_matches(tmp_path: Path) -> None:
@@ -57,3 +57,17 @@ def test_databases_of_a_folder_are_listed_with_their_tables(tmp_path: Path) -> N
 )
 def test_an_error_is_about_the_field_that_it_names(named: str | None, field: str | None) -> None:
     assert field_of_error(named) == field
+
+
+@pytest.mark.parametrize(
+    ("message", "named"),
+    [
+        ("context.cases.0.expected: Field required", "Examples, entry 1, expected: Field required"),
+        ("context.sample_paths.1: too long", "Sample paths, entry 2: too long"),
+        ("context: pass sample_paths or cases", "pass Sample paths or Examples"),
+        ("--sample-path: no such file", "Sample paths: no such file"),
+        ("in these files", "in these files"),
+    ],
+)
+def test_error_names_fields_by_their_titles(message: str, named: str) -> None:
+    assert name_fields(message) == named

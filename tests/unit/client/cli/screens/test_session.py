@@ -5,9 +5,18 @@ from typing import cast
 import pytest
 
 from assayd.errors import RequestError
+from assayd.kinds.extractor.generating import ExtractorContext
 from assayd_client import PlainClient
 from assayd_client.cli.generate import texts_of
-from assayd_client.cli.screens.session import Outcome, Session, editable, outcome_of_attempt, with_texts
+from assayd_client.cli.screens.session import (
+    Outcome,
+    Session,
+    _case_fields,
+    describe_end,
+    editable,
+    outcome_of_attempt,
+    with_texts,
+)
 
 STEPS = [
     {"name": "get", "type": "bash", "content": "cat a"},
@@ -95,3 +104,19 @@ def test_an_outcome_is_not_shown_before_its_attempt_has_ended() -> None:
     found = outcome_of_attempt(client, "01A", told="cancelled")
     assert found.attempt is not None
     assert found.attempt["state"] == "finished"
+
+
+def test_used_up_answers_and_the_last_hint_are_named_at_the_end() -> None:
+    ended = {"state": "finished", "outcome": "exhausted", "max_attempts": 3, "detail": None}
+    assert describe_end(ended) == "No answer passed (3 of 3 used)"
+    assert describe_end(ended, "shorter") == "No answer passed (3 of 3 used). Hint: shorter"
+    assert describe_end(ended | {"outcome": "stuck", "detail": "the same"}) == "Ended: stuck: the same"
+
+
+def test_examples_of_a_kind_have_the_fields_that_its_schema_requires() -> None:
+    assert _case_fields(ExtractorContext.model_json_schema()) == {
+        "name": "string",
+        "path": "string",
+        "expected": "object",
+    }
+    assert _case_fields({}) == {}

@@ -142,6 +142,33 @@ async def test_a_failed_result_shows_the_error_and_cannot_be_approved() -> None:
     assert session.done[-1] == ("hint", "more")
 
 
+async def test_round_after_a_hint_is_counted_separately_and_shows_the_hint() -> None:
+    session = Played(FAILED, PASSED)
+    session.before = 3
+    answer = {
+        "attempt_id": None,
+        "verdict": "failed",
+        "duplicate": False,
+        "original_error": "wrong",
+        "fix_reason": "a guess",
+    }
+    async with wizard(session).run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Asking")
+        await pilot.press("ctrl+g")
+        await shown(pilot, "Result")
+        session.told = [event("attempt", {"attempts": [answer | {"number": n} for n in (1, 2, 3)]})]
+        session.may_end.clear()
+        await pilot.press("h")
+        await shown(pilot, "Line")
+        await pilot.press(*"shorter", "enter")
+        await until(pilot, lambda: "3. failed" in picture(pilot))
+        lines = picture(pilot).splitlines()
+        session.may_end.set()
+        await shown(pilot, "Result")
+    assert lines[0].startswith(" Generating  attempt 1 of 3 since the hint")
+    assert lines[1] == " Hint: shorter"
+
+
 async def test_regenerate_asks_for_the_same_again() -> None:
     session = Played(FAILED, PASSED)
     async with wizard(session).run_test(size=(80, 24)) as pilot:
