@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from operator import or_
 
-from assayd.findings.source_text import line_at
+from assayd.findings.source_text import SplitText, line_at
 from assayd.kinds.module.always_true import NameBindings, is_always_true, repeats_method_call
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.static.python.imports import finding_at
@@ -89,16 +89,15 @@ def check_assertions(file: str, text: str, tree: ast.Module, methods: Collection
 
 def _not_run(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
     """Yield the findings about functions with an assertion that neither pytest nor the file calls."""
-    used = {node.id for node in nodes_of(tree) if isinstance(node, ast.Name)}
-    words = {node.value for node in nodes_of(tree) if isinstance(node, ast.Constant)}
+    called = {node.id for node in nodes_of(tree) if isinstance(node, ast.Name)}
+    constants = (node.value for node in nodes_of(tree) if isinstance(node, ast.Constant))
+    called.update(value for value in constants if isinstance(value, str))
     defined = [node for node in tree.body if isinstance(node, Definition)]
     fixtures = {one.name for one in defined if "fixture" in map(_last_name, one.decorator_list)}
-    for node in tree.body:
-        if (
-            not isinstance(node, Definition)
-            or node.name.startswith(("test", "pytest_"))
-            or node.name in used | words
-        ):
+    names = {one.name for one in defined}
+    text = SplitText(text)
+    for node in defined[:_MOST_TESTS]:
+        if node.name.startswith(("test", "pytest_")) or node.name in called:
             continue
         known = {_last_name(each) for each in node.decorator_list}
         asked = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
@@ -112,9 +111,10 @@ def _not_run(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
         message = f"pytest doesn't run {node.name}: its name doesn't begin with `test_`."
         line, old = line_at(text, node.lineno) or "", f"def {node.name}("
         edit = None
-        if line.count(old) == 1 and name not in {one.name for one in defined}:
+        if line.count(old) == 1 and name not in names:
             new = line.replace(old, f"def {name}(")
             edit = Edit(start_line=node.lineno, end_line=node.lineno, replacement=new)
+            names.add(name)
         told = finding_at(
             node, text, "quality.not_run", message, suggestion=f"Name it `{name}`.", severity=Severity.WARNING
         )
