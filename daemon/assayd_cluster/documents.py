@@ -106,7 +106,7 @@ class Claimed(_AnswerDocument):
     """The answer to a claim: the run that the node now holds.
 
     `document` is the body for ``PUT /v1/attempts/{attempt}`` at the node's own daemon, as JSON text, without
-    the parts for the cluster alone (repairs, webhooks).
+    the parts for the cluster alone (repairs, webhooks, the parent).
     """
 
     run: int = Field(ge=1, le=2)
@@ -259,11 +259,15 @@ class RunVerdict(_RequestDocument):
 
 
 class RunLost(_RequestDocument):
-    """The body of the same route for a run without a verdict. `started`: submitted code may have run."""
+    """The body of the same route for a run without a verdict.
+
+    `started`: submitted code may have run. `refused`: the node's daemon has refused the submission.
+    """
 
     lost: Literal[True]
     reason: str = Field(max_length=1000)
     started: bool = True
+    refused: bool = False
 
 
 class VerdictAnswer(_AnswerDocument):

@@ -57,16 +57,21 @@ class PipelineReader:
     async def complete(self, submission: Submission, uid: int) -> Mapping[str, object] | None:
         """Return the payload, with the steps of the referenced pipeline if it has no steps.
 
+        An unknown pipeline whose steps are in the payload is new: the daemon of a cluster's node gets such
+        payloads from its gateway.
+
         Raises: RequestError ``pipeline.unknown``, also for another user's pipeline.
         """
         pipeline_id = getattr(submission.payload, "pipeline_id", None)
         if pipeline_id is None:
             return None
         stored = await self.get(pipeline_id)
+        payload: dict[str, object] = json.loads(submission.document)["payload"]
+        if stored is None and payload.get("steps"):
+            return None
         if stored is None or uid not in {stored.uid, ROOT}:
             message = f"pipeline {pipeline_id} doesn't exist"
             raise RequestError("pipeline.unknown", message, field="payload.pipeline_id")
-        payload: dict[str, object] = json.loads(submission.document)["payload"]
         if payload.get("steps"):
             return None
         steps = [{"name": step.name, "type": step.type, "content": step.content} for step in stored.steps]

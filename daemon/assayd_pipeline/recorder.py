@@ -19,7 +19,7 @@ from assayd.store.access import DatabaseAccess
 from assayd.store.rows import to_micros
 from assayd.store.tables import verdicts
 from assayd_pipeline.judging import step_label
-from assayd_pipeline.reader import PipelineReader
+from assayd_pipeline.reader import ROOT, PipelineReader
 from assayd_pipeline.stored import PipelineStatus
 from assayd_pipeline.tables import execution_logs, pipeline_attempts, pipeline_steps, pipelines
 
@@ -47,9 +47,12 @@ class PipelineRecorder:
     def accepted(self, connection: Connection, attempt: Attempt, document: bytes) -> None:
         """Record the attempt, and the pipeline with its current steps."""
         payload = json.loads(document)["payload"]
-        pipeline_id = payload.get("pipeline_id") or _find_parent_pipeline(connection, attempt) or attempt.id
+        of_parent = None if payload.get("pipeline_id") else _find_parent_pipeline(connection, attempt)
+        pipeline_id = of_parent or payload.get("pipeline_id") or attempt.id
         now = to_micros(attempt.created_at)
         touched = update(pipelines).where(pipelines.c.id == pipeline_id).values(updated_at=now)
+        if of_parent is None and attempt.peer.uid != ROOT:  # another user may have named this id before
+            touched = touched.where(pipelines.c.uid == attempt.peer.uid)
         if connection.execute(touched).rowcount == 0:
             connection.execute(
                 insert(pipelines).values(

@@ -37,16 +37,16 @@ def cluster() -> Iterator[WholeCluster]:
         yield cluster
 
 
-def honest(cluster: WholeCluster, name: str, number: int = ATTEMPTS) -> Honest:
-    return send_honest(tenant(cluster, name), number, EVERY_S)
+def honest(cluster: WholeCluster, *names: str, number: int = ATTEMPTS) -> Honest:
+    return send_honest([tenant(cluster, name) for name in names], number, EVERY_S)
 
 
 def test_captured_node_keeps_no_attempt_from_its_verdict(
     cluster: WholeCluster, figures: dict[str, object]
 ) -> None:
-    quiet = honest(cluster, "quiet-node", QUIET)
+    quiet = honest(cluster, "quiet-node", number=QUIET)
     with captured_node(cluster, "captured", profiles_of(cluster)) as node:
-        beside = honest(cluster, "honest-node")
+        beside = honest(cluster, "honest-node", "honest-node-too")
     figures["captured node"] = {"quiet": quiet.figures(), "beside": beside.figures(), "answers": node.answers}
     assert beside.judged == ATTEMPTS
     refused = {f"{act}: {status}" for act, status in (("claim without a ticket", 403), ("foreign run", 403))}
@@ -58,6 +58,24 @@ def test_captured_node_keeps_no_attempt_from_its_verdict(
     assert (status, said["marked"]) == (200, forged)
 
 
+def test_attempts_that_follow_others_run_on_every_node(cluster: WholeCluster) -> None:
+    client = tenant(cluster, "follows")
+    steps = [{"name": "write", "type": "bash", "content": "echo 1"}]
+    parent = client.submit({"kind": "pipeline", "payload": {"steps": steps}}, wait_s=60)
+    payload = {"steps": steps, "pipeline_id": parent["id"]}
+
+    def follow(number: int) -> tuple[str, str | None]:
+        payloads = (payload, {**payload, "steps": []})
+        document = {"kind": "pipeline", "payload": payloads[number % 2], "parent_id": parent["id"]}
+        ended = client.submit(document, wait_s=60)
+        return str(ended["verdict"]), ended["node"]
+
+    with ThreadPoolExecutor(4) as pool:
+        found = set(pool.map(follow, range(40)))
+    assert found == {("validated", "node-1"), ("validated", "node-2")}
+    assert (cluster.why("node-1"), cluster.why("node-2")) == ("", "")
+
+
 def test_stolen_account_of_the_broker_ends_with_its_token(
     cluster: WholeCluster, figures: dict[str, object]
 ) -> None:
@@ -66,7 +84,7 @@ def test_stolen_account_of_the_broker_ends_with_its_token(
     with taking_messages(str(token["broker_url"]), most=5) as thief:
         client = tenant(cluster, "robbed")
         with ThreadPoolExecutor(1) as pool:
-            robbed = pool.submit(send_honest, client, 20, 0.2)
+            robbed = pool.submit(send_honest, [client], 20, 0.2)
             cluster.wait_until("messages in the hands of the thief", lambda: thief.taken >= 1)
             status, _ = cluster.started.ask("DELETE", f"/v1/tokens/{token['id']}")
             assert status == 200
@@ -80,7 +98,7 @@ def test_stolen_account_of_the_broker_ends_with_its_token(
 def test_endless_programs_of_one_tenant_keep_no_other_waiting(
     cluster: WholeCluster, figures: dict[str, object]
 ) -> None:
-    quiet = honest(cluster, "quiet-tenant", QUIET)
+    quiet = honest(cluster, "quiet-tenant", number=QUIET)
     with endless_programs(tenant(cluster, "hostile")):
         cluster.wait_until("endless programs", lambda: _running(cluster) >= 7)
         beside = honest(cluster, "honest-tenant")

@@ -7,6 +7,7 @@ good as a container of this host.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -40,13 +41,17 @@ WATCHED_EVERY_S = 5.0
 
 @dataclass(slots=True, kw_only=True)
 class _PendingAttempt:
-    """An attempt between its publishing and its verdict. `again`: publish it once more."""
+    """An attempt between its publishing and its verdict. `again`: publish it once more.
+
+    `running` is the newest run whose node has reported it as running, and the monotonic time of this report.
+    """
 
     job: Job
     ended: asyncio.Future[Finished]
     span: Span
     again: asyncio.Event = field(default_factory=asyncio.Event)
     failure: Failure | None = None
+    running: tuple[int, float] = (0, 0.0)
 
     def end(self, finished: Finished) -> None:
         if not self.ended.done():
@@ -215,6 +220,9 @@ class RemoteExecution:
         if flight is not None and event.kind == "state":
             state = State(str(event.body["state"]))
             flight.job.attempt = replace(flight.job.attempt, state=state, run_number=event.run_number)
+            # Only the first report of a run counts, so that a node can't extend its time by repeating it.
+            if state is State.RUNNING and event.run_number > flight.running[0]:
+                flight.running = event.run_number, time.monotonic()
 
     def check_verdict(self, attempt_id: str) -> None:
         """Check whether an attempt has its verdict, because another gateway has reported it."""
@@ -269,9 +277,13 @@ class RemoteExecution:
     async def _take_back_overdue(self, kept: KeptRun) -> None:
         """Have another node run what its node has kept longer than an honest one needs."""
         flight = self._flights.get(kept.attempt_id)
-        if flight is None or kept.kept_s <= longest_run_s(flight.job.limits):
+        if flight is None:
+            return
+        number, began = flight.running
+        kept_s = time.monotonic() - began if number == kept.number else kept.kept_s
+        if kept_s <= longest_run_s(flight.job.limits):
             return
         if await self._runs.take_back(kept.attempt_id, kept.node, kept.number):
             log.warning("run.overdue", attempt_id=kept.attempt_id, node=kept.node, run_number=kept.number)
             self.publish_again(kept.attempt_id)
-            await self._failing.note_overdue(kept.node)
+            await self._failing.note_overdue(kept.node, flight.job.attempt.peer.uid)

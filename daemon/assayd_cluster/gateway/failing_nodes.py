@@ -1,18 +1,20 @@
 """Nodes whose runs bring no verdicts: how long one may keep a run, and when it gets no more work.
 
 Such a node hangs, or an attacker controls it. Each gateway counts what it sees itself; that a node is drained
-is on record for all of them. The last node that takes work is never drained.
+is on record for all of them. The last node that takes work is never drained, nor is a node because of the
+attempts of a single tenant, who could have submitted them for this purpose.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 
 import structlog
 from sqlalchemy import bindparam, exists, update
 
+from assayd.aio import MOST
 from assayd.errors import RequestError
 from assayd.model.run import Limits
 from assayd.store.access import DatabaseAccess
@@ -26,7 +28,7 @@ log = structlog.get_logger()
 CONTAINERS = 2
 """An attempt has a container for its run, and one for a trial."""
 WAITING_S = 60.0
-"""How long an attempt may wait on its node for a container, and for all that isn't its run."""
+"""How long an attempt may wait on its node for a container, and for everything except its run."""
 MOST_OVERDUE = 3
 OVERDUE_WITHIN_S = 600.0
 MOST_LOST = 20
@@ -45,8 +47,17 @@ _DRAIN = (
 
 
 def longest_run_s(limits: Limits) -> float:
-    """Return how long a node may keep a run of an attempt with these limits."""
-    return CONTAINERS * limits.timeout_s + WAITING_S
+    """Return how long a node may keep a run of an attempt with these limits.
+
+    The time counts from the first event `running` of the run; from its claim if that event is missing. On a
+    busy node, each deadline is extended to up to `MOST` times its time.
+    """
+    return CONTAINERS * MOST * limits.timeout_s + WAITING_S
+
+
+def _reaches(most: int, of_tenant: Counter[int]) -> bool:
+    """Return whether `most` runs have failed, of which a single tenant contributes at most two thirds."""
+    return sum(min(count, most * 2 // 3) for count in of_tenant.values()) >= most
 
 
 class FailingNodes:
@@ -65,26 +76,30 @@ class FailingNodes:
         self._access = access
         self._accounts = accounts
         self._monotonic = monotonic
-        self._overdue: dict[str, deque[float]] = {}
-        self._lost: Counter[str] = Counter()
+        self._overdue: dict[str, list[tuple[float, int]]] = {}
+        """Times and tenants of the overdue runs, by node."""
+        self._lost: dict[str, Counter[int]] = {}
+        """Lost runs by tenant since the last verdict, by node."""
 
     def note_verdict(self, node: str) -> None:
         """Note that a node brought a verdict."""
         self._lost.pop(node, None)
 
-    async def note_lost(self, node: str) -> None:
-        """Note that a node says of a run that it came to no verdict. Raises: StoreError."""
-        self._lost[node] += 1
-        if self._lost[node] >= MOST_LOST:
+    async def note_lost(self, node: str, tenant: int) -> None:
+        """Note that a node has lost a run of a tenant's attempt. Raises: StoreError."""
+        lost = self._lost.setdefault(node, Counter())
+        lost[tenant] += 1
+        if _reaches(MOST_LOST, lost):
             del self._lost[node]
             await self._drain(node)
 
-    async def note_overdue(self, node: str) -> None:
-        """Note that a run was taken back from a node. Raises: StoreError."""
-        times = self._overdue.setdefault(node, deque(maxlen=MOST_OVERDUE))
-        times.append(self._monotonic())
-        if len(times) == MOST_OVERDUE and times[-1] - times[0] <= OVERDUE_WITHIN_S:
-            times.clear()
+    async def note_overdue(self, node: str, tenant: int) -> None:
+        """Note that a run of a tenant's attempt was taken back from a node. Raises: StoreError."""
+        now = self._monotonic()
+        recent = [one for one in self._overdue.get(node, ()) if now - one[0] <= OVERDUE_WITHIN_S]
+        self._overdue[node] = recent = [*recent, (now, tenant)]
+        if _reaches(MOST_OVERDUE, Counter(tenant for _, tenant in recent)):
+            del self._overdue[node]
             await self._drain(node)
 
     async def _drain(self, node: str) -> None:

@@ -166,7 +166,8 @@ class RunUpdates:
             await self._end_lost_attempt(attempt_id)
         else:
             self.publish_again(attempt_id)
-        await self._failing.note_lost(node)
+        if not lost.refused:  # the submission is at fault, not the node
+            await self._failing.note_lost(node, held.attempt.peer.uid)
 
     async def distrust(self, node: str, since: int) -> tuple[int, int]:
         """Mark a node's verdicts of runs since a time (microseconds), and have others run what it holds.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as insert_or
 
-from assayd.documents import compact, read_json
+from assayd.documents import LARGE_DOCUMENT_BYTES, compact, read_json
 from assayd.errors import RequestError
 from assayd.model.attempt import State
 from assayd.store import tables
@@ -47,8 +48,8 @@ OVER = 0
 """`expires_at` of a run that ended without a verdict."""
 MOST_RETURNED = 10
 """How often an attempt is given back without a run: more often, each is a run."""
-CLUSTERS_OWN = ("repair", "webhook")
-"""What a submission asks of the gateway alone."""
+GATEWAY_FIELDS = ("repair", "webhook", "parent_id")
+"""Fields of a submission that only the gateway can use: a node's daemon doesn't have the parent."""
 
 _RUN = tables.runs.c
 _DISPATCH = dispatches.c
@@ -258,7 +259,7 @@ class Runs:
         attempt = held.attempt
         return Claimed(
             run=held.number,
-            document=_strip_gateway_fields(held.document),
+            document=await _build_node_document(held.document),
             uid=attempt.peer.uid,
             kind=attempt.kind,
             policy=attempt.policy,
@@ -467,11 +468,18 @@ def _run_over_error(attempt_id: str) -> RequestError:
     return RequestError("run.over", f"attempt {attempt_id} no longer needs a run; drop the message")
 
 
-def _strip_gateway_fields(document: bytes) -> str:
-    """Return a submission without the fields that only concern the gateway."""
-    if not any(f'"{name}"'.encode() in document for name in CLUSTERS_OWN):
+async def _build_node_document(document: bytes) -> str:
+    """Return a submission in the form for nodes; parse a large one in a thread."""
+    # A canonical document without a parent has `"parent_id":null`; such a document usually needs no parsing.
+    if b'"parent_id":"' not in document and not any(name in document for name in (b'"repair"', b'"webhook"')):
         return document.decode()
+    if len(document) > LARGE_DOCUMENT_BYTES:
+        return await asyncio.to_thread(_strip_gateway_fields, document)
+    return _strip_gateway_fields(document)
+
+
+def _strip_gateway_fields(document: bytes) -> str:
     submission = read_json(document)
     if isinstance(submission, dict):
-        submission = {name: value for name, value in submission.items() if name not in CLUSTERS_OWN}
+        submission = {name: value for name, value in submission.items() if name not in GATEWAY_FIELDS}
     return compact(submission).decode()

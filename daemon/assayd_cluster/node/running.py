@@ -170,7 +170,8 @@ class Runner:
         except ClientError as trouble:
             if trouble.retryable:
                 return _lost_run(f"the daemon is unreachable: {trouble.message}", started=accepted)
-            return _lost_run(f"{trouble.code}: {trouble.message}", started=True)
+            refused = not accepted and 400 <= trouble.status < 500
+            return _lost_run(f"{trouble.code}: {trouble.message}", started=True, refused=refused)
 
     def _wait_for_verdict(self, run: Run, attempt: Document) -> Document:
         """Wait for the verdict while forwarding events; return it with its files."""
@@ -264,9 +265,9 @@ def _is_retryable(trouble: BaseException) -> bool:
     return isinstance(trouble, ClientError) and trouble.retryable
 
 
-def _lost_run(reason: str, *, started: bool) -> Document:
+def _lost_run(reason: str, *, started: bool, refused: bool = False) -> Document:
     log.warning("run.lost", reason=reason)
-    return {"lost": True, "reason": reason[:1000], "started": started}
+    return {"lost": True, "reason": reason[:1000], "started": started, "refused": refused}
 
 
 def _describe_file(file: File, artifact: Document) -> Document:

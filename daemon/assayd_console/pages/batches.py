@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Protocol, Self
 
 from markupsafe import Markup
@@ -238,21 +239,27 @@ async def resume(request: Request) -> Response:
     if request.headers.get("content-type", "") != "application/x-ndjson":
         raise RequestError("invalid", "send a batch as application/x-ndjson lines")
     daemon: ConsoleDaemon = request.app.state.daemon
-    batch = await daemon.ask(requests.batch(request.path_params["name"]))
     # Batch names are per user: otherwise, the lines would go into another batch.
-    if batch["peer"]["uid"] != os.geteuid():
-        raise RequestError(
-            "invalid", f"batch {batch['name']} belongs to another user; only its owner can send lines"
-        )
+    batch = await _load_own_batch(daemon, request.path_params["name"])
     await daemon.ask(requests.send_batch(request.stream(), name=batch["name"]))
     return Response(status_code=204, headers={"Location": f"/batches/{batch['id']}"})
+
+
+async def _load_own_batch(daemon: ConsoleDaemon, name: str) -> Document:
+    """Return a batch of the console's user. Raises: RequestError ``invalid``, for another user's."""
+    batch = await daemon.ask(requests.batch(name))
+    if batch["peer"]["uid"] != os.geteuid():
+        message = f"batch {batch['name']} belongs to another user; only its owner can send lines"
+        raise RequestError("invalid", message)
+    return batch
 
 
 async def run_again(request: Request) -> Response:
     """Submit the lines that failed as a new batch, and redirect to its page."""
     daemon: ConsoleDaemon = request.app.state.daemon
-    batch = await daemon.ask(requests.batch(request.path_params["name"]))
-    name = f"{batch['name'][:NAME_CHARS]}-{datetime.now(UTC):%Y%m%dT%H%M%S}"
+    batch = await _load_own_batch(daemon, request.path_params["name"])
+    # A second click makes another batch: with the same name, it would continue the first one.
+    name = f"{batch['name'][:NAME_CHARS]}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{token_hex(3)}"
     begun = await daemon.ask(
         requests.send_batch(_failed_lines(daemon, batch), name=name, concurrency=batch["concurrency"])
     )

@@ -14,7 +14,8 @@ import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
+from itertools import chain
 from pathlib import Path
 
 from assayd.findings.source_text import line_at, snippet
@@ -193,7 +194,7 @@ def _explain_mistake(
     seen = re.compile(slip.find).search(line, start) if slip.find else None
     if slip.find and seen is None:
         return None
-    if slip.assigned and seen is not None and not _assigns(text, seen[slip.assigned]):
+    if slip.assigned and seen is not None and seen[slip.assigned] not in _assigned_names(text):
         return None
     if slip.call and seen is not None:
         return called(text, comment.line, seen, found)
@@ -218,12 +219,19 @@ def _explain_mistake(
     )
 
 
-def _assigns(text: str, name: str) -> bool:
-    """Return whether a script gives a variable its value."""
-    return (
-        re.search(rf"(?m)(?:^|[;&|({{\s]){name}=|\bfor\s+{name}\b|\bread\b[^\n;|&]*\b{name}\b", text)
-        is not None
-    )
+@lru_cache(maxsize=1)
+def _assigned_names(text: str) -> frozenset[str]:
+    """Return the variables that a script gives a value; a word after `read` counts as a variable."""
+    read = (_READ.search(command) for command in _COMMAND_END.split(text))
+    words = (_WORD.findall(found.string, found.end()) for found in read if found is not None)
+    return frozenset(chain(_ASSIGNMENT.findall(text), _LOOP.findall(text), *words))
+
+
+_ASSIGNMENT = re.compile(r"(?:^|[;&|({\s])(\w+)=", re.MULTILINE)
+_LOOP = re.compile(r"\bfor\s+(\w+)")
+_COMMAND_END = re.compile(r"[\n;|&]")
+_READ = re.compile(r"\bread\b")
+_WORD = re.compile(r"\w+")
 
 
 def _show_correction(edit: Edit) -> str:

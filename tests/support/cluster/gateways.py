@@ -81,11 +81,13 @@ class OneGateway:
         await self.cluster.door.nodes.beat(node, NodeBeat.model_validate(said))
         await self.cluster.readiness.look()
 
-    async def submit(self, code: str = CODE, **origin: str) -> Attempt:
+    async def submit(
+        self, code: str = CODE, *, peer: Peer = PEER, parent_id: str | None = None, **origin: str
+    ) -> Attempt:
         payload = {"code": code, "sample_paths": ["/data/a.csv"]}
-        text = json.dumps({"kind": "extractor", "payload": payload}).encode()
+        text = json.dumps({"kind": "extractor", "payload": payload, "parent_id": parent_id}).encode()
         submission = read_submission(text, self.service.kinds)
-        return (await self.service.submit(submission, peer=PEER, **origin)).attempt
+        return (await self.service.submit(submission, peer=peer, **origin)).attempt
 
     async def claim(self, node: str, message: Message) -> Claimed:
         return await self.runs.claim(node, Claim(attempt=message.attempt, ticket=message.ticket))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -26,6 +26,8 @@ WAITS = "import time\nwhile True:\n    time.sleep(1)\n"
 COMPUTES = "while True:\n    pass\n"
 FOREIGN = "01JTC8ZK5V7777777777777777"
 WAIT_S = 600.0
+TIMEOUT_S = 20
+"""The time limit of an honest attempt, which bounds how long a node can keep it."""
 PREFETCHED = 64
 
 
@@ -72,16 +74,20 @@ class Honest:
 _NUMBERS = count()
 
 
-def send_honest(client: PlainClient, number: int, every_s: float) -> Honest:
-    """Submit so many attempts, one every so many seconds, whether earlier ones have ended or not."""
+def send_honest(clients: Sequence[PlainClient], number: int, every_s: float) -> Honest:
+    """Submit so many attempts, one every so many seconds, whether earlier ones have ended or not.
+
+    The clients take turns.
+    """
     began = time.monotonic()
 
     def send(position: int) -> tuple[str, str | None, float]:
         time.sleep(max(0.0, began + position * every_s - time.monotonic()))
         code = f"def extract(path: str) -> dict:\n    return {{'name': path, 'number': {next(_NUMBERS)}}}\n"
         payload = {"code": code, "sample_paths": ["/data/a.csv"]}
+        client, limits = clients[position % len(clients)], {"resources": {"timeout_s": TIMEOUT_S}}
         sent = time.monotonic()
-        attempt = client.submit({"kind": "extractor", "payload": payload}, wait_s=WAIT_S)
+        attempt = client.submit({"kind": "extractor", "payload": payload, "overrides": limits}, wait_s=WAIT_S)
         while attempt["verdict"] is None:
             attempt = client.attempt(attempt["id"], wait_s=WAIT_S)
         return str(attempt["verdict"]), attempt["node"], time.monotonic() - sent

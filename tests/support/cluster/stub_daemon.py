@@ -29,7 +29,7 @@ class StubDaemon:
         self._followed: set[str] = set()
         self._lock = threading.Condition()
 
-    def answer(self, asked: Request) -> Answer:  # noqa: PLR0911  # a case per route
+    def answer(self, asked: Request) -> Answer:  # noqa: C901, PLR0911  # a case per route
         if self.away:
             return refusal(503, "not_ready")
         match asked.path.split("/")[1:]:
@@ -38,6 +38,8 @@ class StubDaemon:
             case ["v1", "policies"]:
                 return Answer(200, {"policies": [{"name": "script", "digest": "a" * 64}]})
             case ["v1", "attempts", attempt_id] if asked.method == "PUT":
+                if json.loads(asked.body).get("refused"):
+                    return refusal(422, "invalid")
                 with self._lock:
                     if attempt_id not in self._ends:
                         self.submitted.append(attempt_id)

@@ -22,6 +22,7 @@ class Known:
     holders: list[str] = field(default_factory=list)
     verdicts: list[tuple[str, dict[str, object]]] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
+    refusals: list[object] = field(default_factory=list)
     events: list[object] = field(default_factory=list)
     files: dict[str, int] = field(default_factory=dict)
 
@@ -111,6 +112,7 @@ class StubGateway:
                 verdict = json.loads(asked.body)
                 if verdict.get("lost"):
                     known.lost.append(node)
+                    known.refusals.append(verdict.get("refused"))
                 else:
                     known.verdicts.append((node, verdict))
         return Answer(200, {"counted": len(known.verdicts) == 1})

@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
+import os
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from assayd.errors import RequestError
 from assayd_client.cli.evaluate import TASK_LABEL
-from assayd_console.pages.batches import LOOKED_AT, FailedItems, _explain_groups, _group_failures, _load_tasks
+from assayd_client.requests import ClientRequest
+from assayd_console.pages.batches import (
+    LOOKED_AT,
+    FailedItems,
+    _explain_groups,
+    _group_failures,
+    _load_tasks,
+    run_again,
+    show_batch,
+)
 
 
 def item(line: int, *rules: str, cause: str | None = None, verdict: str = "failed") -> dict[str, object]:
@@ -89,3 +105,59 @@ async def test_batch_of_other_attempts_has_no_tasks_and_is_read_once() -> None:
 
     assert await _load_tasks(daemon, {"id": "B"}) == []  # type: ignore[arg-type]  # it answers as one
     assert daemon.asked == 1
+
+
+class OwnedDaemon:
+    """Answers with a finished batch of a user, and remembers the names of sent batches."""
+
+    def __init__(self, uid: int) -> None:
+        self.batch = {
+            "id": "01B",
+            "name": "night",
+            "peer": {"uid": uid},
+            "created_at": "2026-05-04T10:20:30.000000Z",
+            "finished_at": "2026-05-04T10:20:31.000000Z",
+            "cancelled_at": None,
+            "state": "finished",
+            "complete": True,
+            "dedupe": False,
+            "concurrency": 4,
+            "counts": {
+                "total": 2, "waiting": 0, "running": 0, "validated": 1,
+                "failed": 1, "error": 0, "cancelled": 0, "malformed": 0,
+            },
+        }  # fmt: skip
+        self.sent: list[str] = []
+
+    async def ask(self, request: ClientRequest[Any]) -> dict[str, Any]:
+        if request.method == "POST":
+            self.sent.append(str(dict(request.query)["name"]))
+        return self.batch
+
+
+def request_to(daemon: OwnedDaemon) -> Any:
+    state = SimpleNamespace(daemon=daemon)
+    return SimpleNamespace(
+        app=SimpleNamespace(state=state), path_params={"name": "night"}, query_params={}, headers={}
+    )
+
+
+async def test_failed_lines_of_another_users_batch_are_not_run_again() -> None:
+    daemon = OwnedDaemon(os.geteuid() + 1)
+    with pytest.raises(RequestError, match="belongs to another user"):
+        await run_again(request_to(daemon))
+    assert daemon.sent == []
+
+
+async def test_failed_lines_that_are_run_again_twice_at_once_become_two_batches() -> None:
+    daemon = OwnedDaemon(os.geteuid())
+    for _ in range(2):
+        await run_again(request_to(daemon))
+    first, second = daemon.sent
+    assert first != second
+
+
+@pytest.mark.parametrize(("others", "shown"), [(0, True), (1, False)])
+async def test_button_that_runs_failed_lines_again_is_only_on_own_batches(others: int, shown: bool) -> None:
+    response = await show_batch(request_to(OwnedDaemon(os.geteuid() + others)))
+    assert (b"Run failed lines again" in response.body) is shown

@@ -15,6 +15,8 @@ from assayd_pipeline.errors import ErrorSource, classify
 from assayd_pipeline.ignored import ignored_errors
 from assayd_pipeline.judging import StepText
 from assayd_pipeline.shell.parse import repairs as shell_repairs
+from assayd_pipeline.shell.parse import source as shell_source
+from assayd_pipeline.shell.slips import _assigned_names
 from assayd_pipeline.sql.dialects import MOST_CHARS, explain, slips
 from support.slowness import SLOWER_BY
 
@@ -97,6 +99,28 @@ def test_statement_is_explained_in_little_time(text: str) -> None:
     began = time.process_time()
     explain(text, None)
     assert time.process_time() - began < 2 * SLOWER_BY
+
+
+@pytest.mark.parametrize(
+    "line", [f"let a ={' ' * 20_000}!", f"let a = b{' b' * 10_000} !", f"let a = b{' ' * 20_000}!"]
+)
+def test_spaced_let_is_read_in_little_time(line: str) -> None:
+    began = time.process_time()
+    shell_source._SPACED_LET.fullmatch(line)
+    assert time.process_time() - began < STATEMENT_S
+
+
+@pytest.mark.parametrize("text", ["read " * 20_000, "for " * 20_000, "a" * 100_000, ";" * 100_000])
+def test_assigned_variables_are_found_in_little_time(text: str) -> None:
+    began = time.process_time()
+    _assigned_names(text)
+    assert time.process_time() - began < STATEMENT_S
+
+
+def test_each_form_of_an_assignment_is_found() -> None:
+    text = "a=1 b=2\nfor c in x; do read -r d e; done; f | read g\necho h=i\n"
+    assert _assigned_names(text) >= set("abcdeg")
+    assert "f" not in _assigned_names(text)
 
 
 def test_long_messages_and_lines_are_not_corrected() -> None:

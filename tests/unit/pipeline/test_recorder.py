@@ -311,6 +311,26 @@ async def test_submission_with_steps_of_its_own_stays_as_it_is(
     assert await pipelines.complete(named, 1000) is None
 
 
+async def test_unknown_pipeline_whose_steps_are_given_is_new(
+    jobs: DatabaseJobStore, pipelines: PipelineReader, make: Make
+) -> None:
+    unknown = "0" * 26
+    assert await pipelines.complete(submission({"pipeline_id": unknown, "steps": [STEPS[1]]}), 1000) is None
+    attempt_id = await submit(jobs, make, 1, document(pipeline_id=unknown))
+    assert await pipelines.belongs_to(attempt_id) == {"pipeline_id": unknown}
+
+
+async def test_attempt_does_not_join_another_users_pipeline_with_its_id(
+    jobs: DatabaseJobStore, pipelines: PipelineReader, make: Make
+) -> None:
+    named = str(make.attempt(2).id)
+    await submit(jobs, make, 1, document([STEPS[0]], named), peer=Peer(uid=1001, gid=1001, pid=1))
+    await submit(jobs, make, 2, document([STEPS[1]]))
+    stored = await pipelines.get(named)
+    assert stored is not None
+    assert (stored.uid, [step.name for step in stored.steps]) == (1001, ["clean"])
+
+
 @pytest.mark.parametrize(("pipeline_id", "uid"), [("0" * 26, 1000), (None, 1001)], ids=["none", "another's"])
 async def test_pipeline_that_one_may_not_use_is_unknown(
     jobs: DatabaseJobStore, pipelines: PipelineReader, make: Make, pipeline_id: str | None, uid: int

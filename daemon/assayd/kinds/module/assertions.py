@@ -1,4 +1,4 @@
-"""Finds tests that can't fail, whatever the tested code returns. Only the source text is read.
+"""Finds tests that can't fail, whatever the tested code returns. It reads source text only.
 
     def test_a(): adapter.transform(raw)                    quality.no_assertion
     def test_a(): assert True, or x == x, or (x, "told")    quality.tautology
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from operator import or_
 
-from assayd.findings.source_text import line_at
+from assayd.findings.source_text import SplitText, line_at
 from assayd.kinds.module.always_true import NameBindings, is_always_true, repeats_method_call
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.static.python.imports import finding_at
@@ -63,10 +63,10 @@ def check_assertions(file: str, text: str, tree: ast.Module, methods: Collection
     """Yield the findings about the tests of a file.
 
     Args:
-        file: the name of the file.
-        text: the content of the file.
-        tree: the syntax tree of the file.
-        methods: attributes that every adapter has, so that assertions of their existence can't fail.
+        file: its name.
+        text: its content.
+        tree: its syntax tree.
+        methods: attributes that every adapter has, so that asserting their existence proves nothing.
     """
     yield from _not_run(file, text, tree)
     helpers = {node.name: node for node in nodes_of(tree) if isinstance(node, Definition)}
@@ -89,16 +89,15 @@ def check_assertions(file: str, text: str, tree: ast.Module, methods: Collection
 
 def _not_run(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
     """Yield the findings about functions with assertions that neither pytest nor the file calls."""
-    used = {node.id for node in nodes_of(tree) if isinstance(node, ast.Name)}
-    words = {node.value for node in nodes_of(tree) if isinstance(node, ast.Constant)}
+    called = {node.id for node in nodes_of(tree) if isinstance(node, ast.Name)}
+    constants = (node.value for node in nodes_of(tree) if isinstance(node, ast.Constant))
+    called.update(value for value in constants if isinstance(value, str))
     defined = [node for node in tree.body if isinstance(node, Definition)]
     fixtures = {one.name for one in defined if "fixture" in map(_last_name, one.decorator_list)}
-    for node in tree.body:
-        if (
-            not isinstance(node, Definition)
-            or node.name.startswith(("test", "pytest_"))
-            or node.name in used | words
-        ):
+    names = {one.name for one in defined}
+    text = SplitText(text)
+    for node in defined[:_MOST_TESTS]:
+        if node.name.startswith(("test", "pytest_")) or node.name in called:
             continue
         known = {_last_name(each) for each in node.decorator_list}
         asked = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
@@ -112,9 +111,10 @@ def _not_run(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
         message = f"pytest doesn't run {node.name}: its name doesn't begin with `test_`."
         line, old = line_at(text, node.lineno) or "", f"def {node.name}("
         edit = None
-        if line.count(old) == 1 and name not in {one.name for one in defined}:
+        if line.count(old) == 1 and name not in names:
             new = line.replace(old, f"def {name}(")
             edit = Edit(start_line=node.lineno, end_line=node.lineno, replacement=new)
+            names.add(name)
         told = finding_at(
             node, text, "quality.not_run", message, suggestion=f"Name it `{name}`.", severity=Severity.WARNING
         )
@@ -122,7 +122,7 @@ def _not_run(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
 
 
 def _tests(tree: ast.Module) -> Iterator[Definition]:
-    """Yield the test functions, and the methods of test classes, except disabled tests."""
+    """Yield the test functions, and the methods of test classes, except disabled ones."""
     for node in tree.body:
         inner = node.body if isinstance(node, ast.ClassDef) and not _is_disabled(node) else [node]
         for each in inner:
@@ -136,7 +136,7 @@ def _is_disabled(node: Definition | ast.ClassDef) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Assertion:
-    """One place at which a test can fail; `test` is the asserted expression, or None if it can fail."""
+    """One place at which a test may fail; `test` is the asserted expression, None if it can fail."""
 
     node: ast.AST
     test: ast.expr | None
@@ -146,7 +146,7 @@ class _Assertion:
 def _find_test_fault(
     test: Definition, found: Sequence[_Assertion], methods: frozenset[str], *, repeats: bool = False
 ) -> tuple[str, str, str, ast.AST] | None:
-    """Return the rule, message, hint and node of a fault of the test, or None.
+    """Return rule, message, hint and node of a fault of the test, or None.
 
     With `repeats`, an assertion that compares a call with itself counts as always true.
     """
@@ -173,7 +173,7 @@ def _find_test_fault(
 
 @dataclass(slots=True, kw_only=True)
 class _StatementBudget:
-    """The number of statements that can still be read; when it is used up, tests count as correct."""
+    """The number of statements that may still be read; if it is used up, tests count as correct."""
 
     left: int
 
@@ -188,7 +188,7 @@ class _AssertionFinder:
     swallowed: bool = False
 
     def block(self, body: Sequence[ast.stmt]) -> Iterator[_Assertion]:
-        """Yield the assertions that a block can reach, including those in functions called from it."""
+        """Yield the assertions that a block can reach, including those in functions that it calls."""
         for statement in body:
             yield from self._find_in_statement(statement)
             if isinstance(statement, ast.Return | ast.Raise | ast.Break | ast.Continue):

@@ -23,6 +23,7 @@ from assayd.guest_results.record import Raised
 from assayd.kinds.module.files import is_test
 from assayd.kinds.module.places import MOST_PARSED_CHARS, ModuleFiles, find_similar_names, indexed, moved
 from assayd.model.finding import Edit, Finding
+from assayd.static.python.returns import return_edit
 
 Texts = ModuleFiles
 PROGRAMMING_ERRORS = frozenset(
@@ -414,9 +415,10 @@ def _explain_fixture_without_value(
         line = texts.line(text, last.lineno)
         silent = node.name in wrong and isinstance(last, ast.Expr)
         if silent and line and not _contains_node(node, ast.Return, ast.Yield):
-            new = f"{line[: len(line) - len(line.lstrip())]}return {line.lstrip()}"
-            hint = f"The fixture `{node.name}` returns nothing. Write `{new.strip()}`."
-            return moved(finding, file, last.lineno, text, hint, _line_edit(last.lineno, line, new))
+            edit = return_edit(last, text)
+            new = f"return {ast.unparse(last)}" if edit is None else edit.replacement.strip()
+            hint = f"The fixture `{node.name}` returns nothing. Write `{new}`."
+            return moved(finding, file, last.lineno, text, hint, edit)
     return None
 
 

@@ -28,6 +28,7 @@ from assayd.model.text_limits import shorten
 from assayd.static.python.imports import finding_at
 from assayd.static.python.module_scope import bound_names
 from assayd.static.python.nodes import nodes_of
+from assayd.static.python.returns import return_edit
 
 RULES = (
     Rule(
@@ -91,6 +92,8 @@ _PLACEHOLDER = re.compile(
 )
 _LEAST_SECRET = 10
 _MOST_SECRETS = 10
+_MOST_EDITS = 20
+"""Maximum edits of a file that are compiled to check them."""
 
 Trees = Mapping[str, ast.Module]
 
@@ -274,6 +277,7 @@ def _is_uncalled(value: ast.Attribute, node: ast.AST) -> bool:
 
 def check_dropped_results(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
     """Check for a missing `return`: ``-> float: round(x, 2)`` -> function.no_value (a warning)."""
+    edits = 0
     for node in nodes_of(tree):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.returns is None:
             continue
@@ -284,10 +288,6 @@ def check_dropped_results(file: str, text: str, tree: ast.Module) -> Iterator[Fi
             continue
         if any(isinstance(n, ast.Return | ast.Yield) for n in ast.walk(node)):
             continue
-        line = line_at(text, last.lineno) or ""
-        indent = line[: len(line) - len(line.lstrip())]
-        assigns = not isinstance(last, ast.Expr)
-        new = f"{line}\n{indent}return {dropped}" if assigns else f"{indent}return {line.lstrip()}"
         found = finding_at(
             last,
             text,
@@ -296,9 +296,10 @@ def check_dropped_results(file: str, text: str, tree: ast.Module) -> Iterator[Fi
             suggestion=f"Write: return {dropped}",
             severity=Severity.WARNING,
         )
-        edit = Edit(start_line=last.lineno, end_line=last.lineno, replacement=new)
-        several = assigns and last.end_lineno != last.lineno
-        yield replace(found, file=file, category="function", edit=None if several else edit)
+        edits += 1
+        name = None if isinstance(last, ast.Expr) else dropped
+        edit = return_edit(last, text, name) if edits <= _MOST_EDITS else None
+        yield replace(found, file=file, category="function", edit=edit)
 
 
 def _dropped(statement: ast.stmt) -> str | None:

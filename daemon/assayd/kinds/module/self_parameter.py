@@ -47,6 +47,8 @@ def _static_with_self(text: str, owner: ast.ClassDef, method: ast.stmt) -> Findi
         return None
     message = f"{owner.name}.{method.name} is static, so `self` gets the first argument."
     found = finding_at(static, text, "contract.method_form", message, suggestion="Remove @staticmethod.")
+    if (line_at(text, static.lineno) or "").strip() != "@staticmethod":
+        return found
     return replace(found, edit=Edit(start_line=static.lineno, end_line=static.lineno, replacement=""))
 
 

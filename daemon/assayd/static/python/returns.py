@@ -20,7 +20,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from assayd.findings.source_text import line_at, snippet
+from assayd.findings.source_text import snippet
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.static.python.nodes import nodes_of
 from assayd.static.python.safe_fixes import parse_or_none
@@ -222,7 +222,7 @@ def _missing_return_finding(
         suggestion=f"Write: return {ast.unparse(last.value)}"[:300]
         if idle and isinstance(last, ast.Expr)
         else f"End {name}() with: return {given or '…'}",
-        edit=_return_edit(last, source.text) if idle else None,
+        edit=return_edit(last, source.text) if idle else None,
     )
 
 
@@ -238,7 +238,7 @@ def _idle_finding(function: _Function, source: PythonSource, severity: Severity)
         line=last.lineno,
         snippet=snippet(source.text, last.lineno),
         suggestion=f"Write: return {value}",
-        edit=_return_edit(last, source.text),
+        edit=return_edit(last, source.text),
     )
 
 
@@ -258,12 +258,25 @@ def _last_assigned_name(function: _Function) -> str | None:
     return made[-1] if made else None
 
 
-def _return_edit(last: ast.stmt, text: str) -> Edit | None:
-    line = line_at(text, last.lineno)
-    if line is None or line[: len(line) - len(line.lstrip())].encode() != line.encode()[: last.col_offset]:
-        return None
-    changed = f"{line[: len(line) - len(line.lstrip())]}return {line.lstrip()}"
+def return_edit(last: ast.stmt, text: str, name: str | None = None) -> Edit | None:
+    """Return the edit that returns the value of a function's last statement, or the variable that it assigns.
+
+    Args:
+        last: the statement; if it begins behind other code on its line, there is no edit.
+        text: the source, which must compile with the edit.
+        name: the variable that the statement assigns; None for an expression.
+    """
     lines = text.split("\n")
+    line = lines[last.lineno - 1]
+    indent = line[: len(line) - len(line.lstrip())]
+    if indent.encode() != line.encode()[: last.col_offset]:
+        return None
+    changed = f"{indent}return {line.lstrip()}"
+    if name is not None:
+        continues = any(each.endswith("\\") for each in lines[max(last.lineno - 2, 0) : last.lineno])
+        if continues or last.end_lineno != last.lineno:
+            return None
+        changed = f"{line}\n{indent}return {name}"
     lines[last.lineno - 1] = changed
     if parse_or_none("\n".join(lines)) is None:
         return None

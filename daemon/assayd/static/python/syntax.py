@@ -127,7 +127,7 @@ def _raised(line: str, number: int, text: str) -> _Explanation | None:
     found = _RAISE.fullmatch(line)
     if found is None:
         return None
-    new = f"{found[1]}raise {found[2]}({found[3]})"
+    new = f"{found[1]}raise {found[2]}({found[3].rstrip()})"
     changed = _replace_line(text, number, new)
     if parse_or_none(changed) is None:
         return None
@@ -136,7 +136,7 @@ def _raised(line: str, number: int, text: str) -> _Explanation | None:
     )
 
 
-_RAISE = re.compile(r"(\s*)raise\s+([A-Za-z_][\w.]*)\s*,\s*([^,\s][^,]*?)\s*")
+_RAISE = re.compile(r"(\s*)raise\s+([A-Za-z_][\w.]*)\s*,\s*([^,\s][^,]*)")
 
 
 def _keyword_candidates(line: str, number: int, text: str) -> Iterator[_KeywordCandidate]:
@@ -153,7 +153,7 @@ def _keyword_candidates(line: str, number: int, text: str) -> Iterator[_KeywordC
 
 def _insert_commas(line: str, number: int, text: str) -> Iterator[str]:
     for place in list(_GAP.finditer(line))[:_MOST_PLACES]:
-        before = re.search(r"(\w+)$", line[: place.start()])
+        before = re.search(r"\b\w+$", line[: place.start()])
         after = re.match(r"\w+", line[place.end() :])
         if any(found is not None and keyword.iskeyword(found[0]) for found in (before, after)):
             continue

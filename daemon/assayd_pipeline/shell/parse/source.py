@@ -307,7 +307,7 @@ _ARITHMETIC = re.compile(r"\(\(|\[|\$\{")
 _EXPRESSION = re.compile(r"\(\(([^()`\[\]'\"]*)\)\)")
 _SHOWN_CHARS = 110
 _LET = re.compile(r"(?:^|[;&|({]|\b(?:then|do|else)\b)\s*let\s")
-_SPACED_LET = re.compile(r"(\s*)let\s+([A-Za-z_]\w*)\s*([-+*/%]?)=\s*([\w\s$+*/%-]*[\w)])\s*")
+_SPACED_LET = re.compile(r"(\s*)let\s+([A-Za-z_]\w*)\s*([-+*/%]?)=\s*(?=\S)([\w\s$+*/%-]*[\w)])\s*")
 _WORDS = re.compile(r"`\(` must be followed by an expression|statements must be separated")
 _GLUED = re.compile(r"(?:^|[;&|]|\b(?:then|do|else)\b)\s*(?:if|elif|while|until)\[")
 """A keyword without a space before a test, which bash treats as an array element."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 from sqlalchemy import text
 
+from assayd.documents import LARGE_DOCUMENT_BYTES
 from assayd.errors import RequestError
 from assayd.model.report import Verdict
 from assayd_cluster.documents import MOST_CAPACITY, NodeBeat, RunLost
@@ -42,6 +44,24 @@ async def test_node_that_holds_an_attempt_for_too_long_has_lost_it(gateway: OneG
     claimed = await gateway.claim("works", message)
     assert claimed.run == 2
     assert await gateway.bring("works", attempt.id, claimed)
+
+
+@pytest.mark.parametrize("bytes_of_code", [10, LARGE_DOCUMENT_BYTES])
+async def test_node_gets_no_parent_that_its_daemon_would_look_up(
+    gateway: OneGateway, bytes_of_code: int
+) -> None:
+    await gateway.beat("works")
+    parent = await gateway.submit()
+    await gateway.finish_all("works", 1)
+    code = f"#{'x' * bytes_of_code}\n"
+    child = await gateway.submit(code, parent_id=parent.id)
+    claimed = await gateway.claim("works", await gateway.messages.next())
+    said = json.loads(claimed.document)
+    assert (said.get("parent_id"), said["payload"]["code"]) == (None, code)
+    assert await gateway.bring("works", child.id, claimed)
+    found = await gateway.jobs.get(child.id)
+    assert found is not None
+    assert (found.parent_id, found.attempt_number) == (parent.id, 2)
 
 
 async def test_node_gets_no_more_than_it_has_room_for(gateway: OneGateway) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from itertools import cycle, islice
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from sqlalchemy import text
 from assayd.errors import RequestError
 from assayd.model.report import Verdict
 from assayd.model.run import Limits
-from assayd_cluster.documents import RunLost
+from assayd.model.submission import Peer
+from assayd_cluster.documents import LiveEvents, RunLost
 from assayd_cluster.gateway.broker_accounts import SharedAccount
 from assayd_cluster.gateway.failing_nodes import (
     MOST_LOST,
@@ -25,6 +27,8 @@ from support.cluster.gateways import OneGateway, one_gateway
 from support.stores.postgres import PostgresServer, needs_postgres
 
 pytestmark = needs_postgres
+
+TENANTS = (1, 2)
 
 
 class SetTime:
@@ -62,13 +66,19 @@ async def let_pass(gateway: OneGateway, seconds: float) -> None:
     await gateway.access.write(lambda connection: connection.execute(statement).close())
 
 
+async def lose(failing: FailingNodes, node: str, number: int, tenants: Sequence[int] = TENANTS) -> None:
+    """Have a node lose so many runs, of the tenants in turn."""
+    for tenant in islice(cycle(tenants), number):
+        await failing.note_lost(node, tenant)
+
+
 async def whys(gateway: OneGateway) -> dict[str, str]:
     return {node.name: node.why for node in await DatabaseNodes(gateway.access).list()}
 
 
-def test_node_may_keep_a_run_for_two_containers_and_a_minute() -> None:
+def test_node_may_keep_a_run_for_two_extended_containers_and_a_minute() -> None:
     limits = Limits(timeout_s=30, unit_timeout_s=5, memory_bytes=1, max_processes=1)
-    assert longest_run_s(limits) == 120
+    assert longest_run_s(limits) == 240
 
 
 async def test_run_that_its_node_keeps_for_too_long_goes_to_another_node(gateway: OneGateway) -> None:
@@ -108,13 +118,13 @@ async def test_node_that_keeps_several_runs_gets_no_more(gateway: OneGateway) ->
         await gateway.beat(node)
     clock = SetTime()
     failing = FailingNodes(gateway.access, SharedAccount(), monotonic=clock)
-    for _ in range(MOST_OVERDUE - 1):
-        await failing.note_overdue("hangs")
+    for tenant in TENANTS:
+        await failing.note_overdue("hangs", tenant)
     clock.seconds += OVERDUE_WITHIN_S + 1
-    await failing.note_overdue("hangs")
+    await failing.note_overdue("hangs", 1)
     assert await whys(gateway) == {"hangs": "", "works": ""}
-    for _ in range(MOST_OVERDUE - 1):
-        await failing.note_overdue("hangs")
+    for tenant in TENANTS:
+        await failing.note_overdue("hangs", tenant)
     assert await whys(gateway) == {"hangs": FAILING, "works": ""}
     await DatabaseNodes(gateway.access).set_drained("hangs", drained=False)
     assert await whys(gateway) == {"hangs": "", "works": ""}
@@ -124,14 +134,25 @@ async def test_node_that_loses_every_run_gets_no_more(gateway: OneGateway) -> No
     for node in ("loses", "works"):
         await gateway.beat(node)
     failing = FailingNodes(gateway.access, SharedAccount())
-    for _ in range(MOST_LOST - 1):
-        await failing.note_lost("loses")
+    await lose(failing, "loses", MOST_LOST - 1)
     failing.note_verdict("loses")
-    await failing.note_lost("loses")
+    await lose(failing, "loses", MOST_LOST - 1)
     assert await whys(gateway) == {"loses": "", "works": ""}
-    for _ in range(MOST_LOST - 1):
-        await failing.note_lost("loses")
+    await lose(failing, "loses", 1)
     assert await whys(gateway) == {"loses": FAILING, "works": ""}
+
+
+async def test_failures_of_one_tenant_alone_drain_no_node(gateway: OneGateway) -> None:
+    for node in ("healthy", "works"):
+        await gateway.beat(node)
+    failing = FailingNodes(gateway.access, SharedAccount(), monotonic=SetTime())
+    await lose(failing, "healthy", 3 * MOST_LOST, tenants=(1,))
+    for _ in range(3 * MOST_OVERDUE):
+        await failing.note_overdue("healthy", 1)
+    await lose(failing, "healthy", 1, tenants=(2,))
+    assert await whys(gateway) == {"healthy": "", "works": ""}
+    await failing.note_overdue("healthy", 2)
+    assert await whys(gateway) == {"healthy": FAILING, "works": ""}
 
 
 @pytest.mark.parametrize("works", [True, False])
@@ -140,8 +161,7 @@ async def test_node_that_is_drained_reads_no_more_messages(gateway: OneGateway, 
         await gateway.beat(node)
     accounts = Suspending(works=works)
     failing = FailingNodes(gateway.access, accounts)
-    for _ in range(MOST_LOST):
-        await failing.note_lost("loses")
+    await lose(failing, "loses", MOST_LOST)
     assert accounts.suspended == ["loses"] * works
     assert (await whys(gateway))["loses"] == FAILING
 
@@ -150,18 +170,39 @@ async def test_last_node_that_takes_work_goes_on(gateway: OneGateway) -> None:
     await gateway.beat("alone")
     await gateway.beat("idle", ready=False, reason="no engine")
     failing = FailingNodes(gateway.access, SharedAccount())
-    for _ in range(MOST_LOST):
-        await failing.note_lost("alone")
+    await lose(failing, "alone", MOST_LOST)
     assert await whys(gateway) == {"alone": "", "idle": "no engine"}
 
 
-async def test_lost_runs_count_with_their_nodes(gateway: OneGateway) -> None:
+@pytest.mark.parametrize(
+    ("refused", "tenants", "why"),
+    [(False, TENANTS, FAILING), (False, (1,), ""), (True, TENANTS, "")],
+    ids=["two tenants", "one tenant", "refused by the daemon"],
+)
+async def test_lost_runs_count_with_their_nodes(
+    gateway: OneGateway, refused: bool, tenants: Sequence[int], why: str
+) -> None:
     for node in ("loses", "works"):
         await gateway.beat(node, capacity=8)
-    lost = RunLost(lost=True, reason="x", started=True)
-    for number in range(MOST_LOST):
-        attempt = await gateway.submit(f"# {number}\n")
+    lost = RunLost(lost=True, reason="x", started=True, refused=refused)
+    for number, tenant in enumerate(islice(cycle(tenants), MOST_LOST)):
+        peer = Peer(uid=tenant, gid=tenant, pid=1)
+        attempt = await gateway.submit(f"# {number}\n", peer=peer)
         claimed = await gateway.claim("loses", await gateway.messages.next())
         await gateway.runs.lose("loses", attempt.id, claimed.run, lost)
         await gateway.finish_all("works", 1)
-    assert (await whys(gateway))["loses"] == FAILING
+    assert (await whys(gateway))["loses"] == why
+
+
+async def test_run_that_began_late_has_its_whole_time(gateway: OneGateway) -> None:
+    await gateway.beat("busy")
+    attempt = await gateway.submit()
+    claimed = await gateway.claim("busy", await gateway.messages.next())
+    await gateway.beat("busy", runs=[attempt.id])
+    body = {"kind": "state", "body": {"state": "running"}, "run": 1, "seq": 2, "at": "2026-01-01T00:00:00Z"}
+    events = LiveEvents.model_validate({"events": [body]}).events
+    await gateway.runs.happened("busy", attempt.id, claimed.run, events)
+    await let_pass(gateway, 3600)
+    await gateway.cluster.execution.watch()
+    gateway.runs.forget()
+    assert await gateway.bring("busy", attempt.id, claimed)

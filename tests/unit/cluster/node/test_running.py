@@ -172,6 +172,17 @@ def test_an_internal_error_of_the_first_run_is_a_lost_run_and_of_the_second_the_
     assert len(known.verdicts) == 1
 
 
+def test_submission_that_the_daemon_refuses_is_not_the_nodes_failure(parts: NodeParts) -> None:
+    refused, known = parts.attempt(refused=True)
+    failed, other = parts.attempt(verdict="error")
+
+    parts.runner.run(refused, TICKET)
+    parts.runner.run(failed, TICKET)
+
+    assert [known.refusals, other.refusals] == [[True], [False]]
+    assert parts.daemon.submitted == [failed]
+
+
 def test_runs_of_a_daemon_that_stays_away_are_left_to_others(parts: NodeParts) -> None:
     attempt_id, known = parts.attempt()
     parts.daemon.away = True

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import ast
+import time
 
 import pytest
 
 from assayd.kinds.module.assertions import check_assertions
+from support.slowness import SLOWER_BY
 
 METHODS = ("fetch_raw", "transform", "get_schema")
 
@@ -134,3 +136,20 @@ def test_function_with_an_assertion_that_pytest_does_not_run_is_found() -> None:
 )
 def test_function_of_the_tests_that_something_calls_is_fine(code: str) -> None:
     assert "quality.not_run" not in rules(code)
+
+
+def test_two_functions_that_would_get_one_name_get_one_edit() -> None:
+    code = "".join(f"def {name}_grade():\n    assert f()\n" for name in ("check", "verify"))
+    found = list(check_assertions("test_a.py", code, ast.parse(code), METHODS))
+
+    assert [one.edit is not None for one in found if one.rule == "quality.not_run"] == [True, False]
+
+
+def test_many_functions_that_pytest_does_not_run_are_found_in_little_time() -> None:
+    code = "".join(f"def check_{number}():\n    assert f()\n" for number in range(3000))
+    tree = ast.parse(code)
+    began = time.process_time()
+    found = list(check_assertions("test_a.py", code, tree, METHODS))
+
+    assert time.process_time() - began < 0.5 * SLOWER_BY
+    assert {one.rule for one in found} == {"quality.not_run"}

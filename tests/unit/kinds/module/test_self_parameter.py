@@ -40,3 +40,10 @@ def test_method_that_gets_what_it_declares_is_fine(method: str) -> None:
     text = f"class A:\n{method}"
 
     assert list(check_methods("a.py", text, ast.parse(text))) == []
+
+
+def test_decorator_of_several_lines_gets_no_edit() -> None:
+    text = f"class A:\n    @(\n    staticmethod)\n    def share(self):{BODY}"
+    [finding] = check_methods("a.py", text, ast.parse(text))
+
+    assert finding.edit is None

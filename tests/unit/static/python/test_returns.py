@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from assayd.model.finding import Severity
-from assayd.static.python.returns import check_returns
+from assayd.static.python.returns import check_returns, return_edit
 from assayd.static.python.source import parse
 
 
@@ -118,3 +120,20 @@ def test_constant_that_a_special_method_should_give_is_told() -> None:
         parse('class A:\n    def __bool__(self):\n        """Say no."""\n        False\n')
     )
     assert (finding.line, finding.suggestion) == (4, "Write: return False")
+
+
+@pytest.mark.parametrize(
+    ("code", "replacement"),
+    [
+        ("def f(a) -> int:\n    x = a\n", "    x = a\n    return x"),
+        ("def f(a) -> int: x = a\n", None),
+        ("def f(a) -> int: \\\nx = a\n", None),
+        ("def f(a) -> int:\n    x = a \\\n\n", None),
+        ("def f(a) -> int:\n    x = (\n        a)\n", None),
+    ],
+)
+def test_assigned_variable_is_returned_only_in_a_line_below(code: str, replacement: str | None) -> None:
+    [function] = ast.parse(code).body
+    assert isinstance(function, ast.FunctionDef)
+    edit = return_edit(function.body[-1], code, "x")
+    assert (edit.replacement if edit else None) == replacement

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from assayd.model.finding import Severity
 from assayd.static.python.source import RULES, parse
+from support.slowness import SLOWER_BY
 
 
 @pytest.mark.parametrize(
@@ -206,3 +209,18 @@ def test_escapes_that_are_not_valid_are_one_finding_with_their_lines() -> None:
 def test_single_escape_that_is_not_valid_names_no_other_line() -> None:
     [finding] = parse('a = "\\d"\n').findings
     assert "lines" not in finding.message
+
+
+@pytest.mark.parametrize(
+    "line", [f"raise a, b{' ' * 40_000}c,", f"raise a, b{' ' * 40_000}", f"{'a' * 20_000}' b 'c"]
+)
+def test_long_line_is_explained_in_little_time(line: str) -> None:
+    began = time.process_time()
+    parse(f"{line}\n")
+    assert time.process_time() - began < 0.5 * SLOWER_BY
+
+
+def test_raise_of_python_2_is_corrected_with_spaces_at_the_end() -> None:
+    [finding] = parse('raise ValueError, "no name"  \n').findings
+    assert finding.edit is not None
+    assert finding.edit.replacement == 'raise ValueError("no name")'
