@@ -129,7 +129,7 @@ def _attempts_of_fixes(connection: Connection, ids: Sequence[str]) -> Mapping[st
 
 
 def _broken_rules(connection: Connection, ids: Sequence[str]) -> Mapping[str, frozenset[str]]:
-    """Return the rules that finished attempts broke, by attempt."""
+    """Return the rules that finished attempts broke, by attempt id."""
     found = {}
     for some in _split_ids(ids):
         wanted = select(verdicts.c.attempt_id, verdicts.c.rules).where(verdicts.c.attempt_id.in_(some))
@@ -139,7 +139,7 @@ def _broken_rules(connection: Connection, ids: Sequence[str]) -> Mapping[str, fr
 
 
 def _split_ids(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield the ids in groups that fit into one statement."""
+    """Yield the ids in groups that are small enough for one statement."""
     return (ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE))
 
 

@@ -89,11 +89,11 @@ class Answer:
     """An answer of a provider, and its result.
 
     `number` counts from 1: across a generation for answers to its request (*drafts*), within a round for
-    *fixes*. `error` is the failure that the request for a fix contained. `problem` says why the answer
-    doesn't fit into a submission, `duplicate` that it repeats an earlier one; neither is run. The id of an
-    attempt is chosen before it is submitted. `fingerprint` identifies the failure of a fix's attempt, and
-    `digest` the normal form of the patched submission. If `form` is ``files`` or ``steps``, `text` contains
-    these as JSON; if it is ``question``, `text` is the provider's question.
+    *fixes*. `error` is the failure that the request for a fix contained. `problem` is the reason why the
+    answer doesn't fit into a submission. `duplicate` is True if it repeats an earlier answer. Such answers
+    aren't run. The id of an attempt is chosen before it is submitted. `fingerprint` identifies the failure
+    of a fix's attempt, and `digest` the normal form of the patched submission. If `form` is ``files`` or
+    ``steps``, `text` contains these as JSON; if it is ``question``, `text` is the provider's question.
     """
 
     number: int

@@ -1,6 +1,6 @@
 """Manages the spans of a chain: one for the generation or repair, and inside a generation, one per repair.
 
-Attempts and answers are within the innermost; log lines carry its ids.
+The spans of attempts and answers are children of the innermost span; log lines contain its ids.
 """
 
 from __future__ import annotations

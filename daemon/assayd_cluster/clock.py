@@ -1,4 +1,4 @@
-"""The database's clock: the one that all gateways have in common."""
+"""The database's clock, which all gateways share."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The messages between gateway and node, below ``/v1/nodes/{name}``. To the gateway, they are hostile input.
+"""The messages between gateway and node under ``/v1/nodes/{name}``; to the gateway, they are hostile input.
 
-A node reports its state every few seconds, claims the attempts that the broker delivers, and sends verdicts.
-It can write only for runs that it holds.
+A node reports its state every few seconds, claims the attempts that the broker delivers, and sends
+verdicts. It can write only to runs that it holds.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class _AnswerDocument(BaseModel):
 
 
 class NodeBeat(_RequestDocument):
-    """``PUT /v1/nodes/{name}``: the state of a node. `runs` are the attempts of its worker.
+    """The body of ``PUT /v1/nodes/{name}``: a node's state. `runs` lists the attempts of its worker.
 
-    `leaving`: it stops in order, and this is its last heartbeat.
+    `leaving`: the node is shutting down in an orderly way, and this is its last heartbeat.
     """
 
     capacity: int = Field(ge=1, le=MOST_CAPACITY)
@@ -83,14 +83,14 @@ class NodeBeat(_RequestDocument):
 
 
 class BeatAnswer(_AnswerDocument):
-    """The answer to a heartbeat: whether the node should take work, and the reason if not."""
+    """The answer to a heartbeat: whether the node should accept work, and if not, the reason."""
 
     consume: bool
     why: str = ""
 
 
 class CancelledRuns(_AnswerDocument):
-    """The answer of ``GET /v1/nodes/{name}/cancelled?wait_s=``: attempts to end, once there are any."""
+    """The answer to ``GET /v1/nodes/{name}/cancelled?wait_s=``, sent once there are attempts to cancel."""
 
     attempts: list[str]
 
@@ -117,7 +117,7 @@ class Claimed(_AnswerDocument):
 
 
 class StateBody(_RequestDocument):
-    """A change of an attempt's state; the gateway itself reports the first and the last state."""
+    """A change of an attempt's state; the first and last states are reported by the gateway itself."""
 
     state: Literal["checking", "leasing", "running", "judging"]
 
@@ -132,7 +132,7 @@ class StageBody(_RequestDocument):
 
 
 class UnitBody(_RequestDocument):
-    """The start of a unit, or its end with a cause."""
+    """The start of a unit, or its end and the cause."""
 
     name: str = Field(max_length=MOST_NAME)
     index: Number
@@ -155,21 +155,21 @@ class _LiveEvent(_RequestDocument):
 
 
 class StateEvent(_LiveEvent):
-    """An event of kind ``state``, in which the state of an attempt changes."""
+    """An event of kind ``state``: the state of an attempt has changed."""
 
     kind: Literal["state"]
     body: StateBody
 
 
 class StageEvent(_LiveEvent):
-    """An event of kind ``stage``, with which a stage ends."""
+    """An event of kind ``stage``: a stage has ended."""
 
     kind: Literal["stage"]
     body: StageBody
 
 
 class UnitEvent(_LiveEvent):
-    """An event of kind ``unit``, with which a unit starts or ends."""
+    """An event of kind ``unit``: a unit has started or ended."""
 
     kind: Literal["unit"]
     body: UnitBody
@@ -183,7 +183,7 @@ class OutputEvent(_LiveEvent):
 
 
 class GapEvent(_LiveEvent):
-    """A placeholder for output that the node itself missed; the gateway detects it without this event."""
+    """A marker for output that the node itself missed; the gateway detects such gaps without this event."""
 
     kind: Literal["gap"]
 
@@ -201,7 +201,7 @@ class LiveEvents(_RequestDocument):
 
 
 class BundleFile(_RequestDocument):
-    """A file of a bundle. `base64` is its content, or None if it was sent before."""
+    """A file of a bundle. `base64` contains its content, or None if the content was sent earlier."""
 
     name: str = Field(max_length=512)
     media_type: str = Field(max_length=100)
@@ -228,7 +228,7 @@ class RunFailure(_RequestDocument):
 
 
 class JudgedAttempt(_RequestDocument):
-    """The parts that the gateway reads of a node's attempt document."""
+    """The parts of a node's attempt document that the gateway reads."""
 
     id: AttemptId
     kind: str = Field(max_length=64)
@@ -249,8 +249,9 @@ class JudgedAttempt(_RequestDocument):
 class RunVerdict(_RequestDocument):
     """The body of ``PUT /v1/nodes/{name}/runs/{attempt}/{run}/verdict``: the daemon's verdict.
 
-    `attempt` is its attempt document as ``GET /v1/attempts/{id}`` of the node's daemon gives it, without
-    `report` and `execution` (null): those are files of the bundle. `events` are all that are durable.
+    `attempt` is the attempt document as the node's daemon returns it from ``GET /v1/attempts/{id}``, with
+    `report` and `execution` set to null, because the bundle contains them as files. `events` are all the
+    durable events.
     """
 
     attempt: JudgedAttempt
@@ -271,6 +272,6 @@ class RunLost(_RequestDocument):
 
 
 class VerdictAnswer(_AnswerDocument):
-    """The outcome of a verdict; `counted` is False if another run's verdict was first."""
+    """The response to a verdict; `counted` is False if another run's verdict was recorded first."""
 
     counted: bool

@@ -1,4 +1,4 @@
-"""What leaves this host is encrypted, and its receiver known by name."""
+"""Checks that connections to other hosts are encrypted and that the server's name is verified."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ _WHERE_TO = ("host", "hostaddr", "service", "servicefile", "passfile")
 
 
 def require_encrypted_broker(urls: str, setting: str) -> None:
-    """Ensure that a broker is reached by TLS or on this host. Raises: ConfigError ``settings.invalid``."""
+    """Ensure that the broker is local or reached over TLS. Raises: ConfigError ``settings.invalid``."""
     for url in urls.split(";"):
         _require_encrypted_url(url, setting, encrypted="amqps", plain="amqp")
 
 
 def require_encrypted_management(url: str, setting: str) -> None:
-    """Ensure that the broker's management API is reached by TLS or on this host. Raises: ConfigError."""
+    """Ensure that the broker's management API is local or reached over TLS. Raises: ConfigError."""
     _require_encrypted_url(url, setting, encrypted="https", plain="http")
 
 
 def require_encrypted_gateway(url: str, setting: str) -> None:
-    """Ensure that a gateway is reached by TLS or on this host. Raises: ConfigError ``settings.invalid``."""
+    """Ensure that the gateway is local or reached over TLS. Raises: ConfigError ``settings.invalid``."""
     if not url.startswith("http+unix:///"):
         _require_encrypted_url(url, setting, encrypted="https", plain="http")
 
 
 def require_encrypted_database(url: str, setting: str) -> None:
-    """Ensure that a database is reached by TLS or on this host. Raises: ConfigError ``settings.invalid``."""
+    """Ensure that the database is local or reached over TLS. Raises: ConfigError ``settings.invalid``."""
     try:
         parts = make_url(url)
     except ArgumentError:
@@ -57,7 +57,7 @@ def _require_encrypted_url(url: str, setting: str, *, encrypted: str, plain: str
 
 
 def _is_local_host(host: str) -> bool:
-    """Return whether a host is local: a folder of Unix sockets, or a loopback address."""
+    """Return whether a host is local: a directory of Unix sockets, or a loopback address."""
     if host.startswith(("/", "@")) or host == "localhost":
         return True
     try:

@@ -1,7 +1,7 @@
-"""Authorizes every request to a gateway: by token, or on the Unix socket by the user that the kernel names.
+"""Authorizes every request to a gateway: by token, or on the Unix socket by the kernel-verified user.
 
-A request outside a token's scope never reaches a route; revoking a token ends the requests that it began. No
-other part sees the token.
+A request outside its token's scope never reaches a route; revoking a token ends its running requests. No
+other part of the gateway sees the token.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CHALLENGE = {"WWW-Authenticate": 'Bearer realm="assayd"'}
 
 @dataclass(eq=False, slots=True)
 class _ActiveRequest:
-    """A running request of a token, and the function that ends it."""
+    """A running request that a token authorized, and the function that ends the request."""
 
     secret: str
     address: str
@@ -71,7 +71,7 @@ class TokenGate:
         self._checking: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 401, 403 or 429, or hand the request on."""
+        """Pass the request on, or answer 401, 403 or 429."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -114,7 +114,7 @@ class TokenGate:
     async def _answer_until_revoked(
         self, scope: Scope, receive: Receive, send: Send, record: TokenRecord, under: _ActiveRequest
     ) -> None:
-        """Answer a request that ends when its token does. Raises: RequestError ``token.revoked``."""
+        """Answer a request, and end it if its token is revoked. Raises: RequestError ``token.revoked``."""
         self._under.add(under)
         self._of_tenant[record.tenant_id] += 1
         if self._checking is None:
@@ -135,7 +135,7 @@ class TokenGate:
                 del self._of_tenant[record.tenant_id]
 
     async def _check_active_tokens(self) -> None:
-        """Check the tokens of running requests repeatedly, until none is running."""
+        """Check the tokens of running requests repeatedly, until no request is running."""
         try:
             while self._under:
                 await asyncio.sleep(FRESH_S)
@@ -156,7 +156,7 @@ class TokenGate:
 
 
 class _TrackingSend:
-    """A wrapper of `send` that records whether the answer has begun."""
+    """A wrapper of `send` that records whether the response has started."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -168,9 +168,9 @@ class _TrackingSend:
 
 
 def take_token(scope: Scope) -> str | None:
-    """Remove the token from a request's headers, so that later parts never see it; None without one.
+    """Remove and return the token in a request's headers, so that later parts never see it; None if absent.
 
-    Raises: RequestError ``token.refused``, for two of them, or another form than ``Bearer``.
+    Raises: RequestError ``token.refused``, for two tokens or a scheme other than ``Bearer``.
     """
     given = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
     if not given:
@@ -201,7 +201,7 @@ def require_scope(record: TokenRecord, method: str, path: str) -> None:
 
 
 def is_node_route(path: str) -> bool:
-    """Return whether a path belongs to the routes of nodes."""
+    """Return whether a path belongs to the routes for nodes."""
     return path == NODES or path.startswith(f"{NODES}/")
 
 
@@ -213,7 +213,7 @@ def require_node(request: Request, name: str) -> None:
 
 
 def client_address(scope: Scope) -> str:
-    """Return the key by which failures are counted: an address, or a user of the Unix socket."""
+    """Return the key under which failures are counted: an address, or a user of the Unix socket."""
     caller = scope["state"].get("caller")
     if isinstance(caller, Caller):
         return f"uid {caller.peer.uid}"
@@ -221,7 +221,7 @@ def client_address(scope: Scope) -> str:
 
 
 def rate_limit_address(text: str) -> str:
-    """Return the key by which an address is counted: itself, or its /64 network for IPv6."""
+    """Return the key under which an address is counted: itself, or for IPv6 its /64 network."""
     try:
         address = ip_address(text.partition("%")[0])
     except ValueError:
@@ -245,7 +245,7 @@ def _caller_of_token(record: TokenRecord) -> Caller:
 
 
 def _as_anonymous(scope: Scope) -> Scope:
-    """Let public requests pass the inner gate of peers, without a user."""
+    """Let public requests pass the inner peer check without a user."""
     if not isinstance(scope["state"].get("caller"), Caller):
         nobody = Peer(uid=NOBODY, gid=NOBODY, pid=0)
         scope["state"]["caller"] = Caller(peer=nobody, groups=frozenset(), remote=True)

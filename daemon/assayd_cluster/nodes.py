@@ -1,4 +1,4 @@
-"""The nodes as operators see them: what each last said of itself, and whether it is to take work."""
+"""The nodes as operators see them: the state that each last reported, and whether it should accept work."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STOPPED = "stopped in order"
 
 
 class Drained(IntEnum):
-    """Whether a node is drained, and by whom."""
+    """The drained state of a node, and who drained it."""
 
     NO = 0
     """It isn't."""
@@ -46,18 +46,18 @@ class Drained(IntEnum):
 
     @property
     def why(self) -> str:
-        """Return why the node takes no work; empty if it isn't drained."""
+        """Return the reason why the node accepts no work; empty if it isn't drained."""
         return ("", DRAINED, FAILING)[self]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A node, as it last said that it was.
+    """A node, in the state that it last reported.
 
     Attributes:
-        why: why it takes no work; empty when it does.
-        in_hand: how many attempts its worker has.
-        silent_s: how long ago that was, by the database's clock.
+        why: the reason why the node accepts no work; empty if it accepts work.
+        in_hand: the number of attempts that its worker holds.
+        silent_s: the seconds since its last heartbeat, by the database's clock.
     """
 
     name: str
@@ -73,13 +73,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outbox:
-    """What waits for nodes, over all gateways.
+    """The attempts waiting for nodes, across all gateways.
 
     Attributes:
         unpublished: attempts that the broker has not confirmed.
-        oldest_s: how long the oldest of them waits.
-        published: attempts that are with the broker or a node.
-        gateways: how many gateways live.
+        oldest_s: how long the oldest unpublished attempt has waited.
+        published: attempts that the broker or a node holds.
+        gateways: the number of live gateways.
     """
 
     unpublished: int = 0
@@ -93,8 +93,8 @@ class ForgottenTokens:
     """The ids of a forgotten node's tokens.
 
     Attributes:
-        revoked: those that were still valid.
-        ended: all that are not valid, so that no account of the broker may be left of them.
+        revoked: the tokens that were still valid.
+        ended: all tokens that aren't valid, whose broker accounts must be removed.
     """
 
     revoked: Sequence[str] = ()
@@ -112,7 +112,7 @@ class DatabaseNodes:
         return [_build_node(row) for row in await self._access.read(_fetch_rows)]
 
     async def outbox(self) -> Outbox:
-        """Return the number and age of the messages that wait in the outbox."""
+        """Return the number of messages in the outbox, and their age."""
 
         def fetch(connection: Connection) -> Outbox:
             now = _database_time_us(connection)
@@ -145,9 +145,10 @@ class DatabaseNodes:
         return _build_node(rows[0]) if rows else None
 
     async def forget(self, name: str) -> ForgottenTokens | None:
-        """Forget a node and revoke its tokens; None for a node that was never there.
+        """Forget a node and revoke its tokens; return None if the node never existed.
 
-        Of a node that is forgotten already, nothing changes: a token that it got since then stays valid.
+        If the node was forgotten before, nothing changes: a token that was created for it since then stays
+        valid.
 
         Raises: RequestError ``node.alive``.
         """

@@ -1,4 +1,4 @@
-"""Make the tables of a cluster, or update them, by the account that owns them, before gateways start."""
+"""Creates or updates the tables of a cluster, under the account that owns them, before gateways start."""
 
 from __future__ import annotations
 

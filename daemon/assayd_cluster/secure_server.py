@@ -1,7 +1,8 @@
-"""Serves on TCP: TLS alone, and limits that hold before anybody has shown a token.
+"""Serves TCP connections: only with TLS, and with limits that apply before a token has been presented.
 
-A connection is counted by its address before the first byte of its handshake is worked on, and has a few
-seconds for that. Behind it stands the daemon's own protocol, with its limits of headers and silence.
+A connection is counted by its address before the first byte of its handshake is processed, and must finish
+the handshake within a few seconds. After the handshake, the daemon's own protocol applies its limits on
+headers and idle time.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ MOST_REMEMBERED = 256
 
 
 class CertificateFiles:
-    """The certificate of a listener, read again when its files change; TLS 1.2 or newer.
+    """The certificate of a listener, reloaded when its files change; requires TLS 1.2 or newer.
 
-    Raises: ConfigError ``tls.unusable``, for unusable files at the start.
+    Raises: ConfigError ``tls.unusable``, if the files are unusable at startup.
     """
 
     def __init__(self, certificate: Path, key: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -59,7 +60,7 @@ class CertificateFiles:
             raise ConfigError("tls.unusable", message, field="cluster.certificate_file") from problem
 
     def refresh(self) -> None:
-        """Take changed files; what cannot be used is logged, and the certificate before stays."""
+        """Load changed files; if they are unusable, log the error and keep the previous certificate."""
         now = self._clock()
         if now < self._look_at:
             return
@@ -84,7 +85,7 @@ class CertificateFiles:
 
 
 class TlsServer(uvicorn.Server):
-    """uvicorn behind TLS, without its signal handlers."""
+    """A uvicorn server with TLS and without signal handlers."""
 
     def __init__(
         self, config: uvicorn.Config, files: CertificateFiles, *, connections: int = CONNECTIONS
@@ -98,11 +99,11 @@ class TlsServer(uvicorn.Server):
         self._counted: type[asyncio.Protocol]
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
-        """Leave signals to the program."""
+        """Install no handlers, because the program handles signals."""
         return nullcontext()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept on these sockets."""
+        """Accept connections on these sockets."""
         await self.lifespan.startup()
         spoken = self.config.http_protocol_class
         self._counted = type("CountedHttp", (_CountedProtocol, spoken), {"places": None})
@@ -114,7 +115,7 @@ class TlsServer(uvicorn.Server):
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no more connections, and let running requests end."""
+        """Stop accepting connections, and let running requests finish."""
         for task in (*self._accepting, *self._securing):
             task.cancel()
         await asyncio.gather(*self._accepting, *self._securing, return_exceptions=True)
@@ -122,7 +123,7 @@ class TlsServer(uvicorn.Server):
 
     @property
     def open(self) -> int:
-        """Return how many connections there are, those before and in their handshake included."""
+        """Return the number of connections, including those before or in their TLS handshake."""
         return self._places.total
 
     async def _accept_connections(self, listener: socket.socket) -> None:
@@ -146,7 +147,7 @@ class TlsServer(uvicorn.Server):
             task.add_done_callback(self._securing.discard)
 
     async def _start_tls(self, connected: socket.socket, address: str) -> None:
-        """Pass a connection on once its TLS handshake is done; it is counted until it ends."""
+        """Pass a connection on once its TLS handshake is complete; it stays counted until it ends."""
         count = _ConnectionSlot(self._places, address, self._remember_operator)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
@@ -190,20 +191,20 @@ class _ConnectionSlot:
             self._remember_operator(self._address)
 
     def end(self) -> None:
-        """Count it no more. Safe to call twice."""
+        """Release the slot. Safe to call twice."""
         address, self._address = self._address, None
         if address is not None:
             self._places.give_back(address)
 
 
 class _CountedProtocol(PeerHttpTools):
-    """An HTTP protocol that reports the end of its connection, and thus of its last request."""
+    """An HTTP protocol that reports when its connection, and thus its last request, has ended."""
 
     count: _ConnectionSlot
     _token_due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the time within which a good token must be shown."""
+        """Start the timeout within which a valid token must be presented."""
         super().connection_made(transport)
         self.app_state = {**self.app_state, SHOWN: self._confirm_token}
         self._token_due = self.loop.call_later(TOKEN_S, self.transport.close)
@@ -220,12 +221,12 @@ class _CountedProtocol(PeerHttpTools):
             self._token_due = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Expect no token any more."""
+        """Stop the timeout for a token."""
         self._cancel_token_timeout()
         super().connection_lost(exc)
 
     def ended(self) -> None:
-        """Count the connection no more."""
+        """Stop counting the connection."""
         if self.is_lost and self.task is None:
             self.count.end()
 
@@ -233,7 +234,7 @@ class _CountedProtocol(PeerHttpTools):
 def listen_tcp(address: str) -> socket.socket:
     """Return a listening socket for ``HOST:PORT``. Raises: ConfigError ``tls.unusable``.
 
-    Gateways of one user on one host may listen on the same: the kernel divides the connections among them.
+    Gateways of one user on one host can listen on the same address: the kernel distributes the connections.
     """
     host, _, port = address.rpartition(":")
     host = host.strip("[]")

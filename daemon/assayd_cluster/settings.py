@@ -1,4 +1,4 @@
-"""What an operator may set of a gateway and of a node, beyond what a daemon has."""
+"""The settings of a gateway and of a node, in addition to those of a daemon."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Section(BaseModel):
 
 
 class BundleSettings(_Section):
-    """The storage of bundles."""
+    """The settings of the bundle storage."""
 
     kind: Literal["directory", "s3"] = Field(
         "directory", description="Where bundles are stored: a shared directory or object storage."
@@ -49,7 +49,7 @@ class BundleSettings(_Section):
 
 
 class ClusterSettings(_Section):
-    """The settings that make a daemon a gateway."""
+    """The settings that a gateway has in addition to a daemon's."""
 
     database_url_file: Path | None = Field(
         None,
@@ -92,7 +92,7 @@ class ClusterSettings(_Section):
 
 
 class GatewaySettings(Settings):
-    """All settings of a gateway: those of a daemon, and those of the cluster."""
+    """All settings of a gateway: a daemon's settings and the cluster's settings."""
 
     cluster: ClusterSettings = ClusterSettings()
 
@@ -135,7 +135,7 @@ def load_node_settings() -> NodeSettings:
 
 
 def read_secret(path: Path | None, setting: str) -> str:
-    """Return the one line of a file that holds a secret. Raises: ConfigError ``settings.invalid``."""
+    """Return the only line of a file that contains a secret. Raises: ConfigError ``settings.invalid``."""
     if path is None:
         raise ConfigError(
             "settings.invalid", f"{setting}: required; set it to the file with the secret", field=setting

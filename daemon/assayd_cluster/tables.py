@@ -1,6 +1,7 @@
-"""The tables of a cluster in addition to those of a daemon, in the same database. Created if missing.
+"""The tables that a cluster has in addition to a daemon's, in the same database. Created if missing.
 
-Times are microseconds since 1970 by the database's clock, so gateways and nodes need no common clock.
+Times are microseconds since 1970 by the database's clock, so gateways and nodes need no synchronized
+clocks.
 """
 
 from __future__ import annotations

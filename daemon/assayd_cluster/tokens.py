@@ -1,7 +1,8 @@
-"""Tokens and their tenants: their form, their permissions, and their tables.
+"""Tokens and their tenants: their format, permissions and tables.
 
-A token is shown once, at its creation; the database has its digest. The caller is the token's tenant, whose
-number replaces a user's, so that the same code as on one host decides about ownership.
+A token is shown once, when it is created; the database stores only its digest. The caller acts as the
+token's tenant, whose number replaces a user's, so that the same code as on a single host decides about
+ownership.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ TRIES = 5
 
 
 class Scope(Enum):
-    """What a token may."""
+    """A permission of a token."""
 
     METRICS = "metrics"
     """Read metrics and examinations, and no attempt."""
@@ -50,11 +51,11 @@ class Scope(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRecord:
-    """A stored token: everything but its secret.
+    """A stored token, without its secret.
 
     Attributes:
-        tenant_id: replaces a user's number.
-        node: the node that it is bound to; None unless its scope is `node`.
+        tenant_id: the number of the tenant, which replaces a user's number.
+        node: the node to which the token is bound; None unless its scope is `node`.
     """
 
     id: str
@@ -74,7 +75,7 @@ class TokenRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenTerms:
-    """The request for a new token. Raises: RequestError ``invalid``, for contradictory fields."""
+    """The request for a new token. Raises: RequestError ``invalid``, if fields contradict each other."""
 
     name: str
     tenant: str
@@ -110,7 +111,7 @@ class DatabaseTokens:
         self._ids = ids
 
     async def create(self, terms: TokenTerms) -> tuple[TokenRecord, str]:
-        """Make a token, and its tenant if that is new. The second value, the secret, is never shown again."""
+        """Create a token, and its tenant if new; return also the secret, which is never shown again."""
         tenant_id = await self._get_or_create_tenant(terms.tenant)
         secret, at = generate_secret(), self._clock.now()
         record = TokenRecord(
@@ -137,13 +138,13 @@ class DatabaseTokens:
         return record, secret
 
     async def list(self) -> list[TokenRecord]:
-        """Return all tokens, the newest first."""
+        """Return all tokens, newest first."""
         wanted = _WHOLE.order_by(tokens.c.id.desc())
         rows = await self._access.read(lambda connection: connection.execute(wanted).mappings().all())
         return [_build_record(row) for row in rows]
 
     async def find(self, sha256: str) -> TokenRecord | None:
-        """Return the token of a digest, also one that is revoked."""
+        """Return the token with this digest, even if it is revoked."""
         wanted = _WHOLE.where(tokens.c.sha256 == sha256)
         row = await self._access.read(lambda connection: connection.execute(wanted).mappings().first())
         # The index compared them as it liked; what counts is compared in constant time.
@@ -151,7 +152,7 @@ class DatabaseTokens:
         return _build_record(row) if row is not None and same else None
 
     async def revoke(self, token_id: str) -> TokenRecord | None:
-        """End a token; a repetition changes nothing. None if no such token exists."""
+        """Revoke a token; repeating this changes nothing. Return None if no such token exists."""
         at = to_micros(self._clock.now())
 
         def apply(connection: Connection) -> RowMapping | None:
@@ -163,13 +164,13 @@ class DatabaseTokens:
         return None if row is None else _build_record(row)
 
     async def note_use(self, token_ids: Collection[str]) -> None:
-        """Record that these tokens were used just now; a crash may lose this."""
+        """Record that these tokens were just used; a crash can lose this record."""
         at = to_micros(self._clock.now())
         used = update(tokens).where(tokens.c.id.in_(token_ids)).values(last_used_at=at)
         await self._access.write(lambda connection: connection.execute(used), durable=False)
 
     async def _get_or_create_tenant(self, name: str) -> int:
-        """Return the number of a tenant, which is created if missing; retries if others create tenants."""
+        """Return the number of a tenant, created if missing; retry if tenants are created concurrently."""
         for _ in range(TRIES):
             found = await self._access.write(lambda connection: self._try_create_tenant(connection, name))
             if found is not None:

@@ -1,7 +1,7 @@
-"""Checks tokens: looks each up at most every few seconds, and slows down guesses.
+"""Verifies tokens: looks up each token at most every few seconds, and slows down guessing.
 
-Every gateway refuses a revoked token within `FRESH_S`, and ends its running requests. Guesses are slowed down
-by address; a good token from the same address still works.
+Every gateway refuses a revoked token within `FRESH_S` seconds, and ends its running requests. Guesses are
+slowed down per address; a valid token from the same address still works.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Failures:
         return self._full_until.get(whose, now) > now + (self._most - 1) * self._each_s
 
     def note(self, whose: str, now: float) -> None:
-        """Count one."""
+        """Count one failure."""
         self._full_until[whose] = max(self._full_until.pop(whose, now), now) + self._each_s
         if len(self._full_until) > KEPT:
             self._full_until.popitem(last=False)
@@ -71,11 +71,11 @@ class TokenVerifier:
         self._noting: set[asyncio.Task[None]] = set()
 
     async def verify(self, secret: str, address: str, *, begun: bool = False) -> TokenRecord:
-        """Return whose a token is. `begun`: it was good for the request that it is looked at again for.
+        """Return the owner of a token. `begun`: the token was valid when the rechecked request started.
 
         Raises:
             RequestError: ``token.refused``, ``token.revoked``, ``token.failures``.
-            StoreError: it cannot be looked up.
+            StoreError: the token can't be looked up.
         """
         now = self._clock.monotonic()
         sha256 = digest(secret) if len(secret) <= MOST_CHARS and secret.startswith(PREFIX) else ""
@@ -95,7 +95,7 @@ class TokenVerifier:
         return known.record
 
     def forget(self) -> None:
-        """Look up every token again: one was revoked here."""
+        """Discard all cached tokens, because one was revoked at this gateway."""
         for known in self._known.values():
             known.until = 0.0
 

@@ -1,4 +1,4 @@
-"""HTTP interfaces of other judges: clients of SandboxFusion, Piston and Judge0 run unchanged.
+"""HTTP interfaces of other judges: clients of SandboxFusion, Piston and Judge0 work unchanged.
 
-This wing uses only the client library and the public API; only `assay compat` imports it.
+This package uses only the client library and the public API; only `assay compat` imports it.
 """

@@ -1,6 +1,7 @@
-"""The service: all interfaces on one address, each with its own paths and its own form of errors.
+"""The service: all interfaces at one address, each with its own paths and error format.
 
-Decides which and how many requests are served at once; a module per interface has their actions.
+This module decides which requests are served and how many at once; the actions of each interface are in its
+own module.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def build(
     Args:
         daemon: runs the programs.
         at_once: maximum concurrent programs.
-        policies: the profiles of languages, by language name.
+        policies: the profile of each language, by language name.
         callers: rejects callers before their requests are read.
     """
 
@@ -97,7 +98,7 @@ def set_executor(app: Starlette, executor: Executor, room: Room) -> None:
 
 
 async def health(request: Request) -> Response:
-    """Answer 200 if the daemon answers."""
+    """Respond with status 200 if the daemon answers."""
     try:
         await get_executor(request).reach()
     except ClientError as problem:
@@ -116,21 +117,22 @@ async def refused(request: Request, problem: Exception) -> Response:
 
 
 async def failed(request: Request, problem: Exception) -> Response:
-    """Return the response if the daemon didn't answer."""
+    """Return the response for a daemon that didn't answer."""
     if not isinstance(problem, ClientError):
         raise problem
     return answer({"error": problem.message}, 503 if problem.retryable or not problem.status else 500)
 
 
 async def gone(request: Request, problem: Exception) -> Response:
-    """Return the status that logs usually show for a client that has disconnected."""
+    """Return the status that is logged by convention for a client that has disconnected."""
     return Response(status_code=499)
 
 
 class RejectBrowsers:
     """An ASGI middleware that rejects web pages, which must not run programs as the browser's user.
 
-    Every request of a page except a plain GET has `Origin`, or a content type that needs no permission.
+    Every request from a web page, except a plain `GET`, has an `Origin` header, or a content type that
+    needs no permission.
     """
 
     def __init__(self, app: ASGIApp) -> None:

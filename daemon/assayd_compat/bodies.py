@@ -1,4 +1,4 @@
-"""Common code of the interfaces: reading bodies within limits, callers, disconnects, JSON responses."""
+"""Common code of the interfaces for bodies within limits, callers, disconnections and JSON responses."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class BadRequest(Exception):
 
 
 class Room:
-    """The bytes left for all requests; a caller with a token never gets more than are free."""
+    """The remaining bytes for all requests; a caller with a token never gets more than the free bytes."""
 
     def __init__(self, free: int = HELD_BYTES) -> None:
         self.free = free
         self._held: Counter[str | None] = Counter()
 
     def take(self, size: int, caller: str | None = None) -> None:
-        """Reserve bytes. Raises: BadRequest with 503, if too few are free."""
+        """Reserve bytes. Raises: BadRequest with status 503, if too few are free."""
         own = self._held[caller] if caller is not None else 0
         if size + own > self.free:
             raise BadRequest("error", "the service holds too many requests; try again later", 503)
@@ -61,7 +61,7 @@ class Room:
 
 
 class Held:
-    """The bytes that one request has reserved."""
+    """The bytes reserved by one request."""
 
     def __init__(self, room: Room, caller: str | None = None) -> None:
         self._room = room
@@ -69,7 +69,7 @@ class Held:
         self._size = 0
 
     def add(self, size: int) -> None:
-        """Reserve bytes until the request is answered. Raises: BadRequest with 503."""
+        """Reserve bytes until the request is answered. Raises: BadRequest with status 503."""
         self._room.take(size, self._caller)
         self._size += size
 
@@ -122,7 +122,7 @@ async def _wait_for_disconnect(request: Request) -> None:
 
 
 async def read_bytes(request: Request) -> bytes:
-    """Read a body. Raises: BadRequest with 413 (too large), 408 (too slow) or 503 (no memory)."""
+    """Read a body. Raises: BadRequest with status 413 (too large), 408 (too slow) or 503 (no memory)."""
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_S):

@@ -1,7 +1,8 @@
-"""Cells of a notebook as one program: they share their state, and each has its own output and error.
+"""Runs a notebook's cells as one program: they share their state; each has its own output and error.
 
-The driver below is submitted as the program; it reads the cells from a file and writes the result of each
-into another. It is part of the untrusted side: code in a cell can forge its own answer, and only that.
+The driver below is submitted as the program; it reads the cells from one file and writes each cell's result
+into another file. The driver is untrusted too: code in a cell can forge the results, but nothing beyond
+them.
 """
 
 from __future__ import annotations
@@ -58,12 +59,12 @@ with open(".answers.json", "w", encoding="utf-8") as file:
 
 
 def written(cells: list[str], timeout_s: float) -> str:
-    """Return the file that the driver reads; a time of 0 means no limit for a cell."""
+    """Return the file that the driver reads; a time of 0 means that cells have no time limit."""
     return json.dumps({"cells": cells, "timeout_s": timeout_s})
 
 
 def read(answers: bytes | None) -> list[dict[str, Any]] | None:
-    """Return the result of each cell; None if the program wrote nothing in that form."""
+    """Return the result of each cell; None if the program wrote no results in the driver's format."""
     try:
         found = json.loads(answers) if answers is not None else None
     except (ValueError, RecursionError):

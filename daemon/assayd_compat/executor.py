@@ -1,6 +1,7 @@
-"""Runs programs on the daemon: compile if the language needs it, run, fetch files.
+"""Runs programs on the daemon: compiles them if the language requires it, runs them, and fetches files.
 
-Decides how many run at once and how long to wait for one answer. Interfaces are in a module each.
+This module decides how many programs run at once and how long to wait for a response. Each interface is in
+its own module.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ CANCEL_PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
 class Executor:
-    """A runner of up to `at_once` simultaneous programs; others wait, and callers take turns."""
+    """Runs up to `at_once` programs concurrently; further programs wait, and callers take turns."""
 
     def __init__(self, client: AsyncClient, *, at_once: int, policies: Mapping[str, str]) -> None:
-        """`policies` has the profile of each language that doesn't use its default one."""
+        """Create the executor. `policies` has the profile of each language that doesn't use the default."""
         self._client = client
         shared = isinstance(client.address, ServerChoice)
         self._places = FairSemaphore(at_once, reserve_from=4 if shared else at_once + 1)
@@ -64,7 +65,7 @@ class Executor:
         self._token: str | None = None
 
     def of_caller(self, token: str | None) -> Self:
-        """Return this executor with a caller's own token, which a gateway checks; a socket needs none."""
+        """Return an executor with a caller's token, which a gateway validates; a socket needs no token."""
         if token is None or not isinstance(self._client.address, ServerChoice):
             return self
         other = copy.copy(self)
@@ -89,15 +90,15 @@ class Executor:
         begun: Callable[[], None] = lambda: None,
         hold: Callable[[int], None] = lambda size: None,
     ) -> Result:
-        """Compile and run a program; if this is cancelled, its attempt is cancelled as well.
+        """Compile and run a program; if this call is cancelled, the program's attempt is cancelled as well.
 
         Args:
             program: what to run.
             attempt_id: the id of the run's attempt, a ULID.
-            begun: called when the program no longer waits for a place.
-            hold: called with the size of the files that come back, before they are fetched.
+            begun: called when the program no longer waits in the queue.
+            hold: called with the size of the resulting files, before they are fetched.
 
-        Raises: ClientError, if the daemon refuses the program or does not answer; what `hold` raises.
+        Raises: ClientError, if the daemon refuses the program or doesn't answer; the errors of `hold`.
         """
         key = self._ids.new()
         async with self._places.hold(hash(self._token), "", key):
@@ -112,13 +113,13 @@ class Executor:
                 self._under_way.discard(key)
 
     async def reach(self) -> None:
-        """Request the daemon's kinds. Raises: ClientError if it doesn't answer or rejects the caller."""
+        """Request the list of kinds. Raises: ClientError if the daemon is away or rejects the caller."""
         await self._request_document(kinds_request())
 
     async def limits(self, policy: str) -> Json:
         """Return the limits of a profile: `timeout_s`, `unit_timeout_s`, `memory_mb`.
 
-        Raises: NotFound, if the daemon has no profile of that name.
+        Raises: NotFound, if the daemon has no profile with that name.
         """
         if policy not in self._limits:
             self._limits[policy] = (await self._request_document(policy_request(policy)))["resources"]
@@ -157,7 +158,7 @@ class Executor:
         return Result(compiled=compiled, run=ended(attempt))
 
     async def _submit_and_wait(self, submission: Json, attempt_id: str | None) -> Json:
-        """Submit and wait for the verdict; if this task is cancelled, cancel the attempt."""
+        """Submit a program and wait for the verdict; if this task is cancelled, cancel the attempt."""
         identity = attempt_id or self._ids.new()
         asked = asyncio.create_task(self._poll_verdict(submission, identity))
         try:

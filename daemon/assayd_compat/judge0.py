@@ -1,9 +1,9 @@
-"""Judge0's interface: languages, statuses, submissions, and batches of them.
+"""Judge0's interface: languages, statuses, submissions and batches of submissions.
 
 Source: the documentation of Judge0 CE 1.13. A token is the id of the attempt that runs the program, so it
-belongs to the user who submitted it and outlives this process; a label of that attempt has the digest of the
-expected output. Only a program that did not compile, and one whose compiler still runs, is known to this
-process alone.
+belongs to the user who submitted the program, and outlives this process; a label of the attempt contains
+the digest of the expected output. Only programs that did not compile or are still being compiled are known
+to this process alone.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class SubmissionRequest(BaseModel):
 
     @property
     def size(self) -> int:
-        """Return its approximate bytes."""
+        """Return the approximate size in bytes."""
         return (
             len(self.source_code) + len(self.stdin or "") + len(self.expected_output or "") + OVERHEAD_BYTES
         )
@@ -145,10 +145,10 @@ class BatchRequest(BaseModel):
 
 @dataclass(slots=True, kw_only=True)
 class Submitted:
-    """A submission that this process knows: its request, and the result once there is one.
+    """A submission that this process knows: its request, and its result once available.
 
     Attributes:
-        caller: the token of the caller who created it; None for the service's own user.
+        caller: the token of the caller who created the submission; None for the service's own user.
     """
 
     asked: SubmissionRequest
@@ -159,12 +159,12 @@ class Submitted:
 
     @property
     def size(self) -> int:
-        """Return its approximate bytes, including the output."""
+        """Return the approximate size in bytes, including the output."""
         last = self.result and (self.result.run or self.result.compiled)
         return self.asked.size + (len(last.stdout) + len(last.stderr) if last else 0)
 
     def begin(self) -> None:
-        """Record that the program no longer waits."""
+        """Record that the program no longer waits in the queue."""
         self.begun = True
 
 
@@ -183,7 +183,7 @@ class Submissions:
     ) -> tuple[str, asyncio.Task[None]]:
         """Start a submission; return its token and the task that ends with its result.
 
-        Raises: BadRequest with 503, if too many wait.
+        Raises: BadRequest with status 503, if too many submissions wait.
         """
         token = self._ids.new()
         submitted = Submitted(asked=asked, caller=executor.caller)
@@ -207,7 +207,7 @@ class Submissions:
             self._bytes -= self._ended.popitem(last=False)[1].size
 
     async def describe(self, executor: Executor, token: str) -> dict[str, Any] | None:
-        """Return the current fields of a submission; None if the caller has none with that token."""
+        """Return the current fields of a submission; None if the caller has no such submission."""
         running = self._running.get(token)
         submitted = running[0] if running else self._ended.get(token)
         if submitted is not None and submitted.caller == executor.caller:
@@ -254,7 +254,7 @@ async def statuses(request: Request) -> Response:
 
 
 async def about(request: Request) -> Response:
-    """Say which version of Judge0 has this interface: clients choose the ids of languages by it."""
+    """Return the version of Judge0 that has this interface: clients choose language ids by version."""
     return answer({"version": VERSION, "homepage": "", "source_code": "", "maintainer": ""})
 
 
@@ -274,7 +274,7 @@ async def config_info(request: Request) -> Response:
 
 
 async def create(request: Request) -> Response:
-    """Submit one program; with ``wait=true``, answer with its result."""
+    """Submit one program; with ``wait=true``, respond with its result."""
     encoded = request.query_params.get("base64_encoded") == "true"
     fields = _parse_fields(request)
     try:
@@ -306,7 +306,7 @@ async def show(request: Request) -> Response:
 
 
 async def create_batch(request: Request) -> Response:
-    """Submit several programs; each answer is a token or the errors of that program."""
+    """Submit several programs; return a token, or the errors, for each program."""
     encoded = request.query_params.get("base64_encoded") == "true"
     given = (await read_body(request, BatchRequest)).submissions
     if not 0 < len(given) <= MOST_IN_BATCH:
@@ -324,7 +324,7 @@ async def create_batch(request: Request) -> Response:
 
 
 async def show_batch(request: Request) -> Response:
-    """Return several submissions; null for an unknown token."""
+    """Return several submissions; an unknown token has the result null."""
     encoded = request.query_params.get("base64_encoded") == "true"
     fields = _parse_fields(request)
     tokens = [token for token in request.query_params.get("tokens", "").split(",") if token]
@@ -421,7 +421,7 @@ def _describe_submission(
     *,
     waits: bool,
 ) -> dict[str, Any]:
-    """Return all fields of a submission; `asked` is its request, or just the labels of its attempt."""
+    """Return all fields of a submission; `asked` is its request, or only its attempt's labels."""
     labels = _build_labels(asked) if isinstance(asked, SubmissionRequest) else asked
     last = None if result is None else result.run or result.compiled
     status = (
@@ -474,13 +474,13 @@ def _run_status(expected: str | None, run: Ended) -> int:
 
 
 def _output_digest(text: str) -> str:
-    """Return the digest of normalized output, because Judge0 ignores trailing white space."""
+    """Return the digest of normalized output, because Judge0 ignores trailing whitespace."""
     stripped = "\n".join(line.rstrip() for line in text.split("\n")).rstrip()
     return hashlib.sha256(stripped.encode()).hexdigest()
 
 
 def _parse_fields(request: Request) -> Sequence[str]:
-    """Return the requested fields. Raises: BadRequest, for an unknown one."""
+    """Return the requested fields. Raises: BadRequest, if a field is unknown."""
     wanted = request.query_params.get("fields", "")
     if wanted == "*":
         return sorted(FIELDS)

@@ -1,7 +1,7 @@
-"""Which languages there are, how each runs, and the names that other judges' clients know them by.
+"""The available languages, how programs in each are run, and their names in other judges' interfaces.
 
-Decides nothing at run time. A language needs an image that has it and a profile that names that image; the
-daemon says whether both exist.
+This module makes no decisions at run time. A language needs an image that contains it and a profile that
+names this image; the daemon reports whether both exist.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Language:
-    """How programs in one language run as submissions of the kind `script`.
+    """The way in which programs in one language run as submissions of the kind `script`.
 
     Attributes:
-        name: SandboxFusion's name.
-        policy: the profile that the program runs under.
-        version: of the interpreter or compiler in the image.
-        file: the name of the file that the source becomes.
-        run: the program with its arguments; empty for Python, which the kind runs itself.
-        compile: the compiler with its arguments; empty if there is nothing to compile.
+        name: SandboxFusion's name for the language.
+        policy: the profile under which the program runs.
+        version: the version of the interpreter or compiler in the image.
+        file: the name of the file to which the source is written.
+        run: the program with its arguments; empty for Python, which the kind `script` runs itself.
+        compile: the compiler with its arguments; empty if no compilation is needed.
         product: the file that the compiler writes.
         piston: Piston's name, then its aliases; empty if Piston has no such language.
         judge0: Judge0's ids. Source: the languages of Judge0 CE 1.13.

@@ -1,7 +1,7 @@
 """Piston's interface, version 2: `GET /api/v2/runtimes` and `POST /api/v2/execute`.
 
-Source: the API page of the project. Times are milliseconds and memory is bytes on this wire; a refusal is
-status 400 with a `message`.
+Source: the API page of the project. This interface uses milliseconds and bytes; a refusal has status 400
+with a `message`.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _build_program(asked: ExecuteRequest) -> Program:
 
 
 def _matches_version(language: Language, version: str) -> bool:
-    """Return whether a version fits a request: `*`, or the version from its first part on (`3.x`, `3.11`)."""
+    """Return whether a version matches a request: `*`, or a prefix of its parts (`3.x`, `3.11`)."""
     wanted = [part for part in version.lstrip("^~>=v").split(".") if part not in {"*", "x", ""}]
     return language.version.split(".")[: len(wanted)] == wanted
 

@@ -1,4 +1,4 @@
-"""One program as a submission, and the end of its attempt. Pure: documents in, documents out."""
+"""Converts a program to a submission, and its attempt to a result. Pure: documents in, documents out."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Program:
     """A program that a client wants to run.
 
     Attributes:
-        files: further files of its current directory: text, or ``{"base64": …}``.
-        timeout_s, memory_mb: what the client asks for; None for the profile's limit, which also is the most.
-        collect: paths whose files the client wants back, if they exist at the end.
-        client: the interface that it came by, which becomes a label.
+        files: further files for its current directory: text, or ``{"base64": …}``.
+        timeout_s, memory_mb: the requested limits; None for the profile's limit, which is also the maximum.
+        collect: the paths of the files to return, if they exist at the end.
+        client: the interface that received the program, which becomes a label.
         labels: further labels of its run.
-        webhook: where the daemon sends the end of its run; one that the operator lists.
+        webhook: the URL to which the daemon reports the end of the run; the operator must list it.
     """
 
     language: Language
@@ -55,9 +55,9 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How one process ended. Seconds and bytes; None if it was not measured or there is none.
+    """The end of one process. Times are in seconds, sizes in bytes; None if unmeasured or absent.
 
-    `artifacts` has the names of its bundle's files, and their sizes.
+    `artifacts` contains the names and sizes of the bundle's files.
     """
 
     end: End
@@ -76,7 +76,7 @@ class Ended:
 
     @property
     def succeeded(self) -> bool:
-        """Return whether the process exited by itself with code 0."""
+        """Return whether the process exited on its own with code 0."""
         return self.end is End.EXITED and self.exit_code == 0
 
     @property
@@ -88,7 +88,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """The result of a program: `run` is None if it did not compile, `compiled` if nothing had to."""
+    """The result of a program: `run` is None if compilation failed, `compiled` if none was needed."""
 
     compiled: Ended | None
     run: Ended | None
@@ -107,9 +107,9 @@ def compilation(program: Program, policy: str, limits: Json) -> Json:
 
 
 def execution(program: Program, policy: str, limits: Json, product: object = None) -> Json:
-    """Return the submission that runs a program; `product` is what its compiler wrote.
+    """Return the submission that runs a program; `product` is the file that the compiler wrote.
 
-    Python without arguments is the kind's `code`, which starts without a new interpreter.
+    Python without arguments is passed in the payload field `code`, which starts without a new interpreter.
     """
     language = program.language
     if not language.run and not program.arguments and program.source.strip():

@@ -1,4 +1,4 @@
-"""Serves other machines in front of a gateway: TLS, connection limits per address, and tokens."""
+"""Serves other hosts in front of a gateway: TLS, connection limits per address, and tokens."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def serve_others(
 ) -> None:
     """Serve other hosts until the program ends; `files` are the certificate and its key.
 
-    Raises: RequestError ``usage``, for files that can't be used.
+    Raises: RequestError ``usage``, if the files can't be used.
     """
     try:
         certificate = CertificateFiles(*files)

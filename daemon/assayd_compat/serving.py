@@ -1,7 +1,8 @@
-"""Listens for clients of other judges: on loopback or a Unix socket for its own user, otherwise by `secure`.
+"""Listens for clients of other judges: on loopback or a Unix socket for its own user, or through `secure`.
 
-Most of those clients send no secret, so any process that can connect can run programs as this user. The
-kernel names the user at the other end of a loopback connection; a socket's mode excludes other users.
+Most of these clients send no secret, so any process that can connect can run programs as this user.
+Therefore, the kernel identifies the user at the other end of a loopback connection, and a socket's mode
+excludes other users.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ GRACE_S = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listen:
-    """An address to listen on: `path` of a socket, or `host` and `port`."""
+    """An address to listen on: the `path` of a socket, or `host` and `port`."""
 
     path: Path | None = None
     host: str = ""
@@ -43,7 +44,7 @@ class Listen:
 
 
 def parse_listen_address(text: str, *, secure: bool = False) -> Listen:
-    """Parse ``HOST:PORT`` or ``unix:PATH``; other hosts than loopback are allowed only if `secure`.
+    """Parse ``HOST:PORT`` or ``unix:PATH``; hosts other than loopback are allowed only if `secure` is set.
 
     Raises: RequestError ``usage``.
     """
@@ -74,10 +75,10 @@ def serve(
     certificate: Path | None = None,
     key: Path | None = None,
 ) -> None:
-    """Serve until the program is ended; `policies` are LANGUAGE=NAME each.
+    """Serve until the program ends; `policies` are `LANGUAGE=NAME` pairs.
 
-    With a certificate and its key, this serves other machines, by TLS, for callers with a gateway's token.
-    Raises: RequestError ``usage``, for an address or files that can't be used, or an unknown language.
+    With a certificate and its key, serve other hosts, over TLS, for callers with a gateway's token. Raises:
+    RequestError ``usage``, if an address or a file can't be used, or a language is unknown.
     """
     secure = _read_files(daemon, certificate, key)
     place, chosen = parse_listen_address(where, secure=secure is not None), parse_policies(policies)
@@ -115,7 +116,7 @@ def _build_config(app: Starlette, place: Listen) -> uvicorn.Config:
 
 
 def _read_files(daemon: Target, certificate: Path | None, key: Path | None) -> tuple[Path, Path] | None:
-    """Return the certificate and its key; None without them. Raises: RequestError ``usage``."""
+    """Return the certificate and its key; None if neither is given. Raises: RequestError ``usage``."""
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:
@@ -134,7 +135,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def parse_policies(given: Sequence[str]) -> dict[str, str]:
-    """Parse LANGUAGE=NAME pairs into profiles by language. Raises: RequestError ``usage``."""
+    """Parse `LANGUAGE=NAME` pairs into profiles by language. Raises: RequestError ``usage``."""
     chosen = dict(each.partition("=")[::2] for each in given)
     for language, policy in chosen.items():
         if language not in BY_NAME or not policy:
@@ -146,7 +147,7 @@ def parse_policies(given: Sequence[str]) -> dict[str, str]:
 
 
 def listen(place: Listen) -> socket.socket:
-    """Return a listening socket; one with a path has mode 0600 from the start. Raises: RequestError."""
+    """Return a listening socket; a Unix socket has mode 0600 from the start. Raises: RequestError."""
     if place.path is not None:
         return _listen_on_socket(place.path)
     family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
@@ -163,7 +164,7 @@ def listen(place: Listen) -> socket.socket:
 
 
 def shown(listener: socket.socket, secure: object = None) -> str:
-    """Return the address for people: a URL, or the path of the socket."""
+    """Return the address in readable form: a URL, or the path of the socket."""
     name = listener.getsockname()
     if isinstance(name, str):
         return f"unix:{name}"
@@ -198,7 +199,7 @@ def _has_listener(path: Path) -> bool:
 
 
 def _raise_descriptor_limit() -> None:
-    """Raise the soft limit of open descriptors to the needed number, at most to the hard limit."""
+    """Raise the soft limit on open file descriptors to the needed number, at most to the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(DESCRIPTORS, hard)), hard))
 

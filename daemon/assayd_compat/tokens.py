@@ -47,9 +47,9 @@ class RequireToken:
         await refusal(scope, receive, send)
 
     async def _check_token(self, request: Request) -> tuple[str, int]:
-        """Return the problem of a request's token with its status; an empty problem if the token is valid.
+        """Return the problem with a request's token, with its status; empty if the token is valid.
 
-        Raises: ClientError, if the gateway refuses it or does not answer.
+        Raises: ClientError, if the gateway refuses the token or doesn't answer.
         """
         token = get_token(request)
         if token is None:

@@ -68,7 +68,7 @@ def build(
     """Return the console as an ASGI application.
 
     Args:
-        daemon: the daemon to ask.
+        daemon: the client of the daemon.
         sessions: the login sessions.
         hosts: allowed values of `Host`, e.g. ``127.0.0.1:8737``.
         after_login: called at each login.

@@ -1,4 +1,4 @@
-"""Charts as SVG: a few rectangles and lines need neither a browser script nor a library.
+"""Draws charts as SVG: a few rectangles and lines need neither a browser script nor a library.
 
 The page's style sheet sets colors by class; `standalone` embeds them for a separate file.
 """
@@ -28,7 +28,7 @@ CELL = 14
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartBar:
-    """One bar of a chart: its name, its number, and its link."""
+    """One bar of a chart: its name, value and link."""
 
     name: str
     number: float
@@ -37,7 +37,7 @@ class ChartBar:
 
 
 def bars(rows: Sequence[ChartBar], *, title: str, of: int = 0, width: int = WIDTH) -> Markup:
-    """Return horizontal bars below their names; with `of`, each with its share of that number.
+    """Return horizontal bars below their names; if `of` is set, each bar shows its share of this number.
 
     Empty without rows.
     """
@@ -194,13 +194,13 @@ def _draw_legend(names: Sequence[str], top: float) -> list[Markup]:
 
 
 def short(text: str, most: int) -> str:
-    """Return text of at most so many characters, harmless to show."""
+    """Return text truncated to the given number of characters, in a form that is safe to display."""
     shown = plain(text)
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
 
 def picture(parts: Iterable[Markup], title: str, width: float, height: float) -> Markup:
-    """Draw an SVG picture of these parts; its title is for screen readers."""
+    """Draw an SVG picture of these parts; `title` is for screen readers."""
     inner = Markup("").join(parts)
     role = "group" if "<a " in inner else "img"  # An element with the role img must not contain links.
     return Markup(

@@ -1,4 +1,4 @@
-"""The pages' access to the daemon: JSON objects, and streams of them. Raises ClientError."""
+"""The pages' access to the daemon: JSON objects, and streams of JSON objects. Raises: ClientError."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class ConsoleDaemon:
         self._kinds: tuple[float, list[Document]] | None = None
 
     async def ask(self, request: ClientRequest[Any]) -> Document:
-        """Return a response's JSON object."""
+        """Send a request and return the response's JSON object."""
         document: Document = json.loads(await self._client.send_for_content(request))
         return document
 
     async def fetch(self, request: ClientRequest[Any]) -> bytes:
-        """Return a response's bytes."""
+        """Send a request and return the response's bytes."""
         return await self._client.send_for_content(request)
 
     def events(self, request: ClientRequest[StreamEvent]) -> AsyncIterator[StreamEvent]:

@@ -1,4 +1,4 @@
-"""Form fields from a JSON schema: values, lists of lines, rows with a field per property."""
+"""Form fields from a JSON schema: values, lists of lines, and rows with a field per property."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class FormField:
 
 
 def fields_of(schema: Document, typed: Mapping[str, str], at: str = "payload") -> list[FormField]:
-    """Return the fields of an object with their values, under the names that `typed_of` uses."""
+    """Return the fields of an object with their values, under the same names as `typed_of`."""
     return [
         _build_field(
             f"{at}.{name}", _FieldShape(name, described, schema), typed, name in schema.get("required", ())
@@ -67,7 +67,7 @@ def typed_of(schema: Document, value: Mapping[str, object], at: str = "payload")
 def value_of(schema: Document, typed: Mapping[str, str], at: str = "payload") -> dict[str, object]:
     """Return the object of a form, without its empty fields.
 
-    Raises: RequestError ``invalid``, with the field.
+    Raises: RequestError ``invalid``, with the name of the field.
     """
     value: dict[str, object] = {}
     for name, described in schema["properties"].items():
@@ -83,7 +83,7 @@ def value_of(schema: Document, typed: Mapping[str, str], at: str = "payload") ->
 
 
 class _FieldShape:
-    """The form input that a property needs."""
+    """The form input for a property."""
 
     def __init__(self, name: str, described: Document, schema: Document) -> None:
         self._defs = schema.get("$defs", {})

@@ -1,4 +1,4 @@
-"""Reads a browser's form: URL-encoded, of limited size."""
+"""Reads a browser's form, which is URL-encoded and limited in size."""
 
 from __future__ import annotations
 

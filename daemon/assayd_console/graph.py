@@ -1,4 +1,4 @@
-"""The graph of a workflow as SVG: a column per distance from the first nodes, nodes as links."""
+"""Draws the graph of a workflow as SVG: a column per distance from the first nodes, nodes as links."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLOURS = {"running": "bar", "repairing": "bar", "skipped": "waiting"}
 
 
 def graph(workflow: Document) -> Markup:
-    """Return the picture of a workflow."""
+    """Return the SVG picture of a workflow."""
     nodes = workflow["nodes"]
     depths = node_depths({node["id"]: node["needs"] for node in nodes})
     rows: dict[int, int] = {}

@@ -1,9 +1,10 @@
 """Access control and response headers. Every request to the console passes through the guard.
 
-It checks, in this order: `Host` is the console's address (a name rebound to loopback isn't), a change comes
-from one of the console's own pages, and a session exists, except for the login and its files.
+The guard checks, in this order, that `Host` is the console's address (which a DNS name rebound to loopback
+isn't), that a change comes from one of the console's own pages, and that a session exists, except for the
+login and its files.
 
-A login redeems a one-time token for a session, which a cookie carries.
+A login exchanges a one-time token for a session, whose id is stored in a cookie.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ class SessionStore:
         self._ends: dict[str, float] = {}
 
     def offer(self) -> str:
-        """Return a new token; an earlier unused one becomes invalid."""
+        """Return a new login token; an earlier unused token becomes invalid."""
         self._token = secrets.token_urlsafe(TOKEN_BYTES)
         return self._token
 
     def redeem_login_token(self, token: str) -> str | None:
-        """Return a new session for the offered login token, once; None for any other token."""
+        """Return a new session for the current one-time login token; None for any other token."""
         if not self._token or not secrets.compare_digest(token.encode(), self._token.encode()):
             return None
         self._token = ""
@@ -47,7 +48,7 @@ class SessionStore:
         return session
 
     def knows(self, session: str) -> bool:
-        """Return whether a cookie's session exists and hasn't ended."""
+        """Return whether the session in a cookie exists and hasn't ended."""
         wanted = session.encode()
         found = [end for each, end in self._ends.items() if secrets.compare_digest(each.encode(), wanted)]
         return bool(found) and found[0] > self._clock()
@@ -94,7 +95,7 @@ class ConsoleGuard:
         self._login = login
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or pass it on."""
+        """Answer a request, or pass it on to the application."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -1,7 +1,8 @@
 """Colors source code line by line: keywords, strings, comments and numbers of Python, bash and SQL.
 
-It reads hostile text with a linear regular expression, and its pieces stay text. It doesn't know the
-language: what several languages share is enough for reading.
+The module reads hostile text with a regular expression that runs in linear time, and the pieces remain
+plain text. It has no grammar of any language: the syntax that several languages share is enough for
+reading.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ def colored(line: str, opened: str = "") -> Markup:
     """Return a line with an element around each keyword, string, comment and number.
 
     Args:
-        line: the line.
-        opened: the three quotes of a string that began on an earlier line.
+        line: the line to color.
+        opened: the triple quotes of a string that began on an earlier line, or an empty string.
     """
     pieces = [
         Markup('<span class="t-{}">{}</span>').format(kind, marked(text)) if kind else marked(text)
@@ -45,13 +46,13 @@ def colored(line: str, opened: str = "") -> Markup:
 
 
 def opened_after(line: str, opened: str) -> str:
-    """Return the three quotes of a string that continues after a line, or an empty string."""
+    """Return the triple quotes of a string that continues after a line, or an empty string."""
     *_, (_, _, after) = [("", "", opened), *_pieces(line, opened)]
     return after
 
 
 def _pieces(line: str, opened: str) -> Iterator[tuple[str, str, str]]:
-    """Yield a line's pieces: the kind or an empty string, the text, the quotes that are open after it."""
+    """Yield a line's pieces: the kind or an empty string, the text, and the triple quotes still open."""
     done = place = 0
     if opened:
         end, opened = _end(line, 0, opened)
@@ -72,6 +73,6 @@ def _pieces(line: str, opened: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _end(line: str, begin: int, quotes: str) -> tuple[int, str]:
-    """Return where a string of three quotes ends in a line, and the quotes if it continues after it."""
+    """Return the end of a triple-quoted string in a line, and its quotes if it continues afterwards."""
     close = line.find(quotes, begin)
     return (len(line), quotes) if close < 0 else (close + len(quotes), "")

@@ -1,7 +1,7 @@
-"""Live pages: server-sent events, each with a fragment of a page.
+"""Live pages: server-sent events that each contain a fragment of a page.
 
-Fragments follow the daemon's events, but no faster than a person reads: events that arrive together are
-combined into one fragment.
+Fragments follow the daemon's events, but are sent no faster than a person can read: events that arrive
+together are combined into one fragment.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class LivePage(Response):
 
 
 def message(name: str, text: str) -> bytes:
-    """Return one event. Browsers treat a carriage return as a line end."""
+    """Return one server-sent event. Browsers treat a carriage return as a line end."""
     lines = text.replace("\r", "&#13;").split("\n")
     return f"event: {name}\n{''.join(f'data: {line}' + chr(10) for line in lines)}\n".encode()
 
@@ -75,7 +75,7 @@ async def follow(
     *,
     pause_s: float = PAUSE_S,
 ) -> None:
-    """Consume events as they arrive; show the combined state at intervals and at the end."""
+    """Consume events as they arrive; send the combined state at intervals and at the end."""
     news = asyncio.Event()
 
     async def read() -> None:

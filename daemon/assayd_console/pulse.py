@@ -1,4 +1,4 @@
-"""Samples the daemon's figures every few seconds while any page shows them, once for all pages."""
+"""Samples the daemon's metrics every few seconds while any page shows them; all pages share a sample."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Look:
 
 
 class DaemonSampler:
-    """A sampler of the daemon on demand; simultaneous requests share a sample."""
+    """Samples the daemon on demand; concurrent requests share a sample."""
 
     def __init__(self, daemon: ConsoleDaemon, clock: Callable[[], float] = time.monotonic) -> None:
         self._daemon = daemon

@@ -1,4 +1,4 @@
-"""Templates: their folder, their functions, and rendering."""
+"""Configures the templates (their folder and functions), and renders them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def environment() -> Environment:
 
 
 def enable_cluster_menu() -> None:
-    """Add the nodes of a cluster to the menu permanently."""
+    """Add the cluster's nodes to the menu permanently."""
     environment().globals["cluster"] = True
 
 

@@ -27,7 +27,7 @@ GRACE_S = 1
 
 
 def serve(daemon: Target, *, port: int, link_file: Path | None) -> None:
-    """Serve until the program ends. Raises: RequestError ``usage``, if the port is taken."""
+    """Serve until the program ends. Raises: RequestError ``usage``, if the port is already in use."""
     sessions = SessionStore()
     with listen(port) as listener:
         taken = listener.getsockname()[1]
@@ -73,7 +73,7 @@ class Links:
         self._file = file
 
     def renew(self) -> None:
-        """Create a link, and print or write it."""
+        """Create a new login link, and print it or write it to the file."""
         link = f"http://{ADDRESS}:{self._port}/#{self._sessions.offer()}"
         if self._file is not None:
             _write_link(self._file, link)
@@ -83,13 +83,13 @@ class Links:
             )
 
     def renew_on_enter(self) -> None:
-        """Create a link for each entered line."""
+        """Create a new login link for each line that the user enters."""
         with suppress(OSError):  # The terminal is gone, or the program runs in the background.
             for _ in sys.stdin:
                 self.renew()
 
     def forget(self) -> None:
-        """Remove the file, because its link has become invalid."""
+        """Remove the file with the login link, because the link has become invalid."""
         if self._file is not None:
             self._file.unlink(missing_ok=True)
 
@@ -99,7 +99,7 @@ def _exit_on_signal(_: int, __: FrameType | None) -> None:
 
 
 def listen(port: int) -> socket.socket:
-    """Return a listening socket: early requests wait for the server. Raises: RequestError."""
+    """Return a listening socket; early connections wait for the server. Raises: RequestError."""
     listener = socket.socket(socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -1,7 +1,8 @@
 """Displays guest text safely: templates escape it, and this module makes invisible characters visible.
 
-Every value that a template prints passes through `plain`, so that none can be forgotten: characters that
-control terminals, reorder text or hide it appear as their codes. `marked` also highlights these codes.
+Every value that a template prints passes through `plain`, so that no value can be forgotten: characters
+that control terminals, reorder text or hide text are shown as their codes. `marked` also highlights these
+codes.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def finalize(value: object) -> object:
 
 
 def marked(text: str) -> Markup:
-    """Return text with codes for invisible characters, marked so that they differ from ordinary text."""
+    """Return text with highlighted codes in place of invisible characters."""
     pieces, end = [], 0
     for match in UNSAFE_RUNS.finditer(text):
         pieces += [escape(text[end : match.start()]), CODE.format(plain(match[0]))]
@@ -59,7 +60,7 @@ def as_json(value: object) -> str:
 
 
 def period(seconds: float) -> str:
-    """Return a period as people say it: ``5 s``, ``12min``."""
+    """Return a period in readable form: ``5 s``, ``12min``."""
     return f"{seconds:.0f} s" if seconds < 120 else age(seconds)
 
 
@@ -88,16 +89,16 @@ def user(uid: int) -> str:
 
 
 def moment(at: str | None) -> Markup:
-    """Return a time to the second in one piece; a dash for None."""
+    """Return a time, to the second, without spaces; a dash for None."""
     return Markup('<span class="nowrap">{} {}Z</span>').format(at[:10], at[11:19]) if at else Markup("–")
 
 
 def short_moment(at: str) -> str:
-    """Return the time only for today, date and minute for other days."""
+    """Return only the time of day for today; otherwise the date, hours and minutes."""
     today = f"{datetime.now(UTC):%Y-%m-%d}"
     return f"{at[11:19]}" if at[:10] == today else f"{at[:10]} {at[11:16]}"
 
 
 def format_labels(labels: dict[str, str]) -> str:
-    """Return labels in the form of filters."""
+    """Return labels in the syntax of filters."""
     return " ".join(f"{key}={value}" for key, value in sorted(labels.items()))

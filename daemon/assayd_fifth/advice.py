@@ -1,4 +1,4 @@
-"""Rates a program that passed, and collects advice for another try. It doesn't influence the verdict.
+"""Rates a program that passed, and collects advice for another try. The verdict isn't affected.
 
 Source: docs/kinds/fifth.md.
 """
@@ -46,7 +46,7 @@ def feedback(
     task_type: str = "",
     ran: bool = False,
 ) -> dict[str, JsonValue]:
-    """Return what the next prompt should stress, show in full and warn of."""
+    """Return what the next prompt should emphasize, show in full and warn about."""
     errors = [finding for finding in findings if finding.is_error]
     rules = list(_broken_rules(errors, about))
     profiles = [p for p in about.rules.profiles if _contains_word(model_source, p.match)] if errors else []
@@ -65,7 +65,7 @@ def feedback(
 
 
 def told(said: object, about: Language) -> tuple[str, ...]:
-    """Return the parts of feedback for the next prompt: what to stress, warnings, the guide's sections."""
+    """Return feedback for the next prompt: the points to emphasize, warnings, and sections of the guide."""
     feedback = said if isinstance(said, Mapping) else {}
     sections = [str(name) for name in _get_list(feedback, "expand_sections") if name in about.guide]
     warned = [f"Known from similar answers: {text}." for text in _get_list(feedback, "lens_warnings")]
@@ -74,7 +74,7 @@ def told(said: object, about: Language) -> tuple[str, ...]:
 
 
 def guide_sections(names: Iterable[str], about: Language) -> tuple[str, ...]:
-    """Return sections of the guide in the form of a prompt."""
+    """Return sections of the guide, formatted for a prompt."""
     return tuple(f"Guide, {name.replace('_', ' ')}: {about.guide[name]}" for name in names)
 
 
@@ -87,7 +87,7 @@ def first_prompt_guide(model_source: str, task_type: str, about: Language) -> tu
 
 
 def task_sections(task_type: str, about: Language) -> tuple[str, ...]:
-    """Return the sections of the guide that a kind of task needs."""
+    """Return the sections of the guide that a type of task needs."""
     tasks = (t for t in about.rules.tasks if _contains_word(task_type, t.match))
     return tuple(section for task in tasks for section in task.sections)
 
@@ -98,14 +98,14 @@ def _get_list(feedback: Mapping[str, object], name: str) -> list[object]:
 
 
 def find_word(finding: Finding) -> str:
-    """Return the word that a finding points at, or the part of it in the snippet."""
+    """Return the word at a finding's position, or the part of the word in the snippet."""
     if finding.snippet is None or finding.column is None:
         return ""
     return next(iter(finding.snippet[finding.column - 1 :].split()), "")
 
 
 def _broken_rules(errors: Sequence[Finding], about: Language) -> Iterator[FifthRule]:
-    """Return the rules of errors, in the order in which to fix them."""
+    """Return the rules of errors, in the order in which the errors should be fixed."""
     broken = {finding.rule for finding in errors}
     known = (*about.rules.by_id.values(), *about.rules.run.values())
     return (rule for rule in known if rule.id in broken)

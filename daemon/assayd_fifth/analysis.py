@@ -28,7 +28,7 @@ STAGES = ("forbidden", "required", "structure", "vocabulary")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """The findings of the checks in a program by stage, and the libraries that the program uses."""
+    """The findings in a program by stage, and the libraries that the program uses."""
 
     findings: Mapping[str, tuple[Finding, ...]]
     libraries: tuple[str, ...]
@@ -45,9 +45,9 @@ def analyse(
 
     Args:
         answer: the program, or a model's answer with the program in fenced blocks.
-        libraries: names of the libraries to load first.
-        files: the files that it may load, by name.
-        about: the language; default: Fifth as the data files describe it.
+        libraries: the names of the libraries that are loaded first.
+        files: the files that the program may load, by name.
+        about: the language; by default, Fifth as described by the data files.
     """
     about = about or language()
     text = program_of(answer)
@@ -91,7 +91,7 @@ def _list_errors(read: Analysis) -> list[Finding]:
 def _correct_foreign_forms(
     text: str, meant: Sequence[Form], read: Analysis, again: Callable[[str], Analysis]
 ) -> tuple[str, Analysis, Sequence[Form]]:
-    """Return the program with its foreign forms corrected, its analysis, and the corrections that help."""
+    """Return the program with foreign forms corrected, its analysis, and the corrections that help."""
     for chosen in (meant, *([one] for one in meant[:_MOST_TRIED] if len(meant) > 1)):
         if not chosen:
             continue
@@ -112,7 +112,7 @@ _MOST_REPAIRS = 3
 def _repair_faults(
     text: str, read: Analysis, again: Callable[[str], Analysis], about: Language
 ) -> tuple[Analysis, Mapping[str, tuple[Finding, ...]]]:
-    """Return the analysis of the repaired program, and the findings about the repaired faults by stage."""
+    """Return the repaired program's analysis, and the findings about the repaired faults by stage."""
     told: dict[str, tuple[Finding, ...]] = {}
     for _ in range(_MOST_REPAIRS):
         one = corrected(
@@ -157,7 +157,7 @@ _MARK = "\ufeff"
 
 
 def program_of(answer: str) -> str:
-    """Return the program of an answer; without fences, it is the whole answer without a byte order mark."""
+    """Return the program in an answer; without fences, the whole answer without a byte order mark."""
     text = answer.removeprefix(_MARK)
     if _FENCE.search(text) is None:
         return text
@@ -171,6 +171,6 @@ def program_of(answer: str) -> str:
 
 
 def extract_bare_program(answer: str) -> str:
-    """Return the program of an answer, without the empty lines that replaced the text around it."""
+    """Return the program in an answer, without the empty lines that replaced the surrounding text."""
     program = program_of(answer)
     return program if program == answer else program.strip("\n") + "\n"

@@ -1,4 +1,4 @@
-"""Options and report forms of Fifth programs on the command line."""
+"""The options and report formats for Fifth programs on the command line."""
 
 from assayd.ports.command_line import CommandLine, Option
 

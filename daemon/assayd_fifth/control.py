@@ -1,8 +1,8 @@
-r"""Control flow: which words belong together, where branches meet, and what an iteration leaves.
+r"""Checks control flow: matching words, the joins of branches, and the stack effect of iterations.
 
-The engine of Fifth accepts an if without a then, and runs into the code after it. So an unclosed structure,
-or an end without a beginning, is an error if every word before it is known. A wrong depth or return stack is
-an error only if no other path through the definition can correct it.
+The Fifth engine accepts an `if` without a `then`, and continues into the code after it. So an unclosed
+structure, or an end without a beginning, is an error if every word before it is known. A wrong depth or
+return stack is an error only if no other path through the definition can correct it.
 
     : f ( n -- ) if drop ;                  structure.unbalanced
     : f ( n -- n ) dup if 1 then ;          structure.branches
@@ -47,7 +47,7 @@ class _ControlFrame:
 
 
 class Control:
-    """The control structures of one definition, with a method per word, or for several equivalent words."""
+    """The control structures of one definition, with one method per word or group of equivalent words."""
 
     def __init__(self, state: WalkState, *, outside: bool, counted: bool) -> None:
         self.frames: list[_ControlFrame] = []
@@ -66,7 +66,7 @@ class Control:
         """Branches that differ, until a later branch may correct the difference."""
 
     def end(self, token: Token) -> None:
-        """End the definition, or its part before does>."""
+        """End the definition, or its part before `does>`."""
         for frame in self.frames:
             if not self.broken:
                 self._report_broken(
@@ -77,24 +77,24 @@ class Control:
         self._record_end(token)
 
     def if_(self, word: Word, token: Token) -> None:
-        """Walk one branch; the other begins at else or then."""
+        """Walk the first branch; the other one begins at `else` or `then`."""
         self._open_frame(token, self._take_flag(word, token))
 
     def else_(self, _: Word, token: Token) -> None:
-        """Walk the other branch, also the one after the repeat of a while."""
+        """Walk the other branch, including the one after the `repeat` of a `while`."""
         frame = self._close_frame(token, "if", "while")
         if frame is not None:
             self._open_frame(token)
             self._state.restore(frame.saved)
 
     def then(self, _: Word, token: Token) -> None:
-        """Join both branches; a while may also end here."""
+        """Join both branches; a `while` may also end here."""
         frame = self._close_frame(token, "if", "else", "while")
         if frame is not None:
             self._merge_branch(frame.saved, frame)
 
     def begin(self, _: Word, token: Token) -> None:
-        """Begin a loop, or a case."""
+        """Begin a loop or a `case`."""
         self._open_frame(token)
 
     def while_(self, word: Word, token: Token) -> None:
@@ -105,7 +105,7 @@ class Control:
         self._open_frame(token, self._take_flag(word, token))
 
     def repeat(self, _: Word, token: Token) -> None:
-        """Jump back; after the loop, the state is that of while."""
+        """Jump back; after the loop, the state is that at `while`."""
         if not self.frames or self.frames[-1].word != "while":
             self._report_unbalanced(token, ("begin … while",))
             return
@@ -146,7 +146,7 @@ class Control:
             del self._state.returns[-2:]
 
     def of(self, word: Word, token: Token) -> None:
-        """Walk the branch of a case; if it doesn't match, the compared value remains."""
+        """Walk the branch of a `case`; if the value doesn't match, it remains on the stack."""
         if not self.frames or self.frames[-1].word != "case":
             self._report_unbalanced(token, ("case",))
             return
@@ -155,7 +155,7 @@ class Control:
         self._state.take(1, word, token)
 
     def endof(self, _: Word, token: Token) -> None:
-        """Jump to the end of the case."""
+        """Jump to the end of the `case`."""
         frame = self._close_frame(token, "of")
         if frame is not None:
             self.frames[-1].ends.append(self._state.snapshot())
@@ -170,7 +170,7 @@ class Control:
                 self._merge_branch(end, frame)
 
     def depth(self, _: Word, __: Token) -> None:
-        """Push the depth; later loops and branches may depend on it."""
+        """Push the depth; later loops and branches may depend on its value."""
         self._state.cells.append(None)
         self._measured = True
 
@@ -212,7 +212,7 @@ class Control:
         self.frames.append(_ControlFrame(word=token.word, token=token, saved=saved or self._state.snapshot()))
 
     def _take_flag(self, word: Word, token: Token) -> Snapshot:
-        """Take the flag; return the state of the path on which it is false."""
+        """Take the flag; return the state of the path on which the flag is false."""
         [flag] = self._state.take(1, word, token)
         other = self._state.snapshot()
         if self.doubled:
@@ -227,7 +227,7 @@ class Control:
         return None
 
     def _close_loop(self, token: Token, word: str) -> _ControlFrame | None:
-        """End the open loop, which can contain any number of open while."""
+        """End the open loop, which can contain any number of open `while` words."""
         place = len(self.frames) - 1
         while place >= 0 and self.frames[place].word == "while":
             place -= 1
@@ -257,7 +257,7 @@ class Control:
         self._report_broken(token, problem, remedy, line=opened.token)
 
     def _report_broken(self, token: Token, problem: str, remedy: str, **names: object) -> None:
-        """Report control words that don't match; nothing after them is judged."""
+        """Report control words that don't match; the code after them isn't judged."""
         self._state.exact = False
         if not self.broken:
             self.broken = True
@@ -266,14 +266,14 @@ class Control:
             self._state.tell("structure.unbalanced", token, certain=certain, **names)
 
     def _report_branches(self, *, certain: bool) -> None:
-        """Report branches that leave different numbers of items."""
+        """Report branches that leave different numbers of items on the stack."""
         if self._pending is not None:
             token, names = self._pending
             self._pending = None
             self._state.tell("structure.branches", token, certain=certain, **names)
 
     def _merge_branch(self, other: Snapshot, frame: _ControlFrame) -> None:
-        """Join the current state with that of another path."""
+        """Join the current state with the state of another path."""
         state = self._state
         if not other.alive:
             return
@@ -323,7 +323,7 @@ class Control:
         return taken
 
     def _record_end(self, token: Token) -> None:
-        """Record an end of the definition."""
+        """Record an end of the definition and its state."""
         state = self._state
         if state.judged and state.returns and not self._outside:
             problem = f"Items are still on the return stack at '{token.word}'."

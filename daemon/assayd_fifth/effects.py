@@ -1,4 +1,4 @@
-"""Reads stack comments: how many cells a word takes and leaves, as far as the comment states it.
+"""Reads stack comments: the number of cells that a word takes and leaves, if the comment states it.
 
 Data files define the meaning of names. A comment without a countable number of cells has no effect:
 
@@ -34,7 +34,7 @@ class EffectSide(NamedTuple):
 
     @property
     def counted(self) -> bool:
-        """Return whether the number of cells is certain."""
+        """Return whether the exact number of cells is known."""
         return self.least == self.most
 
 
@@ -46,13 +46,13 @@ class Effect(NamedTuple):
 
     @property
     def counted(self) -> bool:
-        """Return whether both sides are certain."""
+        """Return whether the numbers of cells on both sides are known exactly."""
         return self.takes.counted and self.leaves.counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellNames:
-    """The meaning of names in stack comments. `other_most` applies to names that no list contains."""
+    """The meaning of names in stack comments. `other_most` applies to names that are in no list."""
 
     one: frozenset[str]
     two: frozenset[str]
@@ -61,7 +61,7 @@ class CellNames:
     other_most: int = 2
 
     def width(self, name: str) -> tuple[int, int]:
-        """Return the minimum and maximum number of cells of a name."""
+        """Return the minimum and maximum number of cells for which a name stands."""
         plain = _NUMBERED.sub("", name.lower()) or name
         if plain.endswith(self.two_suffixes) or plain in self.two:
             return 2, 2
@@ -72,7 +72,7 @@ class CellNames:
 
 @cache
 def counts(takes: int, leaves: int) -> Effect:
-    """Return an effect without names."""
+    """Return an effect with the given numbers of cells, without names."""
     return Effect(takes=EffectSide(least=takes, most=takes), leaves=EffectSide(least=leaves, most=leaves))
 
 
@@ -82,7 +82,7 @@ def is_stack_comment(comment: str) -> bool:
 
 
 def read_effect(comment: str, cells: CellNames) -> Effect | None:
-    """Read the text between the parentheses; None if its cells can't be counted."""
+    """Read the text between the parentheses; return None if its cells can't be counted."""
     parts = _SPLIT.split(comment, maxsplit=1)
     if len(parts) != 2:
         return None
@@ -93,7 +93,7 @@ def read_effect(comment: str, cells: CellNames) -> Effect | None:
 
 
 def describe(takes: int, leaves: int) -> str:
-    """Write an effect from its numbers of cells alone."""
+    """Return an effect as text, using only its numbers of cells."""
     if max(takes, leaves) > MOST_CELLS:
         return "( … -- … )"
     before = _numbered_names("x", 1, takes)
@@ -102,7 +102,7 @@ def describe(takes: int, leaves: int) -> str:
 
 
 def _read_side(text: str, cells: CellNames) -> EffectSide | None:
-    """Read one side; alternatives (``addr u | 0``) widen its range."""
+    """Read one side of an effect; alternatives (``addr u | 0``) widen its range."""
     alternatives = [_cells(part.split(), cells) for part in text.split("|")]
     read = [side for side in alternatives if side is not None]
     if len(read) < len(alternatives):

@@ -1,7 +1,7 @@
-r"""Follows strings on the stack through one definition: their origin, their place in memory, their use.
+r"""Follows strings on the stack through one definition: their origin, location in memory and use.
 
-It sees moved cells, and strings that pass through the string buffers. It loses strings that pass through
-variables, memory or another definition.
+The module follows moved cells, and strings that pass through the string buffers. It doesn't follow strings
+through variables, memory or another definition.
 
     2dup 1 sql-field raw                 forbidden.raw_user_data
     str-reset … badge-info … str$        structure.buffer_conflict
@@ -25,9 +25,9 @@ HERE = "here"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """The known facts about a cell: the rule that watches it, whether its text has quotes, its place.
+    """The known facts about a cell: the rule that watches it, whether its text has quotes, its location.
 
-    `origin` is the word or the parameter that produced it.
+    `origin` is the word or the parameter that produced the cell.
     """
 
     origin: str
@@ -64,7 +64,7 @@ class Flow:
         self._told: set[tuple[str, int]] = set()
 
     def parameters(self, taken: EffectSide, token: Token, *, placed: bool) -> list[Cell]:
-        """Return the cells at the start of a definition, and which of them to follow to forbidden words."""
+        """Return the initial cells of a definition, and which of them to follow to forbidden words."""
         cells: list[Cell] = []
         for name in taken.names:
             rules = self._language.suspected_rules(name)
@@ -87,7 +87,7 @@ class Flow:
         )
 
     def used(self, cells: Sequence[Cell], token: Token) -> None:
-        """Check the cells that a word uses: a string is lost if its place was overwritten."""
+        """Check the cells that a word uses: a string is lost if its memory was overwritten."""
         for cell in cells:
             if (
                 cell is not None
@@ -97,7 +97,7 @@ class Flow:
                 self._report_overwritten(cell, token)
 
     def call(self, word: Word, token: Token, cells: Sequence[Cell]) -> Sequence[Cell]:
-        """Follow strings through one word; return the cells that it leaves."""
+        """Follow strings through one word; return the cells that the word leaves."""
         left: Sequence[Cell] = NONES[word.leaves]
         if any(cells):
             self.used(cells, token)
@@ -139,7 +139,7 @@ class Flow:
 
     @staticmethod
     def _cells_with_quotes(word: Word, token: Token) -> Sequence[Cell]:
-        """Return the cells that a word of the program leaves; some have quotes."""
+        """Return the cells that a word of the program leaves; some contain text with quotes."""
         left: list[Cell] = [None] * word.leaves
         for place, quotes in word.brings:
             left[-1 - place] = Trace(origin=token.word, token=token, quotes=quotes)
@@ -190,7 +190,7 @@ class Flow:
             self._report_once("structure.buffer_conflict", token, word=token.word, buffer=called, line=opened)
 
     def _check_overwritten(self, name: str, word: Word, token: Token, cells: Sequence[Cell]) -> None:
-        """Report a string passed to a library word that overwrites the string's place before it reads it."""
+        """Report a string that a library word overwrites before reading it."""
         if name == HERE or word.library == PROGRAM:
             return
         for cell in filter(None, cells):
@@ -222,7 +222,7 @@ class Flow:
 
 
 def _merge_content(content: Cell, cells: Sequence[Cell]) -> Cell:
-    """Join the facts about a buffer's text with those about an appended string."""
+    """Join the facts about a buffer's text with the facts about an appended string."""
     for cell in cells:
         content = _watch(content, cell) if cell is not None else content
     return content

@@ -1,4 +1,4 @@
-r"""Recognizes whole lines in the form of other languages, and writes them in Fifth.
+r"""Recognizes whole lines in the syntax of other languages, and rewrites them in Fifth.
 
     # doubles a number                  \ doubles a number
     :double ( n -- n ) 2 * ;            : double ( n -- n ) 2 * ;
@@ -24,7 +24,7 @@ _LINE_CHARS = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """One line in a foreign form: 1-based number and column, the fault, the remedy, the line in Fifth."""
+    """One line in a foreign form: 1-based number and column, the fault, the remedy, and the Fifth line."""
 
     line: int
     column: int
@@ -35,7 +35,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class _LinePattern:
-    """A pattern of a line with its messages and replacement, in which `{1}` and so on are the groups."""
+    """A pattern of a line with its messages and replacement, in which `{1}` etc. stand for the groups."""
 
     find: re.Pattern[str]
     message: str
@@ -132,7 +132,7 @@ def forms(text: str, is_wrong: Callable[[int], bool]) -> Iterator[Form]:
 
 
 def addresses(text: str) -> Iterator[Form]:
-    """``total 2 + .``: the name of a variable is an address, and `@` reads its value."""
+    """Yield forms like ``total 2 + .``: a variable's name is an address, and `@` reads the value."""
     names = _find_defined_names(text, "variable")
     for number, line in enumerate(text.split("\n")[:_MOST_LINES], 1):
         for found in _COMPUTED.finditer(line[:_LINE_CHARS]):
@@ -176,7 +176,7 @@ _SUSPICIONS: Sequence[_LinePattern] = (
 
 
 def suspicions(text: str) -> Iterator[Form]:
-    """``s" hello" .`` and ``0 5 do``: forms that Fifth accepts with another meaning."""
+    """Yield forms like ``s" hello" .`` and ``0 5 do``, which Fifth accepts with another meaning."""
     names, values = _find_defined_names(text, "variable"), _find_defined_names(text, "value")
     for number, line in enumerate(text.split("\n")[:_MOST_LINES], 1):
         code = line[:_LINE_CHARS]
@@ -217,7 +217,7 @@ _VALUES: Sequence[_LinePattern] = (
 
 
 def _is_applicable(row: _LinePattern, found: re.Match[str]) -> bool:
-    """Return whether a pattern applies; for a backward loop, the limit must be the smaller number."""
+    """Return whether a pattern applies; in a backward loop, the limit must be the smaller number."""
     return not row.put.endswith(r"\3") or int(found[1]) < int(found[2])
 
 
@@ -232,7 +232,7 @@ def _build_form(number: int, found: re.Match[str], row: _LinePattern, new: str) 
 
 
 def _find_defined_names(text: str, word: str) -> set[str]:
-    """Return the names that only defining words define."""
+    """Return the names that only defining words create."""
     found = re.findall(rf"(?<!\S){word}\s+(\S{{1,31}})", text, re.IGNORECASE)
     others = re.findall(r"(?<!\S)(?:create|variable|value|constant|:)\s+(\S{1,31})", text, re.IGNORECASE)
     names = [name.lower() for name in others]

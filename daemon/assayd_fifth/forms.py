@@ -1,4 +1,4 @@
-"""`--yaml`: the report of a Fifth program in a form for prompting tools."""
+"""The option `--yaml`: the report of a Fifth program in a format for prompting tools."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAMED_BY = {"forbidden_pattern": "pattern"}
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes multi-line strings as blocks."""
+    """A YAML dumper that writes multi-line strings as blocks."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -58,7 +58,7 @@ def _build_result(attempt: Document, code: str) -> Document:
 
 
 def _build_entry(finding: Document, hints: Mapping[tuple[str, int | None, str], Document]) -> Document:
-    """Return one error or warning, without its unknown fields."""
+    """Return one error or warning, without fields whose value is unknown."""
     hint = hints.get((finding["rule"], finding["line"], finding["message"]), {})
     entry = {
         "type": finding["category"],
@@ -74,7 +74,7 @@ def _build_entry(finding: Document, hints: Mapping[tuple[str, int | None, str], 
 
 
 def _find_word(finding: Document) -> str | None:
-    """Return the word that a finding points at; None if it has no position."""
+    """Return the word at a finding's position; None if the finding has no position."""
     if finding["snippet"] is None or finding["column"] is None:
         return None
     words: Sequence[str] = finding["snippet"][finding["column"] - 1 :].split()

@@ -1,4 +1,4 @@
-"""Reads files on the command line as a Fifth submission."""
+"""Converts files on the command line to a Fifth submission."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
 
 
 def _parse_request(name: str, text: str) -> dict[str, object]:
-    """Parse a `validation_request`, a payload as YAML. Raises: RequestError ``request.files``."""
+    """Parse a `validation_request`: a payload as YAML. Raises: RequestError ``request.files``."""
     import yaml
 
     try:
@@ -69,7 +69,7 @@ def _parse_request(name: str, text: str) -> dict[str, object]:
 
 
 def _read_options(options: Mapping[str, str]) -> dict[str, object]:
-    """Parse the options of the command line. Raises: RequestError ``request.options``."""
+    """Parse the command-line options. Raises: RequestError ``request.options``."""
     if unknown := set(options) - _OPTIONS:
         message = f"unknown option {min(unknown)!r}; use one of {', '.join(sorted(_OPTIONS))}"
         raise RequestError("request.options", message, field=min(unknown))

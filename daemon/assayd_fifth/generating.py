@@ -43,7 +43,7 @@ html>stdout s" Inventory" page
 
 
 class FifthContext(BaseModel):
-    """Loaded libraries, files that the program may load, cases, whether it runs, and the task type."""
+    """The context of a program: libraries, loadable files, cases, whether it runs, and the task type."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -67,7 +67,7 @@ def loaded(libraries: Sequence[str]) -> list[PromptContext]:
 
 
 def describe_fifth_cases(cases: Sequence[FifthCase]) -> list[PromptContext]:
-    """Return the cases in the wording of a prompt."""
+    """Return the cases, worded for a prompt."""
     if not cases:
         return []
     told = describe_cases((case, case.stdin, case.expected) for case in cases)

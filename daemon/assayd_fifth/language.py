@@ -1,6 +1,7 @@
-"""The language, read from the data files: words, effects, rules, hints.
+"""Reads the language from the data files: words, effects, rules and hints.
 
-A new word, library or rule of an existing sort is a change of data; this module names none of them.
+A new word, library or rule of an existing type requires only a change of data; this module contains no such
+names.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ PROGRAM = "program"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Word:
-    """The behavior of a word, as the walk needs it; words with the same behavior may share an object.
+    """The behavior of a word, as the walk needs it; words with the same behavior can share an object.
 
     `effect` is None if the effect on the stack is unknown.
     `moves` is for a word that only moves cells: for each cell that it leaves, the number of the taken cell.
@@ -77,7 +78,7 @@ class Word:
 
     @property
     def signature(self) -> str:
-        """Return its stack effect as ``( a b -- c )``; ``( … )`` if it is unknown."""
+        """Return the word's stack effect as ``( a b -- c )``; ``( … )`` if it is unknown."""
         if self.effect is None:
             return "( … )"
         takes, leaves = self.effect.takes, self.effect.leaves
@@ -88,7 +89,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """A form of unknown words, and its replacement."""
+    """A pattern of unknown words, and its replacement."""
 
     matches: re.Pattern[str]
     hint: str
@@ -96,7 +97,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreign:
-    """The known words of gforth and of other languages."""
+    """The known words of gforth and other languages."""
 
     gforth: frozenset[str]
     gforth_hints: Mapping[str, str]
@@ -111,7 +112,7 @@ class Foreign:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Language:
-    """Everything that the checks know about Fifth."""
+    """Everything that the checks know about the language."""
 
     words: Mapping[str, Mapping[str, Word]]
     """Library to name to word."""
@@ -146,12 +147,12 @@ class Language:
     """Word to the first library that defines it, for words that aren't loaded."""
 
     def suspected_rules(self, parameter: str) -> tuple[FifthRule, ...]:
-        """Return the rules for which a parameter of this name is external data."""
+        """Return the rules that treat a parameter with this name as external data."""
         name = parameter.lower()
         return tuple(rule for rule in self.rules.flows if rule.parameters and rule.parameters.fullmatch(name))
 
     def closure(self, libraries: Iterable[str]) -> list[str]:
-        """Return libraries with those that they load, each once, dependencies first."""
+        """Return libraries and the libraries that they load, each once, dependencies first."""
         found: dict[str, None] = {}
         for name in libraries:
             for each in (*self.closure(self.brings.get(name, ())), name):
@@ -164,7 +165,7 @@ _folders: tuple[Path, ...] = ()
 
 
 def use_tables(folders: Iterable[Path]) -> None:
-    """Add the tables of these folders to the language of this process.
+    """Add the tables in these folders to the language of this process.
 
     Raises: ConfigError ``fifth.tables``.
     """
@@ -177,7 +178,7 @@ def use_tables(folders: Iterable[Path]) -> None:
 
 @cache
 def language() -> Language:
-    """Return the language as the package describes it, with the operator's additions.
+    """Return the language as defined by the package, with the operator's additions.
 
     Raises: ConfigError ``fifth.tables``.
     """
@@ -237,7 +238,7 @@ def read_language(
 
 
 class _WordBuilder:
-    """Makes words from the data."""
+    """Builds words from the data."""
 
     def __init__(self, about: Mapping[str, Any], vocabulary: Mapping[str, Any], rules: Rules) -> None:
         self._about, self._rules = about, rules
@@ -301,7 +302,7 @@ class _WordBuilder:
         return ("structure.library_result", self._wrong_result[name]) if name in self._wrong_result else None
 
     def _find_buffers(self, name: str, key: str) -> tuple[str, ...]:
-        """Return the buffers that list the word under a key, in the data's order, which ranks them."""
+        """Return the buffers that list the word under a key, ranked by their order in the data."""
         buffers = self._about["buffers"].items()
         return tuple(buffer for buffer, lists in buffers if name in lists.get(key, ()))
 

@@ -1,4 +1,4 @@
-"""Turns the reports of the checks into findings with line, column, snippet and hint."""
+"""Converts the reports of the checks into findings with line, column, snippet and hint."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Report:
 
 
 class FindingCollector:
-    """Collects everything that the checks report about one program."""
+    """Collects all reports of the checks about one program."""
 
     def __init__(self, text: str, rules: Rules) -> None:
         self._text = text
@@ -44,7 +44,7 @@ class FindingCollector:
         severity: Severity | None = None,
         **names: object,
     ) -> None:
-        """Report a rule at an offset; `at` is the token that a rule with a replacement replaces."""
+        """Report a rule at an offset; `at` is the token that the rule's replacement, if any, replaces."""
         known = self._rules.by_id[rule]
         if at is not None and known.replace is not None:
             edit = (at.start, at.start + len(at.word), known.replace)
@@ -61,7 +61,7 @@ class FindingCollector:
         return self._lines[line - 1]
 
     def findings(self) -> dict[str, tuple[Finding, ...]]:
-        """Return the findings of each stage in the order of their places, without duplicates."""
+        """Return the findings of each stage, ordered by position and without duplicates."""
         found: dict[str, list[Finding]] = {}
         seen: set[tuple[object, ...]] = set()
         for told in sorted(self._told, key=lambda each: each.start):
@@ -100,7 +100,7 @@ class FindingCollector:
         return self._text[self._lines[line - 1] : end]
 
     def _build_edit(self, change: Change, line: int) -> Edit | None:
-        """Return a change as whole lines, if it is within the finding's own line."""
+        """Return a change as an edit of whole lines, if it lies within the finding's own line."""
         start, end, replacement = change
         first = self._lines[line - 1]
         text = self._get_line(line)
@@ -111,5 +111,5 @@ class FindingCollector:
 
 
 def errors_as_warnings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return the findings with errors softened to warnings."""
+    """Return the findings with errors downgraded to warnings."""
     return tuple(replace(f, severity=Severity.WARNING) if f.is_error else f for f in findings)

@@ -1,7 +1,7 @@
-"""Reads a whole program in one pass, in the order in which the engine would: definitions, libraries, uses.
+"""Reads a whole program in one pass, in the engine's order: definitions, libraries, uses.
 
-A word is known from the end of its definition; the newest definition of a name counts. Findings are reported
-in reading order. Unknown words are kept until all names of the program have been read.
+A word is known from the end of its definition; the newest definition of a name applies. Findings are
+reported in reading order. Unknown words are kept until all names in the program have been read.
 
     : double 2 * ;          required.stack_comment
     s" a" str+              vocabulary.library_not_loaded
@@ -26,7 +26,7 @@ _SUFFIX = ".fs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """A word that was unknown at its use. `inside` is the definition that contains it."""
+    """A word that was unknown at its use. `inside` is the definition that contains the use."""
 
     token: Token
     before: str
@@ -36,7 +36,7 @@ class Unknown:
 
 
 class _DeclaredEffect(NamedTuple):
-    """The content of a stack comment; `suspicious` if it has a name of external data."""
+    """The content of a stack comment; `suspicious` if it contains a name of external data."""
 
     text: str
     effect: Effect | None
@@ -90,13 +90,13 @@ class FifthProgram:
                 self.tell(rule.id, first.start, word=first.word)
 
     def library_path(self, library: str) -> str:
-        """Return the path to load a library by, in the folder of the libraries that the program loads."""
+        """Return the path for loading a library, in the folder of the program's other libraries."""
         return f"{self._folder}{library}{_SUFFIX}"
 
     # The interface for walks
 
     def use(self, token: Token) -> None:
-        """Record a word of a companion rule."""
+        """Record the use of a word to which a companion rule applies."""
         self.used.setdefault(token.word, token)
 
     def reads_number(self, word: str) -> bool:
@@ -104,11 +104,11 @@ class FifthProgram:
         return self._any_base and word.isalnum()
 
     def unknown(self, token: Token, before: str) -> None:
-        """Keep an unknown word."""
+        """Keep an unknown word for the later report."""
         self.unknowns.append(Unknown(token=token, before=before, inside=self._inside, blind=self._blind))
 
     def parsing(self, token: Token) -> None:
-        """Apply a parsing word to the word that it reads."""
+        """Apply a parsing word to the word that it reads from the source."""
         if token.word in self.language.takes_path:
             self.load(token.text, self._name_offset(token))
         elif token.word in self.language.takes_name:
@@ -130,11 +130,11 @@ class FifthProgram:
                 pass
 
     def makes(self, name: str, by: Token, maker: Word) -> None:
-        """Make the word that a defining word defines, under the name that `by` is or reads."""
+        """Add the word that a defining word creates, under the name that `by` is or reads."""
         self._add_word(name.lower(), self._build_child_word(maker), by)
 
     def included(self, token: Token, path: str) -> None:
-        """Load a file whose name is a string."""
+        """Load a file whose name is given as a string."""
         if path:
             self.tell("required.require", token.start, word=token.word, path=path)
         self.load(path, token.start)
@@ -168,7 +168,7 @@ class FifthProgram:
                 self.known.update(self.language.words.get(each, {}))
 
     def _check_missing_words(self, library: str, start: int) -> None:
-        """Report a library that the engine can't load, because it needs undefined words."""
+        """Report a library that the engine can't load, because the library needs undefined words."""
         missing = [word for word in self.language.missing.get(library, ()) if word not in self.known]
         if missing:
             words = " and ".join(missing)
@@ -189,7 +189,7 @@ class FifthProgram:
                 self.known[self._newest] = self._build_word(effect, None)
 
     def _import_word(self, token: Token, *, inside: bool) -> None:
-        """Add the definitions or the file of a word outside definitions."""
+        """Import the definitions or the file of a word outside definitions."""
         if not inside and token.word == "immediate":
             self.act("immediate")
         if inside or token.kind is not TAKING or not token.text:
@@ -203,7 +203,7 @@ class FifthProgram:
     # Definitions
 
     def _read_definition(self, segment: ProgramSegment, opener: Token) -> None:
-        """Read one definition; its name is known after it."""
+        """Read one definition; its name is known only after its end."""
         if opener.word not in self.known:
             self.unknown(Token(opener.word, opener.start), "")
         comment = self._find_declared(segment)
@@ -238,7 +238,7 @@ class FifthProgram:
         return any(t.word in sql or ((w := words.get(t.word)) and w.hands) for t in segment.tokens)
 
     def _add_word(self, name: str, word: Word, by: Token) -> None:
-        """Make a word known from here on, under the name that `by` is or reads."""
+        """Add a word that is known from here on, under the name that `by` is or reads."""
         if not name:
             return
         if len(name) > NAME_CHARS:
@@ -259,7 +259,7 @@ class FifthProgram:
         return None
 
     def _read_comment(self, comment: str) -> _DeclaredEffect | None:
-        """Read a comment; None if it isn't a stack comment."""
+        """Read a comment; return None if it isn't a stack comment."""
         if not is_stack_comment(comment):
             return None
         text = comment.partition(")")[0].rpartition("(")[2].strip()
@@ -268,7 +268,7 @@ class FifthProgram:
         return _DeclaredEffect(text, effect, any(map(self.language.suspected_rules, names)))
 
     def _report_no_comment(self, segment: ProgramSegment, opener: Token, found: WalkResult) -> None:
-        """Report a definition without a stack comment, except a constant."""
+        """Report a definition without a stack comment, unless it defines a constant."""
         if not opener.text:
             return
         constant = bool(segment.tokens) and found.exact and not found.takes
@@ -291,7 +291,7 @@ class FifthProgram:
         return word.constant or token.word in self.language.constants
 
     def _report_wrong_comment(self, opener: Token, found: WalkResult, declared: Effect, comment: str) -> None:
-        """Report a definition that contradicts its stack comment."""
+        """Report a definition whose effect contradicts its stack comment."""
         certain = found.certain and declared.counted
         does = describe(found.takes, found.leaves)
         self.tell(
@@ -303,7 +303,7 @@ class FifthProgram:
         )
 
     def _look_up_word(self, token: Token, by: str) -> None:
-        """Look up a word whose name another word reads."""
+        """Look up a word whose name a parsing word reads."""
         word = self.known.get(token.word)
         rule = self.language.rules.by_word.get(token.word) if word is None else None
         if rule is not None:
@@ -327,7 +327,7 @@ class FifthProgram:
         walk: Walk | None = None,
         made: WalkResult | None = None,
     ) -> Word:
-        """Make the word of a definition, as its users see it."""
+        """Build the word that a definition creates, as its users see it."""
         effect = declared if declared is not None and declared.counted else None
         known = found is not None and found.is_countable and found.agrees
         if effect is None and found is not None and known:
@@ -362,7 +362,7 @@ class FifthProgram:
         return self._get_plain_word(maker.child, certain=maker.child is not None, constant=maker.takes > 0)
 
     def _get_plain_word(self, effect: Effect | None, *, certain: bool, constant: bool = False) -> Word:
-        """Make a word without behavior other than its effect; all words of one effect share it."""
+        """Return a word without behavior other than its effect; words with the same effect share it."""
         key = effect, certain, constant
         if key not in self._plain:
             self._plain[key] = Word(

@@ -1,4 +1,4 @@
-r"""Finds the single change of a program that reduces its errors most.
+r"""Finds the single change to a program that removes the most errors.
 
     : double ( n -- n ) 2 *             ;  at the end of the line
     s" hello type                       s" hello" type
@@ -6,8 +6,9 @@ r"""Finds the single change of a program that reduces its errors most.
     5 0 do i . loop                     : main ( -- ) 5 0 do i . loop ; main
     a b != if                           a b <> if
 
-Each finding has candidates; every candidate is checked again, and the one with the fewest findings is the
-correction. So a proposal always has fewer findings, and those that followed from the fault disappear.
+Each finding has candidate changes; the program is checked again with every candidate, and the one that
+leaves the fewest findings is the correction. So a proposal always has fewer findings, and those that
+resulted from the fault disappear.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ _ORDER = (
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """New text for some lines of a program, both 1-based and inclusive."""
+    """New text for some lines of a program; line numbers are 1-based and inclusive."""
 
     first: int
     last: int
@@ -73,7 +74,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramCorrection:
-    """A finding with its edit, and the findings that remain after the edit."""
+    """A finding with its edit, and the findings that remain after applying the edit."""
 
     finding: Finding
     left: tuple[Finding, ...]
@@ -82,11 +83,11 @@ class ProgramCorrection:
 def corrected(
     text: str, found: Sequence[Finding], again: Callable[[str], Sequence[Finding]], words: Mapping[str, str]
 ) -> ProgramCorrection | None:
-    """Return the best single change of a program; None if no change improves it.
+    """Return the best single change to a program; None if no change improves the program.
 
     Args:
         text: the program.
-        found: its findings.
+        found: the program's findings.
         again: reads a changed program, and returns its findings.
         words: words of other languages, with the Fifth words of the same meaning.
     """
@@ -117,7 +118,7 @@ def corrected(
 
 
 def _select_finding(finding: Finding, found: Sequence[Finding], left: Sequence[Finding]) -> Finding:
-    """Return the main finding that a change removes: an error that no mode softens."""
+    """Return the main finding that a change removes: an error that no mode downgrades."""
     remaining = [(each.rule, each.message) for each in left]
     gone = [each for each in found if each.is_error and (each.rule, each.message) not in remaining]
     if finding.is_error and finding.rule.startswith(_ALWAYS):
@@ -152,7 +153,7 @@ def _generate_changes(lines: Sequence[str], finding: Finding, words: Mapping[str
 
 
 def _swap_value_and_name(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
-    """Move a value before the word that names it."""
+    """Move a value before the word that gives the value a name."""
     yield Change(line, line, _NAMED_FIRST.sub(r"\3 \1 \2", lines[line - 1]))
 
 
@@ -160,7 +161,7 @@ _NAMED_FIRST = re.compile(r"(?<!\S)(constant|value)\s+(\S+)\s+(\S+)", re.IGNOREC
 
 
 def _find_definition_end(lines: Sequence[str], line: int) -> int:
-    """Return the line with the `;` of the definition that contains a line."""
+    """Return the line of the `;` that ends the definition containing a line."""
     for number in range(line, len(lines) + 1):
         if _END.search(lines[number - 1]):
             return number
@@ -168,7 +169,7 @@ def _find_definition_end(lines: Sequence[str], line: int) -> int:
 
 
 def _insert_word(lines: Sequence[str], line: int, word: str, *, start: int = 0) -> Iterator[Change]:
-    """Insert a word at each place of a line, starting with the last."""
+    """Insert a word at each position of a line, starting with the last position."""
     text = lines[line - 1]
     places = [found.start() for found in _WORD.finditer(text) if found.start() > start]
     for place in [*places[-_MOST_PLACES:], len(text.rstrip())][::-1]:
@@ -178,12 +179,12 @@ def _insert_word(lines: Sequence[str], line: int, word: str, *, start: int = 0) 
 
 
 def _close_comment(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
-    """Close a comment at each place of its line."""
+    """Close a comment at each position of its line."""
     yield from _insert_word(lines, line, ")", start=lines[line - 1].find("(") + 1)
 
 
 def _close_string(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
-    """Close a string at each place of its line, starting with the last."""
+    """Close a string at each position of its line, starting with the last position."""
     text = lines[line - 1]
     start = text.rfind('"') + 1
     words = [found for found in _WORD.finditer(text) if found.end() > start]
@@ -200,7 +201,7 @@ _AFTER_STRINGS = frozenset({"type", "text", "print", "raw", "cr", "nl", "str+", 
 
 
 def _end_definition(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
-    """End a definition at the end of a line: first the last line that can belong to it."""
+    """End a definition at the end of a line, starting with the last line that can belong to it."""
     last = next((n for n in range(line + 1, len(lines) + 1) if _STARTS.match(lines[n - 1])), len(lines) + 1)
     for number in range(min(last - 1, line + _MOST_PLACES), line - 1, -1):
         text = lines[number - 1].rstrip()
@@ -209,7 +210,7 @@ def _end_definition(lines: Sequence[str], line: int, _: str) -> Iterator[Change]
 
 
 def _balance_block(lines: Sequence[str], line: int, message: str) -> Iterator[Change]:
-    """Close an open block, or open a closed one."""
+    """Close an open block, or open a block that is only closed."""
     end = _find_definition_end(lines, line)
     opened = _OPEN.search(message)
     if opened is None:
@@ -255,7 +256,7 @@ def _move_definition(lines: Sequence[str], line: int, message: str) -> Iterator[
 
 
 def _wrap_in_definition(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
-    """Move a line into a definition, and call the definition."""
+    """Move a line into a new definition, and call the definition."""
     text = lines[line - 1]
     if re.search(r"(?<!\S)\[char\](?!\S)", text):
         yield Change(line, line, text.replace("[char]", "char"))
@@ -265,7 +266,7 @@ def _wrap_in_definition(lines: Sequence[str], line: int, _: str) -> Iterator[Cha
 
 
 def _clear_return_stack(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
-    """Remove the remaining items from the return stack."""
+    """Remove the items that remain on the return stack."""
     end = _find_definition_end(lines, line)
     text = lines[line - 1]
     for found in re.finditer(r"(?<!\S)exit(?!\S)", text):
@@ -287,7 +288,7 @@ def _reset_buffer(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
 
 
 def _load_library(lines: Sequence[str], _: int, message: str) -> Iterator[Change]:
-    """Load a library at the top of the program."""
+    """Load a library at the beginning of the program."""
     found = re.search(r"the library (\w+)", message)
     if found is not None:
         yield Change(1, 1, f"require lib/{found[1]}.fs\n{lines[0]}")
@@ -296,7 +297,7 @@ def _load_library(lines: Sequence[str], _: int, message: str) -> Iterator[Change
 def _replace_unknown_word(
     lines: Sequence[str], line: int, finding: Finding, words: Mapping[str, str]
 ) -> Iterator[Change]:
-    """Replace an unknown word with known ones."""
+    """Replace an unknown word with known words."""
     text, start = lines[line - 1], (finding.column or 1) - 1
     found = _WORD.match(text, start)
     if found is None:

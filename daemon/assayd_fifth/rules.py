@@ -1,4 +1,4 @@
-"""The rules as data: message, severity, and advice for another try."""
+"""The rules as data: their messages, severities, and advice for another try."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assayd.model.finding import Rule, Severity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FifthRule:
-    """One rule; the top of the data file explains its fields."""
+    """One rule; the header of the data file explains its fields."""
 
     id: str
     detect: str
@@ -39,15 +39,16 @@ class FifthRule:
 
     @property
     def stage(self) -> str:
-        """Return the stage that reports it."""
+        """Return the stage that reports the rule."""
         return self.id.partition(".")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelProfile:
-    """The usual mistakes of a family of models.
+    """The typical mistakes of a family of models.
 
-    It applies to a `model_source` that contains one of `match`. `rules` are ids, `lens` warnings as text.
+    The profile applies to a `model_source` that contains a string in `match`. `rules` are ids; `lens` are
+    warnings as text.
     """
 
     match: tuple[str, ...]
@@ -57,9 +58,10 @@ class ModelProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskProfile:
-    """The texts that a model needs in full for a sort of task.
+    """The texts that a model needs in full for a type of task.
 
-    It applies to a `task_type` that contains one of `match`. `rules` are ids, `sections` parts of the manual.
+    The profile applies to a `task_type` that contains a string in `match`. `rules` are ids; `sections` are
+    parts of the manual.
     """
 
     match: tuple[str, ...]
@@ -69,7 +71,7 @@ class TaskProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """All rules by id, in the order in which to fix them; `run` are those of a run."""
+    """All rules by id, in the order in which to fix them; `run` contains the rules for runs."""
 
     by_id: Mapping[str, FifthRule]
     by_word: Mapping[str, FifthRule]
@@ -80,7 +82,7 @@ class Rules:
     tasks: tuple[TaskProfile, ...]
 
     def listed(self) -> tuple[Rule, ...]:
-        """Return the rules in the form of the API's list of kinds."""
+        """Return the rules in the format of the API's list of kinds."""
         return tuple(
             Rule(id=rule.id, title=rule.title, severity=rule.severity, help=f"Bad: {rule.example}")
             for rule in (*self.by_id.values(), *self.run.values())

@@ -1,4 +1,4 @@
-"""Fifth programs that check the kind itself."""
+"""The sample Fifth programs for the kind's self-test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stacks as a walk over words sees them, at one place and at the join of branches.
+"""The state of the stacks during a walk over words, at one position and at the join of branches.
 
 This module reports cells that are taken from an empty stack:
 
@@ -43,7 +43,7 @@ class End(NamedTuple):
 
 
 class WalkState:
-    """The state that a walk changes; it reports words that don't fit it.
+    """The state that a walk changes; it reports words that don't fit the state.
 
     `allowed` cells may be borrowed; None: any number. `counted` is whether a stack comment states the initial
     number. `exact` is whether the depth is known, `alive` whether this place can be reached, `certain`
@@ -83,11 +83,11 @@ class WalkState:
 
     @property
     def judged(self) -> bool:
-        """Return whether a fault here is worth a report."""
+        """Return whether a fault at this position should be reported."""
         return self.exact and self.alive
 
     def take(self, count: int, word: Word, token: Token) -> list[Cell]:
-        """Take cells from the stack, and the missing ones from below."""
+        """Take cells from the stack, and borrow any missing ones from below."""
         rest = len(self.cells) - count
         if rest < 0:
             if not self._borrow_cells(-rest):
@@ -99,7 +99,7 @@ class WalkState:
         return taken
 
     def _borrow_cells(self, missing: int) -> bool:
-        """Take cells from below; False if there can't be so many."""
+        """Take cells from below; return False if there can't be so many."""
         self.cells[:0] = [None] * missing
         if not self.judged:
             return True
@@ -107,19 +107,19 @@ class WalkState:
         return self.allowed is None or self.borrowed <= self.allowed
 
     def tell(self, rule: str, token: Token, *, certain: bool = False, **names: object) -> None:
-        """Report a fault at a word: an error if it is certain."""
+        """Report a fault at a word, as an error if the fault is certain."""
         if certain:
             names["severity"] = Severity.ERROR
         if not self.macro:
             self._report(rule, token.start, **{"word": token.word, **names})
 
     def lose(self) -> None:
-        """Continue with unknown cells on the stack."""
+        """Continue with an unknown number of cells on the stack."""
         self.exact = self.certain = False
         self.cells.clear()
 
     def snapshot(self) -> Snapshot:
-        """Return the current state; the walk ends at one that is too deep."""
+        """Return the current state; the walk ends if the stack is too deep."""
         self._limit_depth()
         return Snapshot(
             cells=self.cells[:],
@@ -130,17 +130,17 @@ class WalkState:
         )
 
     def end(self, token: Token) -> End:
-        """Return the cells that the definition leaves if it ends here."""
+        """Return the cells that the definition would leave if it ended here."""
         self._limit_depth()
         return End(token, len(self.cells) - self.borrowed, self.borrowed, self.exact)
 
     def restore(self, saved: Snapshot) -> None:
-        """Continue from another state."""
+        """Replace the state with another one."""
         self.cells[:], self.returns[:] = saved.cells, saved.returns
         self.borrowed, self.exact, self.alive = saved.borrowed, saved.exact, saved.alive
 
     def join(self, other: Snapshot) -> None:
-        """Join the state with one of the same depth; each cell keeps the facts that either has."""
+        """Join the state with another one of the same depth; each cell keeps the facts of both."""
         self.exact = self.exact and other.exact
         self.borrowed = max(self.borrowed, other.borrowed)
         self.cells[:0] = [None] * (len(other.cells) - len(self.cells))

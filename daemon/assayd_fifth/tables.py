@@ -1,9 +1,9 @@
 """Reads operators' additions to Fifth (rules, words, advice for models) from `*.toml` in their folders.
 
-A file has the form of the package's own: `[[rule]]` as in `data/rules.toml` (found by words, flow or
-companion), `[[profile]]` of models and `[[task]]` as there, `[words.LIBRARY]` as in `data/vocabulary.toml`,
-`[libraries]` as in `data/language.toml`, `[section]` as in `data/guide.toml`. Nothing is replaced: an entry
-that the package already has is refused.
+A file has the same format as the package's files: `[[rule]]` as in `data/rules.toml` (detected by words,
+flow or companions), `[[profile]]` for models and `[[task]]` as in the same file, `[words.LIBRARY]` as in
+`data/vocabulary.toml`, `[libraries]` as in `data/language.toml`, and `[section]` as in `data/guide.toml`.
+Nothing is replaced: an entry that the package already defines is refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAMES = {"word": "", "source": "", "line": ""}
 def read_tables(folders: Iterable[Path]) -> list[tuple[Path, Mapping[str, Any]]]:
     """Return the documents of all folders, in the order of folders and file names.
 
-    Raises: ConfigError ``fifth.tables`` for a folder or file that cannot be read.
+    Raises: ConfigError ``fifth.tables``, if a folder or file can't be read.
     """
     read: list[tuple[Path, Mapping[str, Any]]] = []
     for folder in folders:
@@ -53,7 +53,7 @@ def extend(
 ) -> None:
     """Add the operators' documents to the package's own.
 
-    Raises: ConfigError ``fifth.tables``, naming the file.
+    Raises: ConfigError ``fifth.tables``, with the name of the file.
     """
     for path, document in read_tables(folders):
         for library, brings in document.get("libraries", {}).items():
@@ -79,7 +79,7 @@ def extend(
 
 
 def _check_rule(path: Path, rule: Mapping[str, Any], known: set[str]) -> None:
-    """Refuse a rule that couldn't be reported."""
+    """Refuse a rule that could never be reported."""
     for key in _NEEDED:
         _require(path, isinstance(rule.get(key), str), f"a rule needs {key!r}, a string")
     name = rule["id"]

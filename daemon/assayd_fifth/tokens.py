@@ -1,4 +1,4 @@
-r"""Splits a program into words, strings, comments and definitions by the language's own rules.
+r"""Splits a program into words, strings, comments and definitions by the rules of the language.
 
 White space is the only separator; case doesn't matter. `\` comments to the end of the line, `(` to the next
 `)` on it; a string word reads the text up to the next quote on the line; parsing words read the next word of
@@ -49,7 +49,7 @@ class Token(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class ProgramSegment:
-    """A definition, or the code between two. `comments` are those directly after a definition's name."""
+    """A definition, or the code between two definitions. `comments` directly follow a definition's name."""
 
     opener: Token | None = None
     tokens: list[Token] = field(default_factory=list)
@@ -57,7 +57,7 @@ class ProgramSegment:
 
     @property
     def awaiting(self) -> bool:
-        """Return whether the next comment can be the stack comment of a definition that has just begun."""
+        """Return whether the next comment can be the stack comment of the definition that just began."""
         return self.opener is not None and not self.tokens
 
 
@@ -69,7 +69,7 @@ Report = Callable[..., None]
 
 
 def fold(text: str) -> str:
-    """Return the text with A to Z in lowercase; every character keeps its offset."""
+    """Return the text with `A` to `Z` in lowercase; every character keeps its offset."""
     return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
 
 
@@ -92,7 +92,7 @@ _NEXT_DEFINITION = re.compile(r"^[ \t]*:[ \t]", re.MULTILINE)
 
 
 def _compile_match(pattern: str) -> Callable[[str, int], re.Match[str]]:
-    """Compile a pattern that matches everywhere, possibly the empty string; its first group is the result."""
+    """Compile a pattern that always matches, possibly an empty string; its first group is the result."""
     return cast("Callable[[str, int], re.Match[str]]", re.compile(pattern).match)
 
 
@@ -111,7 +111,7 @@ _GLUED_STRING = re.compile(r'[^"\n]*"').match
 
 
 class _Scanner:
-    """Visits each word. A table has the word's method, or None to only add the word."""
+    """Visits each word. A table maps the word to its method, or to None to only add the word."""
 
     def __init__(self, text: str, language: Language, report: Report) -> None:
         self._text = text
@@ -160,7 +160,7 @@ class _Scanner:
     # Methods of words: each adds or skips something, and returns the offset to continue at.
 
     def _classify_word(self, word: str, start: int, end: int) -> int:
-        """Find the method of a word that is in no list, remember it, and call it."""
+        """Find the method of a word that is in no list, cache it, and call it."""
         if word.startswith(self._near):
             act: _Act | None = _Scanner._report_glued
         elif word[: word.find(">") + 1] in self._language.tags and word not in self._language.wheres:
@@ -175,7 +175,7 @@ class _Scanner:
         return end
 
     def _handle_end(self, word: str, start: int, end: int) -> int:
-        """End the definition at a `;`, also directly after the last word of a line; add any other word."""
+        """End the definition at a `;`, also one attached to the last word of a line; add any other word."""
         hangs = word != ";"
         if self._now.opener is None or word[-1] != ";" or (hangs and not _LINE_ENDS(self._folded, end)):
             return self._add_word(word, start, end)
@@ -192,7 +192,7 @@ class _Scanner:
             self._acts[name] = None
 
     def _split_tag(self, word: str, start: int, end: int) -> int:
-        """Split a tag from a word that begins with one, unless the program defines that word."""
+        """Split a tag from a word that begins with the tag, unless the program defines that word."""
         if word in self._named:
             return self._handle_end(word, start, end)
         close = word.find(">") + 1
@@ -200,7 +200,7 @@ class _Scanner:
         return self._add_word(word[:close], start, start + close)
 
     def _handle_parsing_word(self, word: str, start: int, end: int) -> int:
-        """Add a parsing word; inside a definition, most of them are ordinary words."""
+        """Add a parsing word; inside a definition, most parsing words are ordinary words."""
         taken, inside = _NAME(self._folded, end), self._now.opener is not None
         if word in self._language.beginners and (not inside or self._begins_definition(start, taken[1])):
             self._begin_definition(word, start, taken[1])
@@ -221,14 +221,14 @@ class _Scanner:
         self._now = ProgramSegment(opener=Token(word, start, TAKING, name or ""))
 
     def _begins_definition(self, end: int, name: str | None) -> bool:
-        """Return whether a `:` inside a definition begins another one, instead of being a word of it."""
+        """Return whether a `:` inside a definition begins a new definition instead of being part of it."""
         begin = max(0, end - _INDENT)
         line = self._folded.rfind("\n", begin, end)
         alone = (line >= 0 or begin == 0) and not self._folded[max(line + 1, begin) : end].strip()
         return name != ";" and alone
 
     def _skip_line_comment(self, _: str, __: int, end: int) -> int:
-        """Skip a comment to the line's end."""
+        """Skip a comment up to the end of the line."""
         comment = _LINE(self._folded, end)
         if self._now.awaiting:
             self._now.comments.append(self._original_text(comment))
@@ -249,7 +249,7 @@ class _Scanner:
         return shut + 1 if closed else comment.end()
 
     def _find_next_places(self, start: int) -> tuple[int, int]:
-        """Return the offsets of the next `)` and of the next definition; each is searched once."""
+        """Return the offsets of the next `)` and the next definition; each is searched only once."""
         if self._shut < start:
             found = self._folded.find(")", start)
             self._shut = found if found >= 0 else _NOWHERE

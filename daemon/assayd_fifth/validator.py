@@ -1,7 +1,8 @@
 """Fifth, a Forth dialect: declarative checks of generated programs, and a run in gforth on demand.
 
-Static: forbidden, required, structure, vocabulary; all stages run, so one report has all findings. With
-`execute` or cases, the program is loaded in a sandbox. Source: docs/kinds/fifth.md.
+The static stages are `forbidden`, `required`, `structure` and `vocabulary`; all of them run, so one report
+has all findings. With `execute` or cases, the program is also run in a sandbox. Source:
+docs/kinds/fifth.md.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Fifth(Kind[FifthPayload]):
 
     @cached_property
     def rules(self) -> Sequence[Rule]:
-        """The rules of the data files, and those of a run."""
+        """The rules in the data files, and the rules for runs."""
         return (
             *language().rules.listed(),
             *run_findings.CAUSE_RULES,
@@ -82,7 +83,7 @@ class Fifth(Kind[FifthPayload]):
         use_tables(folders)
 
     def prepare(self, payload: FifthPayload) -> FifthPayload:
-        """Return the payload with the program of the answer, and nothing else from the answer."""
+        """Return the payload with only the program of the answer."""
         return payload.model_copy(update={"code": program_of(payload.code)})
 
     def plan(self, payload: FifthPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec | None:
@@ -120,7 +121,7 @@ class Fifth(Kind[FifthPayload]):
     def retry_context(
         self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
     ) -> str:
-        """Return the findings in the wording of a retry context."""
+        """Return the findings, worded as a retry context."""
         stressed = advice.feedback(findings, language())["add_emphasis"]
         reminders = [str(text) for text in stressed] if isinstance(stressed, list) else []
         ran = stage in self.runtime_stages
@@ -132,18 +133,18 @@ class Fifth(Kind[FifthPayload]):
         return extract_bare_program(answer)
 
     def passage(self, payload: FifthPayload) -> SourcePart:
-        """Return the program that the answer stands for."""
+        """Return the program that the answer contains."""
         text = program_of(payload.code)
         return SourcePart(name="code", language=self.language, text=text, beginning=self.beginning)
 
     def surroundings(self, payload: FifthPayload) -> Sequence[PromptContext]:
-        """Return the libraries of the program, and its cases."""
+        """Return the libraries and the cases of the program."""
         return (*generating.loaded(payload.libraries), *generating.describe_fifth_cases(payload.cases))
 
     def context(
         self, payload: FifthPayload, report: Document, policy: ExecutionPolicy | None = None
     ) -> RepairContext:
-        """Return the findings to fix, with the advice of the feedback."""
+        """Return the findings to fix, with advice from the feedback."""
         told = (_WRITE, *advice.told(report.get("feedback"), language()))
         return replace(super().context(payload, report, policy), instructions=told)
 
@@ -184,7 +185,7 @@ def _analyze_payload(payload: FifthPayload) -> Analysis:
 
 @lru_cache(maxsize=1)
 def _analyze_cached(code: str, libraries: tuple[str, ...], files: tuple[tuple[str, str], ...]) -> Analysis:
-    """Analyze once for all stages, which run one after the other."""
+    """Analyze a program once for all stages, which run one after another."""
     return analyse(code, libraries=libraries, files=dict(files))
 
 
@@ -217,7 +218,7 @@ def _check_vocabulary(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Fin
 
 
 def _build_run_files(payload: FifthPayload) -> dict[str, bytes]:
-    """Return the files of a run: the submitted ones, our prelude, and a file that loads the libraries."""
+    """Return the files of a run: the submitted ones, the prelude, and a file that loads the libraries."""
     loads = "".join(f"require {name}.fs\n" for name in payload.libraries)
     ours = {
         _PRELUDE_FILE: language().prelude,

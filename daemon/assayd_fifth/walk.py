@@ -1,7 +1,7 @@
-"""Walks over the words of a definition and counts the stack: an abstract interpretation.
+"""Walks over the words of a definition and counts cells on the stack: an abstract interpretation.
 
-It relies on documented effects. A word with an unknown effect ends the count without a finding: later words
-are followed, but not judged.
+The walk relies on documented effects. A word with an unknown effect ends the count without a finding: later
+words are followed but not judged.
 
     : f ( n -- n n ) 2 * ;                  vocabulary.wrong_signature, or structure.stack_effect
 """
@@ -20,7 +20,7 @@ from assayd_fifth.tokens import STRING, TAKING, WORD, Report, Token, is_number
 
 
 class WalkScope(Protocol):
-    """The program around a walk: what the walk looks up there and reports to it."""
+    """The program around a walk: the source of the walk's lookups and the receiver of its reports."""
 
     language: Language
     known: dict[str, Word]
@@ -30,15 +30,15 @@ class WalkScope(Protocol):
         ...
 
     def unknown(self, token: Token, before: str) -> None:
-        """Record an unknown word; `before` is the word before it."""
+        """Record an unknown word; `before` is the preceding word."""
         ...
 
     def use(self, token: Token) -> None:
-        """Record a word of a companion rule."""
+        """Record the use of a word to which a companion rule applies."""
         ...
 
     def parsing(self, token: Token) -> None:
-        """Apply a parsing word to the word that it reads."""
+        """Apply a parsing word to the word that it reads from the source."""
         ...
 
     def act(self, role: str) -> None:
@@ -46,18 +46,19 @@ class WalkScope(Protocol):
         ...
 
     def makes(self, name: str, by: Token, maker: Word) -> None:
-        """Record a word that a defining word defines, under the name that `by` is or reads."""
+        """Record a word that a defining word creates, under the name that `by` is or reads."""
         ...
 
     def included(self, token: Token, path: str) -> None:
-        """Record a file that is loaded by a string."""
+        """Record a file that is loaded through a string."""
         ...
 
 
 class WalkResult(NamedTuple):
-    """The result of a walk over a definition, or over the part of it before or after does>.
+    """The result of a walk over a definition, or over its part before or after `does>`.
 
-    `takes` and `leaves` are valid only if `exact`. `agrees` is whether the stack comment says the same.
+    `takes` and `leaves` are valid only if `exact`. `agrees` is whether the stack comment states the same
+    effect.
     """
 
     exact: bool = False
@@ -76,7 +77,7 @@ _NOTHING = WalkResult()
 
 
 class Walk:
-    """One definition, or all code outside definitions (then `opener` is None).
+    """A walk over one definition, or over all code outside definitions (then `opener` is None).
 
     `suspicious` is whether a parameter has a name of external data, `placed` whether the walk determines
     which parameters reach SQL.
@@ -143,14 +144,14 @@ class Walk:
         return tuple((place, cell.quotes) for place, cell in enumerate(cells) if cell and cell.quotes)
 
     def end(self, token: Token) -> None:
-        """End the definition at its `;`, or the part of it before does>."""
+        """End the definition at its `;`, or its part before `does>`."""
         self.control.end(token)
         self.found.append(self._summarize_ends())
 
     def _initial_cells(
         self, opener: Token | None, *, traced: bool, placed: bool
     ) -> tuple[list[Cell], int | None]:
-        """Return the initial cells, and how many more can exist."""
+        """Return the initial cells, and the number of further cells that can exist."""
         if opener is None:
             return [], 0
         if self.declared is None:
@@ -187,7 +188,7 @@ class Walk:
         self.control.doubled = role == "maybe_dup"
 
     def _apply_role(self, role: str, word: Word, token: Token) -> None:
-        """Apply one of the other roles."""
+        """Apply a word with one of the remaining roles."""
         match role:
             case "maybe_dup":
                 self._handle_maybe_dup(word, token)
@@ -212,7 +213,7 @@ class Walk:
                 self._apply_word(word, token)
 
     def _apply_word(self, word: Word, token: Token) -> None:
-        """Apply a word to the stack and to strings."""
+        """Apply a word's effects on the stack and on strings."""
         if word.effect is None:
             self.flow.call(word, token, [])
             self.state.lose()
@@ -222,7 +223,7 @@ class Walk:
         self.state.cells.extend(self.flow.call(word, token, taken))
 
     def _report_watched(self, word: Word, token: Token) -> None:
-        """Report a word that a rule is about."""
+        """Report a word to which a rule applies."""
         if token.word in self._scope.language.companions:
             self._scope.use(token)
         if word.rule is not None:
@@ -233,7 +234,7 @@ class Walk:
             self._report("structure.compile_only", token.start, word=token.word)
 
     def _consume_parsed_words(self, word: Word) -> None:
-        """Read a word's arguments from the source, here or at each run of the definition."""
+        """Read a word's arguments from the source, at this point or at each run of the definition."""
         if not self.outside:
             self.parses += word.parses
             if word.defines:
@@ -260,7 +261,7 @@ class Walk:
             self.state.lose()
 
     def _handle_unknown(self, token: Token) -> None:
-        """Treat a word that isn't in the tables as a number, a word that a rule is about, or unknown."""
+        """Handle a word that isn't in the tables: a number, a word to which a rule applies, or unknown."""
         if token.kind is WORD and (is_number(token.word) or self._scope.reads_number(token.word)):
             self.state.cells.append(None)
             return
@@ -273,7 +274,7 @@ class Walk:
         self.state.lose()
 
     def _handle_maybe_dup(self, word: Word, token: Token) -> None:
-        """Follow ?dup if the next word takes the flag."""
+        """Follow `?dup` if the next word takes the flag."""
         after = self._tokens[self._at].word if self._at < len(self._tokens) else ""
         if after not in {"if", "while"}:
             self.state.lose()
@@ -338,6 +339,6 @@ class Walk:
 
 
 def _matches_effect(declared: Effect, net: int) -> bool:
-    """Return whether a stack comment can stand for so many more items than before."""
+    """Return whether a stack comment is consistent with this number of additional items."""
     least = declared.leaves.least - declared.takes.most
     return least <= net <= declared.leaves.most - declared.takes.least

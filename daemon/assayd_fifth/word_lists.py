@@ -1,7 +1,7 @@
-"""Lists the words of Fifth for a prompt by stack effect: first for the task, within a budget. Pure.
+"""Lists the words of Fifth for a prompt by stack effect: the task's first, within a budget. Pure.
 
-Words of a usual library that isn't loaded, with the guide's section about it, are a topic: only requests that
-mention it need them.
+The words of a common library that isn't loaded form a topic, together with the library's section of the
+guide: only requests that mention the topic need them.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ READING = (
 
 
 def list_words(about: Language, libraries: Iterable[str], sections: Iterable[str]) -> Iterator[str]:
-    """Yield lists of words: of the task's sections, of loaded libraries, and of the boot file.
+    """Yield lists of words: from the task's sections, the loaded libraries, and the boot file.
 
-    The engine's own words aren't listed: they are standard Forth, and the guide names the missing ones.
+    The engine's own words aren't listed: they are standard Forth, and the guide names the words that are
+    missing.
     """
     told, left = _select_libraries(about, libraries, sections), CHARS
     for library in told:
@@ -44,7 +45,7 @@ def list_words(about: Language, libraries: Iterable[str], sections: Iterable[str
 
 
 def topics(about: Language, libraries: Iterable[str], sections: Iterable[str]) -> tuple[PromptTopic, ...]:
-    """Return the guide topics for strings, HTML, databases and files."""
+    """Return the topics of the guide for strings, HTML, databases and files."""
     told = _select_libraries(about, libraries, sections)
     found = [
         PromptTopic(

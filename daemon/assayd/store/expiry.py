@@ -164,7 +164,7 @@ def _is_needed_by_batch(wanted: Removable) -> Condition:
 
 
 def strip(connection: Connection, attempt_ids: Sequence[str]) -> None:
-    """Record that the bundles of attempts were deleted."""
+    """Record that the bundles of these attempts were deleted."""
     connection.execute(_STRIP, {"ids": list(attempt_ids)})
     connection.execute(_FORGET_BUNDLES, {"ids": list(attempt_ids)})
 

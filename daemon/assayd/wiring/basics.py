@@ -56,7 +56,7 @@ class PartOverrides:
     store, the analyst and the sandbox. `loop_share` is the share of the event loop's time for one of
     several active users. `leads` returns whether this process cleans up and sends webhooks; only one of the
     processes that share a database does. `on_message` is called in the transaction that writes a webhook
-    message, for those other processes.
+    message, so that it can notify the other processes.
     """
 
     limits: DaemonLimits | None = None

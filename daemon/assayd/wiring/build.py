@@ -270,7 +270,7 @@ async def _build_basics(
 async def _open_artifacts(
     state_dir: Path, jobs: DatabaseJobStore, stack: AsyncExitStack
 ) -> FileArtifactStore:
-    """Open the folder of bundles, and repair those that a power failure damaged."""
+    """Open the folder of bundles, and repair bundles that a power failure damaged."""
     artifacts = FileArtifactStore(state_dir / BUNDLES, jobs.unsynced)
     await artifacts.sweep()
     if jobs.unsynced is not None:

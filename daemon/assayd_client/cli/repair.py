@@ -284,7 +284,7 @@ def follow_repairs(
 ) -> Document:
     """Wait for the repair that an attempt requested, and return its newest attempt.
 
-    `file` was submitted.
+    `file` is the submitted file.
     """
     for repair in client.repairs_of(attempt["id"])["repairs"]:
         ended = wait(client, repair)

@@ -1,6 +1,6 @@
 """Writes the output file of `assay extractor apply`: one complete JSON line per path.
 
-A later run can continue.
+A later run can continue the file.
 """
 
 from __future__ import annotations

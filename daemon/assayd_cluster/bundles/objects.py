@@ -1,9 +1,9 @@
-"""Bundles in object storage (S3 and what speaks its protocol): an object for each file, the manifest last.
+"""Bundles in S3-compatible object storage: one object per file, with the manifest written last.
 
     <category>/<platform>/<created>_<attempt id>-<digest of the manifest>[.run2]/<SHA-256 of the file>
 
-Objects are named by what they hold and never written over, so that any number of gateways may write. A bundle
-is there when its manifest is.
+Objects are named after the digests of their content and never overwritten, so several gateways can write
+concurrently. A bundle exists once its manifest exists.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ObjectArtifactStore:
         return Written(location=location, artifacts=artifacts)
 
     def path(self, location: str) -> Path | None:
-        """Return None: a bucket has no folders."""
+        """Return None, because a bucket has no folders."""
         return None
 
     async def read(self, location: str, name: str) -> bytes:
@@ -98,12 +98,12 @@ class ObjectArtifactStore:
         return parse_manifest(location, await self.read(location, MANIFEST))
 
     async def tar(self, location: str) -> AsyncIterator[bytes]:
-        """Always raise: unchecked files aren't streamed. Raises: StoreError."""
+        """Always raise `StoreError`, because unchecked files aren't streamed."""
         raise StoreError("artifact.unchecked", f"{location}: read it through VerifiedArtifactStore")
         yield b""
 
     async def remove(self, location: str) -> None:
-        """Remove a bundle, its manifest first; one that is gone is fine."""
+        """Remove a bundle, starting with its manifest; a missing bundle isn't an error."""
         location_parts(location)
         with _translate_errors("removing a bundle"):
             await self._delete_objects([f"{location}/{MANIFEST}"])
@@ -111,11 +111,11 @@ class ObjectArtifactStore:
             await self._delete_objects(keys)
 
     async def doubles(self) -> Sequence[str]:
-        """Return nothing: runs have different names, and files that no verdict names are removed by age."""
+        """Return nothing: every run's bundle has a unique name; unreferenced files are removed by age."""
         return ()
 
     async def sweep(self) -> int:
-        """Remove old objects without a manifest; return of how many bundles."""
+        """Remove old objects that have no manifest; return the number of bundles affected."""
         swept = 0
         async for location, age_s, is_whole in self.locations():
             if not is_whole and age_s > OTHERS_S:
@@ -124,7 +124,7 @@ class ObjectArtifactStore:
         return swept
 
     async def locations(self) -> AsyncIterator[tuple[str, float, bool]]:
-        """Return each location, how many seconds ago it was written, and whether it is whole."""
+        """Return each bundle's location, its age in seconds, and whether it is complete."""
         now, location, newest, is_whole = time.time(), "", 0.0, False
         with _translate_errors("listing the bundles"):
             async for each in self._list_objects(None):
@@ -139,7 +139,7 @@ class ObjectArtifactStore:
                 yield location, now - newest, is_whole
 
     async def free_bytes(self) -> int:
-        """Return more than anybody needs: object storage does not say."""
+        """Return a practically unlimited number, because object storage doesn't report its free space."""
         return UNLIMITED
 
     async def _list_objects(self, prefix: str | None) -> AsyncIterator[obstore.ObjectMeta]:
@@ -177,7 +177,7 @@ def _translate_errors(what: str) -> Iterator[None]:
 
 
 def _error_line(problem: Exception) -> str:
-    """Return the storage's error message in one line, without the page and options that the library adds."""
+    """Return the storage's error message on one line, without the HTML page and options of the library."""
     text = str(problem)
     line = text.partition("\n")[0].partition("<")[0].rstrip(" :")
     code = _CODE.search(text)

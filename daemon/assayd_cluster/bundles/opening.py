@@ -1,4 +1,4 @@
-"""Open the bundles that the settings name."""
+"""Opens the bundle store that the settings specify."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAUSE_S = 2.0
 
 
 def open_bundles(settings: BundleSettings, folder: Path) -> VerifiedArtifactStore:
-    """Return the configured store of bundles. `folder` is the default directory.
+    """Return the configured bundle store. `folder` is the default directory.
 
     Raises: ConfigError ``settings.invalid``.
     """

@@ -1,10 +1,11 @@
-"""Bundles in a directory that several gateways share: one tar file each.
+"""Bundles in a directory that several gateways share, with one tar file per bundle.
 
     <root>/<category>/<platform>/<created>_<attempt id>-<digest of the manifest>[.run2].tar
 
-Made durable under a temporary name, then renamed, read-only. A bundle that is written twice is the same, and
-none replaces another. Seven small files would cost eight flushes of the disk, one costs two. One thread
-writes small bundles that arrive during a write together, with one flush of each folder.
+Each file is flushed to disk under a temporary name, made read-only and then renamed. Writing a bundle twice
+gives the same file, and no bundle replaces a different one. Seven small files would need eight disk
+flushes; one tar file needs two. A single thread writes the small bundles that arrive during a write as one
+group, with one flush per folder.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _GONE = (FileNotFoundError, NotADirectoryError)
 
 @dataclass(slots=True, eq=False)
 class _QueuedBundle:
-    """A bundle that waits to be written; once begun, the results of its group, and its place in them."""
+    """A bundle in the write queue; once writing starts, also its group's results and its index in them."""
 
     bundle: Bundle
     folder: tuple[str, str]
@@ -66,7 +67,7 @@ class _QueuedBundle:
 
 
 class PackedArtifactStore:
-    """Implements `ports.artifacts.ArtifactStore`; `VerifiedArtifactStore` checks the read files."""
+    """Implements `ports.artifacts.ArtifactStore`; `VerifiedArtifactStore` checks the files on reading."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -90,14 +91,14 @@ class PackedArtifactStore:
         return _or_raise((await asyncio.shield(writing.group))[writing.place])
 
     def _begin(self) -> None:
-        """Start writing the waiting bundles in a thread, the oldest first."""
+        """Start a thread that writes the waiting bundles, oldest first."""
         group, self._waiting = self._waiting[:MOST_TOGETHER], self._waiting[MOST_TOGETHER:]
         self._working = asyncio.get_running_loop().run_in_executor(None, self._write_all, group)
         for place, writing in enumerate(group):
             writing.group, writing.place = self._working, place
 
     def path(self, location: str) -> Path | None:
-        """Return None: a bundle has no folder."""
+        """Return None, because a bundle is a file without a folder."""
         return None
 
     async def read(self, location: str, name: str) -> bytes:
@@ -105,31 +106,31 @@ class PackedArtifactStore:
         return b"".join([piece async for piece in self.pieces(location, name)])
 
     async def pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
-        """Return one file in pieces: who takes it may be slow. Raises: as `read`."""
+        """Return one file in pieces, because the caller may read slowly. Raises: as `read`."""
         within, start = location_parts(location), 0
         while piece := await asyncio.to_thread(self._read_piece, within, name, start):
             yield piece
             start += len(piece)
 
     async def tar(self, location: str) -> AsyncIterator[bytes]:
-        """Always raise: unchecked files aren't streamed. Raises: StoreError."""
+        """Always raise `StoreError`, because unchecked files aren't streamed."""
         raise StoreError("artifact.unchecked", f"{location}: read it through VerifiedArtifactStore")
         yield b""
 
     async def remove(self, location: str) -> None:
-        """Remove a bundle; one that is gone is fine."""
+        """Remove a bundle; a missing bundle isn't an error."""
         await asyncio.to_thread(self._remove_bundle, location_parts(location))
 
     async def doubles(self) -> Sequence[str]:
-        """Return nothing: runs have different names, and files that no verdict names are removed by age."""
+        """Return nothing: every run's bundle has a unique name; unreferenced files are removed by age."""
         return ()
 
     async def sweep(self) -> int:
-        """Remove what an interrupted write has left, unless it may go on; return how many."""
+        """Remove the files of interrupted writes, but not of writes in progress; return the number."""
         return await asyncio.to_thread(self._sweep_leftovers)
 
     async def locations(self) -> AsyncIterator[tuple[str, float, bool]]:
-        """Return each location, how many seconds ago it was written, and that it is whole."""
+        """Return each bundle's location and age in seconds; every bundle is reported as complete."""
         found = await asyncio.to_thread(lambda: list(self._root.glob(f"*/*/[0-9]*{SUFFIX}")))
         for path in found:
             with suppress(FileNotFoundError):
@@ -137,11 +138,11 @@ class PackedArtifactStore:
                 yield location, time.time() - path.stat().st_mtime, True
 
     async def free_bytes(self) -> int:
-        """Return how much room is left."""
+        """Return the free disk space in bytes."""
         return await asyncio.to_thread(self._free_bytes)
 
     def _write_all(self, group: Sequence[_QueuedBundle]) -> list[Written | BaseException]:
-        """Write bundles; return a result for each, so that one failure doesn't affect the others."""
+        """Write bundles; return one result per bundle, so that one failure doesn't affect the others."""
         results: list[Written | BaseException] = [StoreError("store.failed", "not written") for _ in group]
         for folder in {writing.folder for writing in group}:
             places = [place for place, writing in enumerate(group) if writing.folder == folder]
@@ -159,7 +160,7 @@ class PackedArtifactStore:
 
     @contextmanager
     def _open_or_create(self, category: str, platform: str) -> Iterator[int]:
-        """Open a folder for bundles, and create it if it is missing."""
+        """Open a folder for bundles, creating it if it is missing."""
         with ExitStack() as stack:
             try:
                 parent = stack.enter_context(folders.opened(self._root, category, platform))
@@ -191,7 +192,7 @@ class PackedArtifactStore:
                 raise damaged(location, name) from problem
 
     def _load_index(self, location: str, file: BinaryIO) -> Index:
-        """Return the positions of a bundle's files; read once, until the file is replaced."""
+        """Return the offsets of a bundle's files; cached until the bundle's file is replaced."""
         facts = os.fstat(file.fileno())
         key = location, facts.st_ino, facts.st_size, facts.st_mtime_ns
         with self._lock:
@@ -232,7 +233,7 @@ class PackedArtifactStore:
 
 
 def _write_and_flush(parent: int, group: Sequence[_QueuedBundle]) -> list[Written | BaseException]:
-    """Write files into an open folder and flush them: all are written before the first is flushed."""
+    """Write files into an open folder, then flush them; no file is flushed before all are written."""
     begun = [_result_or_exception(partial(_begin, parent, writing)) for writing in group]
     return [
         each
@@ -253,7 +254,7 @@ def _result_or_exception(act: Callable[[], T]) -> T | BaseException:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _WrittenFile:
-    """A file that is written under a temporary name and not flushed yet."""
+    """A file that has been written under a temporary name but not yet flushed."""
 
     handle: int
     temporary: str
@@ -262,7 +263,7 @@ class _WrittenFile:
 
 
 def _begin(parent: int, writing: _QueuedBundle) -> _WrittenFile:
-    """Write a file with few system calls, because a thread waits for the interpreter after each of them."""
+    """Write a file with few system calls, because each makes the thread wait for the interpreter lock."""
     files, artifacts = bundle_contents(writing.bundle)
     name = bundle_name(writing.bundle, files[MANIFEST])
     temporary = f"{_TEMPORARY}{secrets.token_hex(16)}"
@@ -279,7 +280,7 @@ def _begin(parent: int, writing: _QueuedBundle) -> _WrittenFile:
 
 
 def _flush_and_rename(parent: int, begun: _WrittenFile) -> Written:
-    """Flush a file and rename it to its name; the caller flushes the folder."""
+    """Flush a file and rename it to its final name; the caller flushes the folder."""
     try:
         try:
             os.fsync(begun.handle)
@@ -300,7 +301,7 @@ def _or_raise(written: Written | BaseException) -> Written:
 
 
 def _join_pieces(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the content of small pieces in fewer pieces of about `PIECE_BYTES`."""
+    """Combine small pieces and yield their content in pieces of about `PIECE_BYTES`."""
     held: list[bytes] = []
     size = 0
     for piece in pieces:

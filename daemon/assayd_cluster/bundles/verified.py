@@ -1,4 +1,4 @@
-"""Bundles that are checked when they are read: one that was changed is an error that says so."""
+"""Bundles whose files are checked when they are read: a modified file is reported as an error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from assayd_cluster.bundles.manifest import StoredBundle, damaged, parse_manifes
 
 
 class SharedBundles(ArtifactStore, Protocol):
-    """A store of bundles that several gateways write to."""
+    """A store of bundles to which several gateways write."""
 
     def locations(self) -> AsyncIterator[tuple[str, float, bool]]:
         """Return each location, how many seconds ago it was written, and whether it is whole."""
@@ -48,7 +48,7 @@ class VerifiedArtifactStore:
         return await self._inner.write(bundle)
 
     def path(self, location: str) -> Path | None:
-        """Return the folder of a bundle; None if bundles aren't folders."""
+        """Return the folder of a bundle; None if the store doesn't use folders."""
         return self._inner.path(location)
 
     async def read(self, location: str, name: str) -> bytes:
@@ -56,13 +56,13 @@ class VerifiedArtifactStore:
         return b"".join([piece async for piece in self.pieces(location, name)])
 
     async def pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
-        """Return one file in pieces; the last only when all are right. Raises: as `read`."""
+        """Return one file in pieces; the last piece only if the whole file is intact. Raises: as `read`."""
         file = (await self._read_description(location)).file(name)
         async for piece in verify_pieces(location, file, self._inner.pieces(location, name)):
             yield piece
 
     async def tar(self, location: str) -> AsyncIterator[bytes]:
-        """Return a bundle as a tar stream, one file after the other. Raises: as `read`."""
+        """Return a bundle as a tar stream, one file at a time. Raises: as `read`."""
         described = await self._read_description(location)
         folder = location_parts(location)[-1]
         for name in sorted(described.files):
@@ -75,24 +75,24 @@ class VerifiedArtifactStore:
         yield bytes(2 * tarfile.BLOCKSIZE)
 
     async def remove(self, location: str) -> None:
-        """Remove a bundle; one that is gone is fine."""
+        """Remove a bundle; a missing bundle isn't an error."""
         self._kept.pop(location, None)
         await self._inner.remove(location)
 
     async def doubles(self) -> Sequence[str]:
-        """Name the first bundle of every attempt that has two."""
+        """Return the first bundle of every attempt that has two."""
         return await self._inner.doubles()
 
     async def sweep(self) -> int:
-        """Remove what an interrupted write has left; return how many."""
+        """Remove the files of interrupted writes; return their number."""
         return await self._inner.sweep()
 
     def locations(self) -> AsyncIterator[tuple[str, float, bool]]:
-        """Return each location, how many seconds ago it was written, and whether it is whole."""
+        """Return each bundle's location, its age in seconds, and whether it is complete."""
         return self._inner.locations()
 
     async def free_bytes(self) -> int:
-        """Return how much room is left."""
+        """Return the free space in bytes."""
         return await self._inner.free_bytes()
 
     async def _read_description(self, location: str) -> StoredBundle:
@@ -121,7 +121,7 @@ _COUNTING = select(verdicts.c.bundle).where(verdicts.c.attempt_id.in_(bindparam(
 
 @asynccontextmanager
 async def sweeping(bundles: VerifiedArtifactStore, access: DatabaseAccess) -> AsyncIterator[None]:
-    """Sweep repeatedly while the body runs. Several gateways may do so: a missing file is fine."""
+    """Sweep repeatedly while the body runs. Several gateways can do this: a missing file isn't an error."""
     async with task_group() as tasks:
         keeping = tasks.create_task(_sweep_periodically(bundles, access), name="sweep-bundles")
         try:

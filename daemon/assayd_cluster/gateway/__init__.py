@@ -1,1 +1,1 @@
-"""The gateway: accepts attempts durably, hands them to nodes by the broker, and keeps their verdicts."""
+"""The gateway: accepts attempts durably, sends them to nodes through the broker, and stores verdicts."""

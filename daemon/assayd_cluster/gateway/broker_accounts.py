@@ -1,7 +1,8 @@
-"""An account of the broker for each node, which comes and goes with the node's token.
+"""Manages a broker account for each node, created and removed together with the node's token.
 
-By RabbitMQ's management API: removing an account closes its connections, so that a stolen URL ends with the
-token. Without that API, all nodes share an account of the operator's, which this leaves alone.
+The accounts are managed through RabbitMQ's management API: removing an account closes its connections, so a
+stolen URL stops working when the token is revoked. Without the management API, all nodes share an account
+created by the operator, which this module never changes.
 """
 
 from __future__ import annotations
@@ -31,32 +32,32 @@ class BrokerAccounts(Protocol):
     """A manager of the nodes' broker accounts."""
 
     async def create(self, node: str, token_id: str) -> str | None:
-        """Return the URL of a new account; None if nodes share one.
+        """Return the URL of a new account; None if all nodes share one account.
 
-        Raises: RequestError ``broker.accounts``, as the others do.
+        Raises: RequestError ``broker.accounts``, like the other methods.
         """
         ...
 
     async def remove(self, node: str, token_id: str) -> None:
-        """End an account and its connections; one that is gone is fine."""
+        """Remove an account and close its connections; a missing account isn't an error."""
         ...
 
     async def suspend(self, node: str) -> None:
-        """Take the right to read the queue from a node's accounts, and end their connections."""
+        """Remove the queue's read permission from a node's accounts, and close their connections."""
         ...
 
     async def restore(self, node: str) -> None:
-        """Let a node's accounts read the queue again."""
+        """Restore the queue's read permission of a node's accounts."""
         ...
 
     async def readers(self) -> QueueReaders | None:
-        """Return who can read the queue; None if that isn't known."""
+        """Return the accounts that can read the queue; None if that is unknown."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueReaders:
-    """The accounts that can read the queue: token ids for nodes' accounts, and names of others."""
+    """The accounts that can read the queue: token ids for the nodes' accounts, names for other accounts."""
 
     tokens: Collection[str] = ()
     others: Sequence[str] = ()
@@ -66,31 +67,31 @@ class SharedAccount:
     """A single broker account, created by the operator, that all nodes use."""
 
     async def create(self, node: str, token_id: str) -> str | None:
-        """Make none."""
+        """Create no account."""
         return None
 
     async def remove(self, node: str, token_id: str) -> None:
-        """Leave the shared account alone."""
+        """Leave the shared account unchanged."""
 
     async def suspend(self, node: str) -> None:
-        """Leave the shared account alone."""
+        """Leave the shared account unchanged."""
 
     async def restore(self, node: str) -> None:
-        """Leave the shared account alone."""
+        """Leave the shared account unchanged."""
 
     async def readers(self) -> QueueReaders | None:
-        """Return that it isn't known."""
+        """Return None, because the readers are unknown."""
         return None
 
 
 class ManagedAccounts:
-    """Broker accounts that are created with RabbitMQ's management API.
+    """Broker accounts that are created through RabbitMQ's management API.
 
     Args:
         management_url: ``https://USER:PASSWORD@HOST:PORT`` of an account with the tag `administrator`.
-        broker_url: the gateway's own AMQP URL; those of nodes differ in user and password.
-        queue: all that a node may read.
-        ca_file: certificates that the API is checked against; None: the system's.
+        broker_url: the gateway's own AMQP URL; the nodes' URLs differ in user and password.
+        queue: the only queue that a node can read.
+        ca_file: the CA certificates for verifying the API; None: the system's certificates.
     """
 
     def __init__(self, management_url: str, broker_url: str, *, queue: str, ca_file: Path | None) -> None:
@@ -113,11 +114,11 @@ class ManagedAccounts:
         return ";".join(urlunsplit(broker._replace(netloc=f"{login}@{where}")) for broker, where in urls)
 
     async def remove(self, node: str, token_id: str) -> None:
-        """End an account; the broker closes its connections. Raises: RequestError ``broker.accounts``."""
+        """Remove an account; the broker ends its connections. Raises: RequestError ``broker.accounts``."""
         await self._request_api("DELETE", "users", account_name(node, token_id))
 
     async def suspend(self, node: str) -> None:
-        """Take the right to read from a node's accounts, and end their connections, which still have it.
+        """Remove the read permission of a node's accounts, and close connections, which would keep it.
 
         Raises: RequestError ``broker.accounts``.
         """
@@ -126,7 +127,7 @@ class ManagedAccounts:
             await self._request_api("DELETE", "connections", "username", account)
 
     async def restore(self, node: str) -> None:
-        """Let a node's accounts read again. Raises: RequestError ``broker.accounts``."""
+        """Restore read permission for a node's accounts. Raises: RequestError ``broker.accounts``."""
         for account in await self._accounts_of(node):
             await self._set_right(account, self._may_read)
 
@@ -140,7 +141,7 @@ class ManagedAccounts:
         await self._request_api("PUT", "permissions", self._vhost, account, json=rights)
 
     async def readers(self) -> QueueReaders | None:
-        """Return who can read the queue, but for administrators. Raises: RequestError ``broker.accounts``."""
+        """Return the accounts that can read the queue (no administrators). Raises: RequestError."""
         rights = await self._request_api("GET", "vhosts", self._vhost, "permissions")
         users = await self._request_api("GET", "users")
         strong = {user["name"] for user in users if "administrator" in user["tags"]}
@@ -171,12 +172,12 @@ class ManagedAccounts:
 
 
 def account_name(node: str, token_id: str) -> str:
-    """Return the name of a node's account at the broker."""
+    """Return the name of a node's broker account."""
     return f"{node}-{token_id}"
 
 
 def _hash_password(password: str) -> dict[str, str]:
-    """Return a password's hash in RabbitMQ's format, so that the password itself isn't sent."""
+    """Return a password's hash in RabbitMQ's format, so that the plain password isn't sent."""
     salt = secrets.token_bytes(4)
     hashed = base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()
     return {"password_hash": hashed, "hashing_algorithm": "rabbit_password_hashing_sha256"}

@@ -1,7 +1,8 @@
-"""Which run a node that shows a ticket gets. Pure: the tables are read and written elsewhere.
+"""Decides which run a node gets when it presents a ticket. Pure: other modules read and write the tables.
 
-An attempt has at most two runs over all nodes. A run is its node's until it is over: its verdict is in, the
-node has said that it came to none, or the node does not live any more, or no longer lists it.
+An attempt has at most two runs across all nodes. A run belongs to its node until the run is over: its
+verdict is recorded, the node has reported that it has no verdict, the node is dead, or the node no longer
+lists it.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ _RUN = tables.runs.c
 
 
 def build_first_claim(claimed: Select[Any]) -> StatementText:
-    """Return the statement that assigns a node the first run of an attempt, if nothing prevents that.
+    """Return the statement that assigns a node the first run of an attempt, if nothing prevents this claim.
 
-    Its part `claimed` reads the needed facts and locks the attempt. The result has `added`: 0 if the
-    decision needs more facts.
+    Its part `claimed` reads the required facts and locks the attempt. The result column `added` is 0 if the
+    decision requires more facts.
     """
     found = claimed.cte("found")
     values = {
@@ -58,7 +59,7 @@ def build_first_claim(claimed: Select[Any]) -> StatementText:
 
 
 class Refusal(StrEnum):
-    """Why a claim is refused."""
+    """The reason why a claim is refused."""
 
     HELD = "held"
     """Another node that lives has the run: ask again later."""
@@ -76,7 +77,7 @@ class Refusal(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastRun:
-    """The latest run of an attempt. `alive`: it isn't over, and its node is alive and lists it."""
+    """The latest run of an attempt. `alive`: the run isn't over, and its live node lists it."""
 
     number: int
     node: str
@@ -85,7 +86,7 @@ class LastRun:
 
 
 class NodeStanding(StrEnum):
-    """The ability of a node to claim runs, by its last heartbeat and the operators' settings."""
+    """The eligibility of a node to claim runs, from its last heartbeat and the operators' settings."""
 
     TAKES_WORK = "takes_work"
     SILENT = "silent"
@@ -102,14 +103,14 @@ def decide_claim(
     others: bool,
     standing: NodeStanding = NodeStanding.TAKES_WORK,
 ) -> int | Refusal:
-    """Return the number of the run that a node gets, or the reason why it gets none.
+    """Return the number of the run that a node gets, or the reason why it gets no run.
 
     Args:
-        node: the node that claims.
-        last: the latest run; None: there wasn't one.
+        node: the node that makes the claim.
+        last: the latest run; None: the attempt has had no run.
         cancelled: whether the attempt must end.
-        others: whether another node takes work.
-        standing: whether this one does; a run that it holds stays its own in any case.
+        others: whether another node accepts work.
+        standing: whether this node accepts work; it keeps a run that it already holds in any case.
     """
     if cancelled:
         return Refusal.OVER

@@ -1,8 +1,8 @@
-"""The outbox: which attempts each gateway is to publish, and with which ticket.
+"""The outbox: the attempts that each gateway must publish, with their tickets.
 
-A row is made in the transaction that accepts the attempt, and goes in the one that records its verdict (by
-`recording`). A ticket is what a node shows to claim the attempt; its digest is kept, and a new one makes the
-old useless.
+A row is inserted by the transaction that accepts the attempt, and deleted by the transaction that records
+its verdict (in `recording`). A node presents a ticket to claim the attempt; only the ticket's digest is
+stored, and a new ticket invalidates the old one.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _SUBMISSION = select(tables.attempts.c.submission).where(tables.attempts.c.id ==
 
 
 def new_ticket() -> str:
-    """Return a new ticket with 256 random bits as text."""
+    """Return a new ticket: 256 random bits as text."""
     return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
 
 
 def ticket_digest(ticket: str) -> str:
-    """Return the digest of a ticket, which is stored."""
+    """Return the digest of a ticket, in the form that is stored."""
     return hashlib.sha256(ticket.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What a node gets through the broker. `trace` is the span that the node's daemon continues, if any."""
+    """A broker message for a node. `trace` is the span, if any, that the node's daemon continues."""
 
     attempt: str
     submission: str
@@ -49,7 +49,7 @@ class Message:
 
 
 class DispatchOutbox:
-    """The outbox of this gateway's broker messages."""
+    """The outbox of this gateway's messages to the broker."""
 
     def __init__(
         self, access: DatabaseAccess, messages: dict[str, Message], gateway_id: str, notices: Notices
@@ -60,7 +60,7 @@ class DispatchOutbox:
         self._notices = notices
 
     async def message(self, attempt_id: str) -> Message | None:
-        """Return the message of an attempt; None if it has its verdict, or belongs to another gateway."""
+        """Return the message of an attempt; None if it has a verdict or belongs to another gateway."""
         message = self._messages.pop(attempt_id, None)
         if message is not None:
             return message
@@ -84,7 +84,7 @@ class DispatchOutbox:
         await self._access.write(lambda connection: connection.execute(statement).close(), durable=False)
 
     async def cancel(self, attempt_id: str) -> bool:
-        """Record permanently that an attempt must end; False if it has ended."""
+        """Record durably that an attempt must end; return False if it has already ended."""
 
         def apply(connection: Connection) -> bool:
             wanted = {"attempt": attempt_id}

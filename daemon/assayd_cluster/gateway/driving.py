@@ -1,4 +1,4 @@
-"""Which gateway carries on a batch, a repair or a generation. Implements `ports.driving.Driving`."""
+"""Decides which gateway drives a batch, a repair or a generation. Implements `ports.driving.Driving`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class GatewayWorkAssignment:
         self._notices = notices
 
     async def take(self, kind: DrivenWork, subject: str) -> bool:
-        """Return whether this gateway drives it; otherwise notify the gateway that does."""
+        """Return whether this gateway drives the work; otherwise notify the gateway that does."""
         values = {"kind": kind.value, "subject": subject, "gateway": self._gateway_id}
 
         def apply(connection: Connection) -> bool:
@@ -57,7 +57,7 @@ class GatewayWorkAssignment:
         return whose == self._gateway_id
 
     async def cancel(self, kind: DrivenWork, subject: str) -> bool:
-        """Notify the gateway that drives it to end it; False if that is this one, or none."""
+        """Notify the gateway that drives the work to end it; False if no other gateway drives it."""
         values = {"kind": kind.value, "subject": subject}
 
         def apply(connection: Connection) -> bool:

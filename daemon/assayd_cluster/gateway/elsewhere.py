@@ -1,4 +1,4 @@
-"""What other gateways carry out, asked here. Implements `attempts.execution.Elsewhere`."""
+"""Provides access to attempts that other gateways execute. Implements `attempts.execution.Elsewhere`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 
 class OtherGatewayAttempts:
-    """Attempts of other gateways that callers of this gateway wait for or follow."""
+    """Attempts of other gateways for which callers of this gateway wait, or whose events they follow."""
 
     def __init__(self, jobs: DatabaseJobStore, hub: EventHub, dispatches: DispatchOutbox) -> None:
         self._jobs = jobs
@@ -29,14 +29,14 @@ class OtherGatewayAttempts:
         self._attended: set[str] = set()
 
     async def attend(self, attempt: Attempt) -> None:
-        """Have the events of an attempt shown here too: those on record first."""
+        """Publish an attempt's events at this gateway too, starting with the recorded ones."""
         if attempt.id not in self._attended:
             self._attended.add(attempt.id)
             self._hub.open(attempt.id, attempt.peer.uid)
         await self._publish_missing_events(attempt.id)
 
     async def ended(self, attempt_id: str, timeout_s: float) -> None:
-        """Wait for the verdict of an attempt, no longer than a time."""
+        """Wait for the verdict of an attempt, up to a timeout."""
         changed = self._changed[attempt_id].next  # before the lookup, so that later events aren't missed
         attempt = await self._jobs.get(attempt_id)
         if attempt is not None and attempt.state is not State.FINISHED:
@@ -47,37 +47,37 @@ class OtherGatewayAttempts:
                 return
 
     async def cancel(self, attempt_id: str) -> bool:
-        """Have the gateway of an attempt end it."""
+        """Request cancellation of an attempt from its gateway."""
         return await self._dispatches.cancel(attempt_id)
 
     def has_followers(self, attempt_id: str) -> bool:
-        """Return whether a client follows an attempt of another gateway here."""
+        """Return whether a client of this gateway follows an attempt of another gateway."""
         return attempt_id in self._attended
 
     def show(self, event: Event) -> None:
-        """Show an event of an attempt that a client follows here."""
+        """Publish an event of an attempt that a client of this gateway follows."""
         if event.attempt_id in self._attended and self._hub.knows(event.attempt_id):
             self._hub.show(event)
 
     def wake(self, attempt_id: str) -> None:
-        """Wake those who wait for an attempt, because it has its verdict."""
+        """Wake the callers that wait for an attempt, because it has a verdict."""
         waiting = self._changed.pop(attempt_id, None)
         if waiting is not None:
             waiting.give()
 
     def wake_all_waiters(self) -> None:
-        """Wake all waiters so that they check again, because a notice may have been missed."""
+        """Wake all waiting callers to check their attempts again, because a notice may have been missed."""
         for attempt_id in list(self._changed):
             self.wake(attempt_id)
 
     async def finish(self, attempt_id: str) -> None:
-        """Show the rest of an attempt that is followed here, and end it."""
+        """Publish the remaining events of a followed attempt, and close its event log."""
         self.wake(attempt_id)
         if attempt_id in self._attended:
             await self._publish_missing_events(attempt_id)
 
     async def _publish_missing_events(self, attempt_id: str) -> None:
-        """Show the recorded events that weren't shown yet; end the log if a verdict exists."""
+        """Publish the recorded events that weren't published before; close the log if a verdict exists."""
         try:
             attempt = await self._jobs.get(attempt_id)
             events = await self._jobs.events(attempt_id)

@@ -1,7 +1,7 @@
-"""Runs attempts on nodes: publishes each, waits for the verdict, ends those that get none.
+"""Runs attempts on nodes: publishes each attempt, waits for its verdict, and ends attempts that get none.
 
-Implements `attempts.execution.Execute`: for scheduler, admission and all that drives attempts, a node is as
-good as a container of this host.
+Implements `attempts.execution.Execute`: the scheduler, admission and everything that drives attempts can
+use a node just like a container on this host.
 """
 
 from __future__ import annotations
@@ -63,17 +63,18 @@ class RemoteExecution:
 
     Args:
         dispatches: the outbox of messages.
-        publisher: sends them to the broker.
-        watch: knows the live runs.
-        runs: the runs, of which those kept for too long are taken back.
-        failing: nodes that keep runs for too long.
+        publisher: sends the messages to the broker.
+        watch: tracks the live runs.
+        runs: the runs; those that a node keeps for too long are taken back.
+        failing: tracks the nodes that keep runs for too long.
         jobs: records of attempts.
         conclusion: ends an attempt for which no node sends a verdict.
-        verdicts: records those ends.
+        verdicts: records the verdicts from `conclusion`.
         hub: events of attempts.
-        stopping: set when nothing more is started.
-        cancels: given when an attempt that a node may have in hand was cancelled.
-        on_republished: called when an attempt is published again that no node claimed, or whose node is gone.
+        stopping: set when no further attempts must be started.
+        cancels: notified when an attempt that a node may hold is cancelled.
+        on_republished: called when an attempt is republished because no node claimed it or its node is
+            gone.
     """
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
@@ -109,7 +110,7 @@ class RemoteExecution:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[RemoteExecution]:
-        """Watch the running attempts while the body runs."""
+        """Monitor the running attempts while the body runs."""
         async with task_group() as self._tasks:
             watching = self._tasks.create_task(self._watch_periodically(), name="runs")
             try:
@@ -118,7 +119,7 @@ class RemoteExecution:
                 watching.cancel()
 
     async def __call__(self, job: Job) -> Finished:
-        """Have a node run an attempt; return it with the verdict on record."""
+        """Have a node run an attempt; return the attempt with its recorded verdict."""
         attempt_id = job.attempt.id
         try:
             with job.traced("dispatch") as span:
@@ -135,7 +136,7 @@ class RemoteExecution:
             del self._flights[attempt_id]
 
     async def _await_verdict(self, flight: _PendingAttempt) -> Failure | None:
-        """Wait for the verdict that a node sends; return the reason if the attempt gets none."""
+        """Wait for the verdict from a node; return the reason if the attempt gets no verdict."""
         job = flight.job
         try:
             async with job.deadline.scope():
@@ -151,7 +152,7 @@ class RemoteExecution:
         return flight.failure
 
     async def _publish_until_ended(self, flight: _PendingAttempt) -> None:
-        """Publish on each request, until a verdict arrives or none can arrive."""
+        """Publish the attempt whenever requested, until a verdict arrives or has become impossible."""
         attempt_id = flight.job.attempt.id
         while not flight.ended.done() and flight.failure is None:
             if flight.again.is_set():
@@ -173,7 +174,7 @@ class RemoteExecution:
             again.cancel()
 
     async def _cancel_at_node(self, flight: _PendingAttempt) -> Failure | None:
-        """Have a node end a cancelled attempt; return the failure if no node has the attempt."""
+        """Have a node end a cancelled attempt; return the failure if no node holds the attempt."""
         attempt_id = flight.job.attempt.id
         await self._dispatches.cancel(attempt_id)
         self._cancels.give()
@@ -188,7 +189,7 @@ class RemoteExecution:
         return attempt_id in self._flights
 
     def cancel(self, attempt_id: str) -> None:
-        """End an attempt of this gateway that was cancelled at another gateway."""
+        """End an attempt of this gateway whose cancellation was requested at another gateway."""
         flight = self._flights.get(attempt_id)
         if flight is not None:
             flight.job.cancel()
@@ -200,13 +201,13 @@ class RemoteExecution:
             flight.end(finished)
 
     def publish_again(self, attempt_id: str) -> None:
-        """Publish an attempt once more: its run came to nothing."""
+        """Publish an attempt again, because its run ended without a verdict."""
         flight = self._flights.get(attempt_id)
         if flight is not None:
             flight.again.set()
 
     def exhaust(self, attempt_id: str) -> None:
-        """End an attempt whose runs are both lost."""
+        """End an attempt that has lost both of its runs."""
         flight = self._flights.get(attempt_id)
         if flight is not None:
             message = "The attempt was lost twice because its node or daemon stopped."
@@ -214,7 +215,7 @@ class RemoteExecution:
             flight.again.set()
 
     def show(self, event: Event) -> None:
-        """Show an event of a node, and adopt the state in it."""
+        """Publish an event from a node, and apply the state change that the event contains."""
         self._hub.show(event)
         flight = self._flights.get(event.attempt_id)
         if flight is not None and event.kind == "state":
@@ -225,7 +226,7 @@ class RemoteExecution:
                 flight.running = event.run_number, time.monotonic()
 
     def check_verdict(self, attempt_id: str) -> None:
-        """Check whether an attempt has its verdict, because another gateway has reported it."""
+        """Check whether an attempt has a verdict, because another gateway has announced one."""
         flight = self._flights.get(attempt_id)
         if flight is not None:
             self._tasks.create_task(self._fetch_verdict(flight), name=f"look-{attempt_id}")
@@ -264,7 +265,7 @@ class RemoteExecution:
                 log.error("runs.not_watched", code=trouble.code)
 
     async def watch(self) -> None:
-        """Publish attempts again that no live node has although the broker accepted them, or late ones."""
+        """Republish overdue attempts, and attempts that the broker accepted but no live node has."""
         seen = await self._watch.look()
         for attempt_id in seen.stray:
             if attempt_id in self._flights:
@@ -275,7 +276,7 @@ class RemoteExecution:
             await self._take_back_overdue(kept)
 
     async def _take_back_overdue(self, kept: KeptRun) -> None:
-        """Have another node run what its node has kept longer than an honest one needs."""
+        """Take runs from nodes that have kept them longer than an honest node needs, and republish them."""
         flight = self._flights.get(kept.attempt_id)
         if flight is None:
             return

@@ -1,4 +1,4 @@
-"""Nodes whose runs bring no verdicts: how long one may keep a run, and when it gets no more work.
+"""Tracks nodes whose runs end without verdicts: limits how long they keep runs, and when they are drained.
 
 Such a node hangs, or an attacker controls it. Each gateway counts what it sees itself; that a node is drained
 is on record for all of them. The last node that takes work is never drained, nor is a node because of the
@@ -61,9 +61,9 @@ def _reaches(most: int, of_tenant: Counter[int]) -> bool:
 
 
 class FailingNodes:
-    """Counts runs without a verdict by node, and drains a node that has too many of them.
+    """Counts each node's runs without a verdict, and drains a node that has too many of them.
 
-    Its accounts of the broker are suspended, so that it can't take messages from the queue either.
+    The node's broker accounts are suspended, so that it can't read messages from the queue either.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class FailingNodes:
         """Lost runs by tenant since the last verdict, by node."""
 
     def note_verdict(self, node: str) -> None:
-        """Note that a node brought a verdict."""
+        """Record that a node has sent a verdict."""
         self._lost.pop(node, None)
 
     async def note_lost(self, node: str, tenant: int) -> None:

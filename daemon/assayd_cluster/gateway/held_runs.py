@@ -1,6 +1,7 @@
-"""The runs that nodes have claimed at this gateway, as of the claim: verdicts need no lookup.
+"""Caches the runs that nodes have claimed at this gateway, so that verdicts need no lookup.
 
-This cache doesn't decide: the verdict's own transaction checks that the run still belongs to the node.
+The cache makes no decisions: the transaction that records a verdict checks that the run still belongs to
+the node.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ MOST_BYTES = 16 * 2**10
 class HeldRun:
     """A run that a node holds, with its attempt and submission; `leased_at` is in microseconds.
 
-    `finished`: another run's verdict is in, or another run goes on.
+    `finished`: another run's verdict is recorded, or another run is in progress.
     """
 
     number: int
@@ -31,18 +32,18 @@ class HeldRun:
 
     @property
     def attempt_id(self) -> str:
-        """Return whose run it is."""
+        """Return the id of the attempt to which the run belongs."""
         return self.attempt.id
 
 
 class HeldRunCache:
-    """A cache of the latest claims by attempt, which drops the oldest ones."""
+    """A cache of the latest claims by attempt; the oldest entries are dropped."""
 
     def __init__(self) -> None:
         self._held: OrderedDict[str, HeldRun] = OrderedDict()
 
     def add(self, held: HeldRun) -> None:
-        """Keep a run that a node has just claimed."""
+        """Add a run that a node has just claimed."""
         self.forget(held.attempt_id)
         if len(held.document) <= MOST_BYTES:
             self._held[held.attempt_id] = held
@@ -50,12 +51,12 @@ class HeldRunCache:
                 self._held.popitem(last=False)
 
     def find(self, node: str, attempt_id: str, number: int) -> HeldRun | None:
-        """Return the run that a node has claimed; None where that has to be read."""
+        """Return the run that a node has claimed; None if it must be read from the database."""
         held = self._held.get(attempt_id)
         return held if held is not None and (held.node, held.number) == (node, number) else None
 
     def forget(self, attempt_id: str | None) -> None:
-        """Forget the run of an attempt, which is over or given back; None: those of all."""
+        """Remove an attempt's run, because it is over or was returned; with None, remove all runs."""
         if attempt_id is None:
             self._held.clear()
         else:

@@ -1,4 +1,4 @@
-"""Records the nodes' events of their runs, and passes them to waiting clients."""
+"""Records the events of runs that nodes send, and passes the events to waiting clients."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _SHOWN = select(func.count(), func.coalesce(func.max(tables.events.c.seq), 0)).w
 class RunUpdates:
     """Records the results that nodes send, and passes them to waiting and following clients.
 
-    Args: `cancels` is given when an attempt was cancelled, here or elsewhere. `on_passed_on` is called when a
-    node that takes no work claimed an attempt, which is published again.
+    Args: `cancels` is notified when an attempt is cancelled, at this gateway or another. `on_passed_on` is
+    called when an attempt is republished because a node that accepts no work has claimed it.
     """
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
@@ -70,7 +70,7 @@ class RunUpdates:
         self._on_passed_on = on_passed_on
 
     async def claim(self, node: str, claim: Claim) -> Claimed:
-        """Assign a node the run that its message is of. Raises: as `Runs.claim`."""
+        """Assign a node the run to which its message refers. Raises: as `Runs.claim`."""
         try:
             return await self._runs.claim(node, claim)
         except Exhausted:
@@ -102,11 +102,11 @@ class RunUpdates:
             await self._runs.exhaust(attempt_id)
 
     async def require(self, node: str, attempt_id: str, run: int) -> None:
-        """See that a run is a node's, before more is read. Raises: RequestError, as `Runs.held`."""
+        """Ensure that a run belongs to a node before it is read. Raises: RequestError, as `Runs.held`."""
         await self._runs.require(node, attempt_id, run)
 
     async def happened(self, node: str, attempt_id: str, run: int, brought: Sequence[LiveEvent]) -> None:
-        """Record the events of a run and show them. Raises: RequestError, as `RunTable.held`."""
+        """Record and publish the events of a run. Raises: RequestError, as `RunTable.held`."""
         held = await self._require_running(node, attempt_id, run)
         before = (run - 1) * MOST_SEQ
         numbers = {"attempt": attempt_id, "first": before + 2, "last": before + MOST_SEQ}
@@ -128,14 +128,14 @@ class RunUpdates:
             self.show(event)
 
     def show(self, event: Event) -> None:
-        """Show an event to those who follow here."""
+        """Publish an event to the clients that follow the attempt at this gateway."""
         if self._execution.is_pending_here(event.attempt_id):
             self._execution.show(event)
         else:
             self._others.show(event)
 
     async def upload(self, node: str, attempt_id: str, run: int, sha256: str, content: bytes) -> None:
-        """Keep a large file of a bundle. Raises: RequestError, as `Runs.held`, or ``too_large``."""
+        """Store a large file of a bundle. Raises: RequestError, as `Runs.held`, or ``too_large``."""
         held = await self._require_running(node, attempt_id, run)
         await self._runs.upload(held, sha256, content, most_bytes=MOST_UPLOADED_BYTES)
 
@@ -146,7 +146,7 @@ class RunUpdates:
         return held
 
     async def take(self, node: str, attempt_id: str, run: int, brought: RunVerdict) -> bool:
-        """Put a verdict on record; False when another was first. Raises: RequestError."""
+        """Record a verdict; return False if another verdict was recorded first. Raises: RequestError."""
         held = await self._runs.claimed(node, attempt_id, run)
         try:
             counted = await self._verdicts.take(held, brought)
@@ -158,7 +158,7 @@ class RunUpdates:
         return counted
 
     async def lose(self, node: str, attempt_id: str, run: int, lost: RunLost) -> None:
-        """Take note that a run came to no verdict; another is to have it, if one is left."""
+        """Record that a run ended without a verdict; another run follows if the attempt has one left."""
         held = await self._require_running(node, attempt_id, run)
         log.warning("run.lost", attempt_id=attempt_id, node=node, run_number=run, reason=lost.reason)
         spent = await self._runs.lose(held, started=lost.started)
@@ -170,9 +170,10 @@ class RunUpdates:
             await self._failing.note_lost(node, held.attempt.peer.uid)
 
     async def distrust(self, node: str, since: int) -> tuple[int, int]:
-        """Mark a node's verdicts of runs since a time (microseconds), and have others run what it holds.
+        """Mark a node's verdicts of runs since a time (microseconds), and reassign the runs that it holds.
 
-        Returns how many verdicts were not marked before, and how many runs were taken from it.
+        Returns the number of verdicts that were not marked before, and the number of runs taken from the
+        node.
         """
         marked, taken = await self._runs.distrust(node, since)
         for attempt_id in taken:
@@ -181,20 +182,20 @@ class RunUpdates:
         return marked, len(taken)
 
     async def is_known(self, node: str) -> bool:
-        """Return whether a node of this name has had a run of an attempt that is on record."""
+        """Return whether a node with this name has had a run of a recorded attempt."""
         return await self._runs.is_known(node)
 
     def forget(self, attempt_id: str | None = None) -> None:
-        """Read the run of an attempt, or all runs, again: another gateway knows more."""
+        """Discard the cached run of an attempt, or all runs, because another gateway has newer data."""
         self._runs.forget(attempt_id)
 
     def publish_again(self, attempt_id: str) -> None:
-        """Have an attempt published once more, if it is of this gateway: a node has given it back."""
+        """Republish a returned attempt if it belongs to this gateway."""
         self._runs.forget(attempt_id)
         self._execution.publish_again(attempt_id)
 
     async def cancelled(self, node: str, wait_s: float) -> Sequence[str]:
-        """Return the attempts in a node's hands that are to end, as soon as there are any."""
+        """Return the attempts held by a node that must end, as soon as there are any."""
         try:
             async with asyncio.timeout(wait_s):
                 while True:
@@ -208,7 +209,7 @@ class RunUpdates:
 
 
 def _unseen_events(events: Sequence[Event], newest: int) -> Iterator[Event]:
-    """Return the events that weren't shown before, by their numbers; output has no numbers."""
+    """Return the events not published before, by sequence number; output events have no numbers."""
     for event in events:
         if event.kind in OUTPUT:
             yield event

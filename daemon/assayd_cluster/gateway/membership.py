@@ -1,8 +1,9 @@
-"""Knows the live gateways and the work of dead ones: one gateway drives each unfinished item.
+"""Tracks the live gateways and the work of dead ones: one gateway drives each unfinished item.
 
-A gateway beats by the database's clock. What belongs to one that has not beaten for 15 seconds, or has gone
-in order, is taken over by another in one transaction, and recovered as a daemon recovers after a crash. A
-gateway that finds its row gone was taken for dead: it stops before it does anything else.
+A gateway sends heartbeats timed by the database's clock. If a gateway has sent no heartbeat for 15 seconds,
+or has shut down in an orderly way, another gateway takes over its work in one transaction, and recovers it
+as a daemon does after a crash. A gateway whose row is missing was declared dead: it stops before it does
+anything further.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ Inherit = Callable[[InheritedWork], Awaitable[None]]
 
 
 class Membership:
-    """Membership of one gateway in the group of gateways."""
+    """The membership of one gateway in the group of gateways."""
 
     def __init__(self, access: DatabaseAccess, gateway_id: str) -> None:
         self._access = access
@@ -102,7 +103,7 @@ class Membership:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Membership]:
-        """Belong to the gateways while the body runs; the others take over unfinished work at its end."""
+        """Be a member while the body runs; at its end, the other gateways take over unfinished work."""
         own = {"gateway": self._gateway_id}
         unlisted = {"ticket": ticket_digest(new_ticket())}
         await self._access.write(lambda connection: connection.execute(_JOIN, own).close())
@@ -121,7 +122,7 @@ class Membership:
             log.warning("gateway.not_left", code=trouble.code)
 
     async def keep(self, inherit: Inherit) -> None:
-        """Beat, and take over what the dead have left; return when this one was taken for dead itself."""
+        """Send heartbeats and take over dead gateways' work; return when this gateway was declared dead."""
         beats = 0
         while True:
             try:
@@ -140,14 +141,14 @@ class Membership:
             beats += 1
 
     async def beat(self) -> bool:
-        """Say that this gateway lives; False when it was taken for dead."""
+        """Send a heartbeat; return False if this gateway was declared dead."""
         own = {"gateway": self._gateway_id}
         return await self._access.write(
             lambda connection: connection.execute(_BEAT, own).rowcount == 1, durable=False
         )
 
     async def clean_up(self) -> None:
-        """Forget the drivers of ended work, and take over work without a driver."""
+        """Delete the assignments of ended work, and take over work that no gateway drives."""
 
         def apply(connection: Connection) -> None:
             connection.execute(_FORGET_UPLOADS)

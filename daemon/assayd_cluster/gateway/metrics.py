@@ -1,7 +1,7 @@
-"""A gateway's metrics in addition to a daemon's, in the same registry.
+"""Defines a gateway's metrics in addition to a daemon's, in the same registry.
 
-Every gateway reports the shared values (nodes, outbox) from the database: take their maximum, and the sum of
-the other metrics.
+Every gateway reports the shared values (nodes, outbox) from the database: aggregate them with the maximum,
+and the other metrics with the sum.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ClusterMetrics:
         )
 
     def show(self, nodes: Sequence[Node], outbox: Outbox, taken: int = 0) -> None:
-        """Set the gauges to what there is now; nodes that are gone from the table go from here."""
+        """Set the gauges to the current values, and remove the gauges of nodes no longer in the table."""
         states = [node.state for node in nodes]
         for state in get_args(NodeState):
             self._nodes.labels(state).set(states.count(state))

@@ -1,4 +1,4 @@
-"""The nodes: what each has last said of itself, and which of them may take work."""
+"""The nodes: the state that each last reported, and which of them can accept work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GATEWAYS = select(func.count(), func.min(gateways.c.id)).where(gateways.c.beat_
 
 
 def takes_work(table: FromClause = nodes) -> ColumnElement[bool]:
-    """Return the condition that a node lives and isn't barred from claiming work."""
+    """Return the SQL condition that a node is alive and can claim work."""
     return and_(table.c.beat_at > LIVE_SINCE, table.c.consumes == 1, table.c.drained == Drained.NO)
 
 
@@ -31,7 +31,7 @@ Profiles = Callable[[], Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveNode:
-    """A node that is alive. `why` is the reason why it takes no work, or empty."""
+    """A node that is alive. `why` is the reason why it accepts no work, or empty."""
 
     name: str
     capacity: int
@@ -42,13 +42,13 @@ class LiveNode:
 
     @property
     def consumes(self) -> bool:
-        """Return whether the node takes work."""
+        """Return whether the node accepts work."""
         return not self.why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterCensus:
-    """The live nodes and gateways; tasks for a single gateway are performed by the eldest."""
+    """The live nodes and gateways; the oldest gateway performs the tasks that only one gateway must do."""
 
     nodes: Sequence[LiveNode] = ()
     gateways: int = 1
@@ -56,21 +56,21 @@ class ClusterCensus:
 
     @property
     def capacity(self) -> int:
-        """Return the maximum number of attempts of all nodes that claim work."""
+        """Return the total number of attempts that all nodes which claim work can run at once."""
         return sum(node.capacity for node in self.nodes if node.consumes)
 
     @property
     def share(self) -> int:
-        """Return how many attempts each gateway may have under way.
+        """Return the number of attempts that each gateway can have in progress.
 
-        All gateways together have as many as the nodes run at once: the broker's queue knows no tenants, so
-        none must wait in it.
+        The shares of all gateways add up to the number that the nodes can run at once: the broker's queue
+        doesn't distinguish tenants, so no attempt must wait in it.
         """
         return -(-self.capacity // self.gateways)
 
 
 def find_objection(beat: NodeBeat, profiles: Mapping[str, str]) -> str:
-    """Return the reason why a node must not take work; empty if there is none."""
+    """Return the reason why a node must not accept work; empty if there is none."""
     if beat.leaving:
         return STOPPED
     if not are_versions_compatible(beat.version, __version__):
@@ -88,7 +88,7 @@ def find_objection(beat: NodeBeat, profiles: Mapping[str, str]) -> str:
 
 
 def are_versions_compatible(one: str, other: str) -> bool:
-    """Return whether two versions are compatible: same major version, minor versions at most one apart."""
+    """Return whether two versions have equal major versions, and minor versions at most one apart."""
     (major, minor), (other_major, other_minor) = _parse_version(one), _parse_version(other)
     return major == other_major and abs(minor - other_minor) <= 1
 

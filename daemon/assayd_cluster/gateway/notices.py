@@ -1,7 +1,7 @@
-"""Notices between gateways, by the database's LISTEN and NOTIFY.
+"""Sends notices between gateways with the database's `LISTEN` and `NOTIFY`.
 
-A notice says that a record has changed; a gateway that missed it finds the change in the record. So after a
-lost connection, every waiting part reads again.
+A notice reports that a record has changed; a gateway that missed the notice finds the change in the record.
+Therefore, after a lost connection, every waiting part reads its records again.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ class Notices:
         self._hear[kind] = hear
 
     def on_missed(self, missed: Callable[[], None]) -> None:
-        """Have this called when notices may have been missed."""
+        """Register a callback to call when notices may have been missed."""
         self._missed = missed
 
     def off(self, kind: str) -> None:
-        """Remove the callback for notices of a kind, because its owner ends."""
+        """Remove the callback for notices of a kind, because its owner is shutting down."""
         del self._hear[kind]
 
     def tell(self, connection: Connection, kind: str, **content: object) -> bool:
-        """Notify the others at the transaction's commit; False if the content is too long for a notice."""
+        """Notify the other gateways at commit; return False if the content is too long for a notice."""
         notice = self.write(kind, **content)
         if len(notice) > MOST_BYTES:
             return False
@@ -61,12 +61,12 @@ class Notices:
         return True
 
     def write(self, kind: str, **content: object) -> str:
-        """Return a notice as text, in ASCII."""
+        """Return a notice as ASCII text."""
         return json.dumps({"from": self._gateway_id, "kind": kind, **content}, separators=(",", ":"))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Listen while the body runs."""
+        """Listen for notices while the body runs."""
         async with task_group() as tasks:
             listening = tasks.create_task(self._listen_forever(), name="notices")
             try:

@@ -47,7 +47,7 @@ def _json_response_spec(model: type[Any], description: str) -> dict[str, Any]:
     },
 )
 async def create_token(request: Request, call: CallDep) -> Response:
-    """Make a token, and for a node also its account of the broker; for operators."""
+    """Create a token, and for a node also its broker account; for operators."""
     call.require_operator()
     wanted = await read_model(request, call, TokenBody)
     terms = TokenTerms(
@@ -67,7 +67,7 @@ async def create_token(request: Request, call: CallDep) -> Response:
 
 @router.get("/tokens", responses={200: _json_response_spec(TokenListDocument, "All tokens.")})
 async def list_tokens(request: Request, call: CallDep) -> Response:
-    """List all tokens, without themselves; for operators."""
+    """List all tokens, without their secrets; for operators."""
     call.require_operator()
     found = [_to_token_document(record) for record in await _get_tokens(request).list()]
     return json_response(TokenListDocument.model_construct(tokens=found))
@@ -75,9 +75,9 @@ async def list_tokens(request: Request, call: CallDep) -> Response:
 
 @router.delete("/tokens/{id}", responses={200: _json_response_spec(TokenDocument, "The token, revoked.")})
 async def revoke_token(request: Request, call: CallDep, token_id: TokenId) -> Response:
-    """End a token, within seconds at every gateway, and a node's account of the broker; for operators.
+    """Revoke a token, within seconds at every gateway, and remove a node's broker account; for operators.
 
-    Once more changes nothing, but for an account that could not be removed before.
+    A repeated call changes nothing, except that it removes an account that could not be removed before.
     """
     call.require_operator()
     record = await _get_tokens(request).revoke(token_id)
@@ -92,7 +92,7 @@ async def revoke_token(request: Request, call: CallDep, token_id: TokenId) -> Re
 
 @router.get("/nodes", responses={200: _json_response_spec(NodeListDocument, "All nodes.")})
 async def list_nodes(request: Request, call: CallDep) -> Response:
-    """List the nodes and how they last said that they were; for operators."""
+    """List the nodes with the state that each last reported; for operators."""
     call.require_operator()
     found = [NodeDocument.from_value(node) for node in await _get_nodes(request).list()]
     return json_response(NodeListDocument.model_construct(nodes=found))
@@ -106,7 +106,7 @@ async def drain_node(request: Request, call: CallDep, name: Name) -> Response:
 
 @router.post("/nodes/{name}/resume", responses={200: _json_response_spec(NodeDocument, "The node.")})
 async def resume_node(request: Request, call: CallDep, name: Name) -> Response:
-    """Have a node that was drained take work again; for operators."""
+    """Let a drained node accept work again; for operators."""
     resumed = await _set_drained(request, call, name, drained=False)
     await _get_accounts(request).restore(name)
     return resumed
@@ -124,9 +124,9 @@ async def distrust_node(
         AwareDatetime | None, Query(description="Only verdicts of runs that began then or later.")
     ] = None,
 ) -> Response:
-    """Mark a node's verdicts, drain it, and take its runs back; for operators.
+    """Mark a node's verdicts, drain it, and take back its runs; for operators.
 
-    Also of a node that was forgotten, as long as there are attempts that it ran.
+    This also works for a forgotten node, as long as attempts that it ran are stored.
     """
     call.require_operator()
     node = await _get_nodes(request).set_drained(name, drained=True)
@@ -146,7 +146,8 @@ async def distrust_node(
 async def forget_node(request: Request, call: CallDep, name: Name) -> Response:
     """Forget a node that has stopped or is lost, and revoke its tokens; for operators.
 
-    Once more changes nothing, but for accounts of the broker that could not be removed before.
+    A repeated call changes nothing, except that it removes broker accounts that could not be removed
+    before.
     """
     call.require_operator()
     forgotten = await _get_nodes(request).forget(name)

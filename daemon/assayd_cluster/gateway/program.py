@@ -1,4 +1,4 @@
-"""The gateway from start to stop: like the daemon, except that other gateways take over running work."""
+"""Runs the gateway from start to stop: like the daemon, but other gateways take over unfinished work."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ log = structlog.get_logger()
 def run(settings: GatewaySettings) -> int:
     """Run the gateway until a signal stops it, or others declare it dead; return the exit code.
 
-    Raises: ConfigError, StoreError when it can't start.
+    Raises: ConfigError, StoreError if the gateway can't start.
     """
     configure(settings.log.level, settings.log.format)
     sys.setswitchinterval(SWITCH_S)
@@ -68,7 +68,7 @@ async def _run_gateway(settings: GatewaySettings) -> int:
 def _listen_securely(
     settings: GatewaySettings, stack: AsyncExitStack
 ) -> tuple[socket.socket, CertificateFiles] | None:
-    """Return the socket for other hosts, with its certificate; None if none is configured."""
+    """Return the TLS listener for other hosts; None if none is configured."""
     chosen = settings.cluster
     if chosen.listen is None:
         return None
@@ -82,7 +82,7 @@ def _listen_securely(
 
 
 def configure_gateway(settings: GatewaySettings, gateway: Gateway) -> Callable[[], uvicorn.Config]:
-    """Return the function that makes the servers' settings, for one application behind the token gate."""
+    """Return the function that creates the server settings for one application behind the token gate."""
     access, limits = access_of(settings), settings.limits
     basics = gateway.cluster.basics
     tokens = DatabaseTokens(basics.access, basics.clock, basics.ids)

@@ -1,11 +1,12 @@
-"""Hands attempts to the broker: a message is published when the broker has confirmed that it holds it.
+"""Publishes attempts to the broker: a message counts as published once the broker has confirmed it.
 
-The broker's library blocks, so it works in a thread. While the broker is away, messages wait here, and on
-record.
+The broker's library blocks, so it runs in a thread. While the broker is unavailable, messages wait in
+memory and remain recorded in the outbox.
 
-A channel to the broker on which messages are sent together, and confirmed together.
+A channel to the broker on which messages are sent and confirmed in groups.
 
-A message is as Celery makes it, but made from a template: what differs between two are ids and arguments.
+Messages have the format that Celery produces, but are built from a template: only ids and arguments differ
+between messages.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _PERSISTENT = 2
 
 
 class BrokerChannel:
-    """A channel to the broker for one thread, which connects when there is a message to send."""
+    """A channel to the broker for one thread; it connects when there is a message to send."""
 
     def __init__(self, celery: Celery) -> None:
         self._celery = celery
@@ -51,7 +52,7 @@ class BrokerChannel:
         self._sent = 0
 
     def send(self, messages: Sequence[Message]) -> None:
-        """Return once the broker has confirmed all of them. Raises: one of AWAY; some may be there then."""
+        """Send messages; return once all are confirmed. Raises: one of `AWAY`; some may have arrived."""
         if self._connection is not None:  # it may have been lost while nothing was sent
             with suppress(*AWAY):
                 self._send(messages)
@@ -72,7 +73,7 @@ class BrokerChannel:
                 connection.close()
 
     def _drop_connection(self) -> None:
-        """Drop the connection without closing it, because a stopped broker would never answer."""
+        """Drop the connection without closing it, because an unresponsive broker would never reply."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.collect()
@@ -137,30 +138,30 @@ Count = Callable[[str], None]
 
 
 class MessagePublisher(Protocol):
-    """Sends messages to nodes."""
+    """Sends messages to nodes through the broker."""
 
     problem: str
     """What keeps messages from there; empty while they get there."""
 
     def running(self, dispatches: DispatchOutbox, count: Count) -> AbstractAsyncContextManager[object]:
-        """Record the published messages while the body runs; `count` receives the result of each try."""
+        """Record published messages while the body runs; `count` is called with the result of each try."""
         ...
 
     async def publish(self, message: Message) -> None:
-        """Return once a message is safe, however long that takes."""
+        """Return once a message is stored safely, without a timeout."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _PendingMessage:
-    """A message to send. `done`: the broker has it, or the error."""
+    """A message to send. `done`: set once the broker has confirmed the message, or to the error."""
 
     message: Message
     done: Future[None] = field(default_factory=Future)
 
 
 class BrokerPublisher:
-    """The connection to the broker: one thread, which sends the messages that arrived meanwhile together."""
+    """The connection to the broker: one thread that sends all the messages that have arrived as a group."""
 
     def __init__(self, celery: Celery) -> None:
         self._channel = BrokerChannel(celery)
@@ -172,7 +173,7 @@ class BrokerPublisher:
 
     @asynccontextmanager
     async def running(self, dispatches: DispatchOutbox, count: Count) -> AsyncIterator[BrokerPublisher]:
-        """Record the published messages while the body runs; `count` receives the result of each try."""
+        """Record published messages while the body runs; `count` is called with the result of each try."""
         self._count = count
         threading.Thread(target=self._send_queued_messages, name="publisher", daemon=True).start()
         async with task_group() as tasks:
@@ -184,7 +185,7 @@ class BrokerPublisher:
                 self._posts.put(None)
 
     async def publish(self, message: Message) -> None:
-        """Return once the broker has confirmed a message, however long that takes."""
+        """Return once the broker has confirmed a message, without a timeout."""
         await AsyncRetrying(retry=retry_if_exception_type(AWAY), wait=tenacity_back_off)(
             self._publish_once, message
         )
@@ -217,7 +218,7 @@ class BrokerPublisher:
         self._channel.close()
 
     def _wait_for_messages(self) -> list[_PendingMessage]:
-        """Wait for a message, and return it with the other waiting messages; empty at the end."""
+        """Wait for a message, and return all waiting messages; return none at shutdown."""
         group: list[_PendingMessage] = []
         post = self._posts.get()
         while post is not None:

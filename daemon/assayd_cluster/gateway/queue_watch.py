@@ -1,7 +1,8 @@
-"""Sees messages that were taken from the queue and not claimed, and attempts published again.
+"""Detects messages that were taken from the queue but not claimed, and attempts that were republished.
 
-A program that takes messages and claims none is a node that hangs, or has a stolen account of the broker. The
-broker says how many messages wait, the database how many published attempts no node has: the rest was taken.
+A program that takes messages but claims no run is a node that hangs, or uses a stolen broker account. The
+broker reports the number of waiting messages, and the database the number of published attempts that no
+node has claimed: the difference is the number of messages taken.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class _RecentCounter:
         """Number of a slot, and the count in it."""
 
     def note(self) -> None:
-        """Count one."""
+        """Count one event."""
         slot = self._current_slot()
         newest, count = self._counts[-1] if self._counts else (slot, 0)
         if newest != slot:
@@ -65,7 +66,7 @@ class _RecentCounter:
 
     @property
     def count(self) -> int:
-        """Return how often it happened."""
+        """Return the number of recent events."""
         oldest = self._current_slot() - SLOTS
         return sum(count for slot, count in self._counts if slot > oldest)
 
@@ -83,33 +84,33 @@ class QueueMonitor:
 
     @property
     def taken(self) -> int:
-        """Return how many messages were taken and not claimed for `LOOKS` times `LOOKED_EVERY_S` seconds."""
+        """Return how many messages were taken but unclaimed for `LOOKS` times `LOOKED_EVERY_S` seconds."""
         return max(0, min(self._missing)) if len(self._missing) == LOOKS else 0
 
     @property
     def published_again(self) -> int:
-        """Return how many attempts were republished in the last `RECENT_S` seconds."""
+        """Return the number of attempts republished in the last `RECENT_S` seconds."""
         return self._again.count
 
     @property
     def passed_on(self) -> int:
-        """Return how many attempts were published again because a node claimed them that takes no work."""
+        """Return the number of attempts republished because a node that accepts no work claimed them."""
         return self._passed_on.count
 
     def count_republished(self) -> None:
-        """Count a republished attempt that no node has claimed, or whose node is lost."""
+        """Count a republished attempt that no node had claimed, or whose node was lost."""
         self._again.note()
 
     def count_passed_on(self) -> None:
-        """Count an attempt that was delivered to a node which takes no work."""
+        """Count an attempt that was delivered to a node that accepts no work."""
         self._passed_on.note()
 
     def note(self, *, waiting: int, unclaimed: int) -> None:
-        """Take in how many messages wait, and how many attempts no node has, counted in this order."""
+        """Record the numbers of waiting messages and of unclaimed attempts, counted in this order."""
         self._missing.append(unclaimed - waiting)
 
     async def keep(self, queue: QueueLengthReader, unclaimed: Callable[[], Awaitable[int]]) -> NoReturn:
-        """Look again and again."""
+        """Measure the queue repeatedly."""
         try:
             while True:
                 await asyncio.sleep(LOOKED_EVERY_S)
@@ -135,7 +136,7 @@ class QueueLengthReader:
         self._connection: Any = None
 
     def count(self) -> int:
-        """Return how many wait. Raises: one of AWAY."""
+        """Return the number of waiting messages. Raises: one of `AWAY`."""
         try:
             if self._connection is None:
                 limits = {"read_timeout": LOOKED_EVERY_S, "write_timeout": LOOKED_EVERY_S}

@@ -1,6 +1,7 @@
-"""Whether a cluster can run attempts: when a node lives that takes work.
+"""Reports whether a cluster can run attempts: it can while a live node accepts work.
 
-What `assay doctor` says of a cluster: its database, broker and bundles, and every node with its reason.
+Also implements the checks of `assay doctor` for a cluster: its database, broker and bundles, and every node
+with its reason for accepting no work.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class ClusterDoctor:
         self._publisher = publisher
 
     async def rows(self) -> Sequence[HealthRow]:
-        """Return a row for each part and each node."""
+        """Return a health row for each part and each node."""
         try:
             database = await self._check_database()
             nodes, outbox = await asyncio.gather(self._nodes.list(), self._nodes.outbox())
@@ -112,7 +113,7 @@ _VERSION = text("SELECT current_setting('server_version')")
 
 
 def broker_health_row(problem: str, outbox: Outbox) -> HealthRow:
-    """Return the health of the connection to the broker."""
+    """Return the health row for the connection to the broker."""
     waiting = f"{outbox.unpublished} attempts wait for it, the oldest for {outbox.oldest_s:.0f} s"
     remedy = "check that RabbitMQ runs; waiting attempts are then published"
     if problem:
@@ -126,7 +127,7 @@ def broker_health_row(problem: str, outbox: Outbox) -> HealthRow:
 
 
 def account_health_row(readers: QueueReaders | None, live: Collection[str]) -> HealthRow:
-    """Return the health of the queue's read access; `live` are the ids of the nodes' valid tokens."""
+    """Return the health row for the queue's read access; `live` has the ids of the nodes' valid tokens."""
 
     def row(status: HealthStatus, detail: str, remedy: str = "") -> HealthRow:
         return HealthRow(check="broker accounts", status=status, detail=detail, remedy=remedy)
@@ -150,7 +151,7 @@ MOST_PASSED_ON = 2 * MOST_CAPACITY
 
 
 def message_row(queue: QueueMonitor) -> HealthRow:
-    """Say whether someone takes messages without claiming their attempts."""
+    """Return the health row that reports whether messages are taken from the queue without a claim."""
     again = f"{queue.published_again} attempts published again in the last {RECENT_S / 60:.0f} minutes"
     remedy = "docs/operating/cluster.md#find-a-stolen-broker-account says how to find who takes them"
     if queue.taken:
@@ -165,7 +166,7 @@ def message_row(queue: QueueMonitor) -> HealthRow:
 
 
 def node_health_rows(nodes: Sequence[Node]) -> list[HealthRow]:
-    """Return the health of every node; it is a failure of the cluster if no node takes work."""
+    """Return the health row of every node; the cluster fails the check if no node accepts work."""
     if not nodes:
         remedy = "start assayd-node on a host; docs/operating/cluster.md says how"
         return [
@@ -205,7 +206,7 @@ LOOKED_EVERY_S = 1.0
 
 
 class ClusterReadiness:
-    """Implements `attempts.execution.Readiness` by the reports of the nodes."""
+    """Implements `attempts.execution.Readiness` with the states that nodes report."""
 
     def __init__(
         self,
@@ -227,22 +228,22 @@ class ClusterReadiness:
         """Given when the gateway has looked for nodes."""
 
     def ready(self) -> tuple[bool, str]:
-        """Return whether a node takes work, and why not."""
+        """Return whether a node accepts work; if none does, also the reason."""
         return not self.problem, self.problem
 
     async def prepare(self) -> None:
-        """Look for nodes once; the gateway serves in any case."""
+        """Check the nodes once; the gateway serves requests even if no node is ready."""
         await self.look()
         self.tried.set()
 
     async def keep_ready(self) -> NoReturn:
-        """Look for nodes, again and again."""
+        """Check the nodes repeatedly."""
         while True:
             await asyncio.sleep(LOOKED_EVERY_S)
             await self.look()
 
     async def look(self) -> None:
-        """See which nodes live, and how many attempts may be under way."""
+        """Determine which nodes are alive, and how many attempts can be in progress."""
         try:
             self.census = await self._nodes.census()
             self._metrics.show(await self._seen.list(), await self._seen.outbox(), self._queue.taken)
@@ -255,14 +256,14 @@ class ClusterReadiness:
         self.changed.give()
 
     async def keep_sweeping(self) -> None:
-        """Sweep nothing: what nodes leave behind is theirs."""
+        """Sweep nothing, because nodes remove their own leftovers."""
 
     def image_problem(self, name: str) -> str:
-        """Return nothing: each node refuses attempts whose image it lacks."""
+        """Return no problem: each node refuses attempts whose image it lacks."""
         return ""
 
     async def image_digest(self, name: str) -> str:
-        """Return the image of a name on the nodes that claim work.
+        """Return the digest of an image by its name, as reported by the nodes that claim work.
 
         Raises: EngineError ``image.missing``, also if nodes have different images.
         """
@@ -273,15 +274,15 @@ class ClusterReadiness:
         raise EngineError("image.missing", f"image {name}: {fault}; build it on each node")
 
     def show(self, metrics: Metrics) -> None:
-        """Set no gauge of containers: they are the nodes' own. Those of the cluster are set at each look."""
+        """Set no container gauges, which belong to the nodes; the cluster's gauges are set by `look`."""
 
     async def examine(self) -> Sequence[HealthRow]:
-        """Examine database, broker and nodes."""
+        """Check the database, the broker and the nodes."""
         await self.look()
         return await self._doctor.rows()
 
     async def examine_isolation(self) -> HealthRow:
-        """Return who tries the isolation."""
+        """Return a row which states that the nodes check the isolation."""
         detail = "each node checks its host's isolation, and takes no attempts if the check fails"
         return HealthRow(check="isolation", status=HealthStatus.OK, detail=detail)
 

@@ -1,7 +1,8 @@
-"""The rows of attempts as a gateway writes them: an accept is one statement, and so is a verdict.
+"""Writes the rows of attempts for a gateway: one statement for an acceptance, and one for a verdict.
 
-The accept also writes the attempt's row in the outbox; the verdict removes that row and notifies the other
-gateways. A statement costs gateway and server about as much as all of its parts as separate statements.
+An acceptance also inserts the attempt's row into the outbox; a verdict deletes that row and notifies the
+other gateways. A combined statement costs the gateway and the server about as much as its parts would as
+separate statements.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ def _count_rows(rows: FromClause) -> ScalarSelect[int]:
 
 
 def _new(table: Table) -> Insert:
-    """Return an insert of a row with parameters named by table and column; existing rows are kept."""
+    """Return an `INSERT` with parameters named after table and column; existing rows are kept."""
     values = {each.name: bindparam(f"{table.name}_{each.name}", type_=each.type) for each in table.c}
     return insert(table).values(values).on_conflict_do_nothing()
 
 
 def _insert_if_found(table: Table, there: FromClause) -> Insert:
-    """Return an insert like `_insert_or_ignore`, performed only if another statement has found a row."""
+    """Return an insert like `_insert_or_ignore` that runs only if another statement has found a row."""
     values = [bindparam(f"{table.name}_{each.name}", type_=each.type) for each in table.c]
     names = [each.name for each in table.c]
     return insert(table).from_select(names, select(*values).select_from(there)).on_conflict_do_nothing()
@@ -111,7 +112,7 @@ _LISTED = listed_rows(tables.events)
 
 
 def _build_finish_statement(verdict: Insert, *held: CTE) -> StatementText:
-    """Return the statement that records a verdict; `held` finds its run if a node sent the verdict."""
+    """Return the statement that records a verdict; `held` finds the run if a node sent the verdict."""
     new = verdict.returning(tables.verdicts.c.attempt_id).cte("verdict")
     events = (
         insert(tables.events)
@@ -148,7 +149,7 @@ _FINISH_HELD = _build_finish_statement(_insert_if_found(tables.verdicts, _HELD),
 
 
 class GatewayJobRows:
-    """An implementation of `store.recorder.JobRows` on PostgreSQL."""
+    """Implements `store.recorder.JobRows` on PostgreSQL."""
 
     def __init__(self, gateway_id: str, notices: Notices) -> None:
         self._gateway_id = gateway_id
@@ -157,7 +158,7 @@ class GatewayJobRows:
         """Those of attempts that were accepted here and are not published yet."""
 
     def accept(self, connection: Connection, attempt: Attempt, row: Values, document: bytes) -> bool:
-        """Write a new attempt, its submission and its row in the outbox; False if it is already recorded.
+        """Write a new attempt with its submission and outbox row; return False if it is already recorded.
 
         Raises: StoreError ``gateway.superseded``.
         """
@@ -168,7 +169,7 @@ class GatewayJobRows:
         return accepted
 
     def accepting(self, attempt: Attempt, row: Values, document: bytes) -> OneStatement[bool]:
-        """Return the statement of `accept`; its result is also False if others declared this gateway dead."""
+        """Return the statement of `accept`; its result is also False if this gateway was declared dead."""
         return self._accept_statement(attempt, row, document, lambda found: bool(found and found["accepted"]))
 
     def _accept_statement(
@@ -193,14 +194,14 @@ class GatewayJobRows:
     def finish(
         self, connection: Connection, attempt: Attempt, verdict: Values, events: Sequence[Values]
     ) -> bool:
-        """Write a verdict with its events, remove the attempt from the outbox, and notify the others."""
+        """Write a verdict with its events, delete the attempt's outbox row, and notify other gateways."""
         values = self._finish_parameters(attempt, verdict, events)
         return OneStatement(_FINISH, values, lambda found: bool(found and found["first"]))(connection)
 
     def finishing(
         self, attempt: Attempt, verdict: Values, events: Sequence[Values], held_by: str
     ) -> OneStatement[Written]:
-        """Return the statement of `finish` for a verdict from the node that holds the run."""
+        """Return the statement of `finish` for a verdict sent by the node that holds the run."""
         values = {**self._finish_parameters(attempt, verdict, events), "held_by": held_by}
         return OneStatement(_FINISH_HELD, values, _read_written)
 

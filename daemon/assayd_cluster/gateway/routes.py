@@ -1,4 +1,4 @@
-"""What nodes ask of a gateway: below ``/v1/nodes/{name}``, for the node of that name alone."""
+"""Routes for nodes, under ``/v1/nodes/{name}``, each of which only the node with that name can use."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _OK = {"description": "Done."}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeServices:
-    """The services that the routes of nodes use."""
+    """The services that the node routes use."""
 
     nodes: Nodes
     runs: RunUpdates
@@ -77,7 +77,7 @@ def _node_services(request: Request) -> NodeServices:
 
 
 def _reserve_bytes(call: Call, name: str) -> AbstractContextManager[GrowingReservation]:
-    """Reserve bytes of the budget per node, because all nodes share one tenant."""
+    """Reserve bytes from the node's own budget, because all nodes share one tenant."""
     number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big")
     return call.budget.growing(-1 - number)
 
@@ -109,7 +109,7 @@ def _parse_model(adapter: TypeAdapter[T], body: bytes) -> T:
 
 @router.put("", responses={200: {"model": BeatAnswer}})
 async def put_node(request: Request, call: CallDep, name: Name) -> Response:
-    """Record a node's heartbeat; the answer tells whether the node should take work."""
+    """Record a node's heartbeat; the response states whether the node should accept work."""
     require_node(request, name)
     with _reserve_bytes(call, name) as held:
         beat = await _read_model(request, call, held, _BEAT)
@@ -155,7 +155,7 @@ async def list_cancelled_runs(
 async def put_run_events(
     request: Request, call: CallDep, name: Name, attempt: AttemptId, run: Number
 ) -> Response:
-    """Accept events of a running run."""
+    """Accept events of a run in progress."""
     require_node(request, name)
     door = _node_services(request)
     await door.runs.require(name, attempt, run)
@@ -169,7 +169,7 @@ async def put_run_events(
 async def put_run_file(
     request: Request, call: CallDep, name: Name, attempt: AttemptId, run: Number, sha256: Sha256
 ) -> Response:
-    """Accept a large file of a bundle before its verdict."""
+    """Accept a large file of a bundle before the verdict is sent."""
     require_node(request, name)
     door = _node_services(request)
     await door.runs.require(name, attempt, run)
@@ -185,7 +185,7 @@ async def put_run_file(
 async def put_run_verdict(
     request: Request, call: CallDep, name: Name, attempt: AttemptId, run: Number
 ) -> Response:
-    """Accept the verdict of a run, or the report that it has none."""
+    """Accept the verdict of a run, or the report that the run has no verdict."""
     require_node(request, name)
     door = _node_services(request)
     await door.runs.require(name, attempt, run)

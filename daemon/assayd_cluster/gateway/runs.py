@@ -1,4 +1,4 @@
-"""The runs of attempts over all nodes: claimed, held, lost."""
+"""Manages the runs of attempts across all nodes: claimed, held or lost."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ _UPLOADED = select(uploads.c.sha256, uploads.c.content).where(
 
 
 class Held(RequestError):
-    """The node gets no run now. `elsewhere`: the message belongs to another node."""
+    """The node gets no run at this time. `elsewhere`: the message belongs to another node."""
 
     def __init__(
         self, message: str = "another node has the run; ask again later", *, elsewhere: bool = False
@@ -196,7 +196,7 @@ class Held(RequestError):
 
 
 class Idle(RequestError):
-    """The node takes no work, by the operators' word or the gateway's, or because it has too much."""
+    """The node accepts no work: operators or the gateway decided so, or the node is overloaded."""
 
     def __init__(self, node: str, why: str = "takes no work") -> None:
         message = f"node {node} {why}; another message has another node run it, drop this one"
@@ -204,14 +204,14 @@ class Idle(RequestError):
 
 
 class Exhausted(RequestError):
-    """Both runs of an attempt are lost; the attempt's gateway ends it."""
+    """Both runs of an attempt are lost; the attempt's gateway ends the attempt."""
 
     def __init__(self) -> None:
         super().__init__("run.over", "both runs of the attempt are lost")
 
 
 class Runs:
-    """The database table of runs, as this gateway uses it."""
+    """The database table of runs, as used by this gateway."""
 
     def __init__(self, access: DatabaseAccess, notices: Notices, *, longest_run_s: float = 21_600) -> None:
         self._access = access
@@ -220,7 +220,7 @@ class Runs:
         self._kept = HeldRunCache()
 
     async def claim(self, node: str, claim: Claim) -> Claimed:
-        """Assign a node the run that its message is of.
+        """Assign a node the run to which its message refers.
 
         Raises: Held; Idle; RequestError ``run.over``, ``ticket.wrong``; Exhausted.
         """
@@ -266,7 +266,7 @@ class Runs:
         )
 
     def _first_claim_statement(self, node: str, claim: Claim) -> OneStatement[HeldRun | None]:
-        """Return the statement that assigns a node the first run; its result is None if it can't decide."""
+        """Return the statement that assigns a node the first run; the result is None if it can't decide."""
         ticket = ticket_digest(claim.ticket)
         values = {"attempt": claim.attempt, "node": node, "ticket": ticket, "lasts": self._lasts}
 
@@ -276,7 +276,7 @@ class Runs:
         return OneStatement(_CLAIM_FIRST, values, read)
 
     async def require(self, node: str, attempt_id: str, number: int) -> None:
-        """See that a run is a node's. Raises: RequestError ``run.foreign``, ``run.over``."""
+        """Ensure that a run belongs to a node. Raises: RequestError ``run.foreign``, ``run.over``."""
         if self._kept.find(node, attempt_id, number) is not None:
             return
         wanted = {"attempt": attempt_id, "run_number_": number, "node": node}
@@ -287,12 +287,12 @@ class Runs:
             raise _run_over_error(attempt_id)
 
     async def claimed(self, node: str, attempt_id: str, number: int) -> HeldRun:
-        """Return a run as of its claim at this gateway; otherwise as `held` does. Raises: as `held`."""
+        """Return a run as cached at this gateway by its claim, or as `held` does. Raises: as `held`."""
         kept = self._kept.find(node, attempt_id, number)
         return kept if kept is not None else await self.held(node, attempt_id, number)
 
     def forget(self, attempt_id: str | None) -> None:
-        """Read the run of an attempt, or all runs, again: it has ended, or was returned."""
+        """Discard the cached run of an attempt, or all runs, because it has ended or was returned."""
         self._kept.forget(attempt_id)
 
     async def held(self, node: str, attempt_id: str, number: int) -> HeldRun:
@@ -321,9 +321,9 @@ class Runs:
         return await self._access.read(fetch)
 
     async def lose(self, held: HeldRun, *, started: bool) -> bool:
-        """Note that a run came to no verdict; return whether it counts.
+        """Record that a run ended without a verdict; return whether the run counts.
 
-        One that never started does not, unless there were many of them.
+        A run that never started doesn't count, unless the attempt has had many such runs.
         """
         values = {"attempt": held.attempt_id, "run_number_": held.number, "node": held.node}
 
@@ -336,7 +336,7 @@ class Runs:
         return await self._access.write(apply)
 
     async def take_back(self, attempt_id: str, node: str, number: int) -> bool:
-        """End a run that its node has kept for too long; False if it ended meanwhile."""
+        """End a run that its node has kept too long; return False if the run ended in the meantime."""
         values = {"attempt": attempt_id, "run_number_": number, "node": node}
 
         def apply(connection: Connection) -> bool:
@@ -349,7 +349,7 @@ class Runs:
         return await self._access.write(apply)
 
     async def publish_again(self, attempt_id: str) -> None:
-        """Have the attempt's gateway publish it once more: a node has given it back."""
+        """Have the attempt's gateway republish it, because a node has returned it."""
 
         def apply(connection: Connection) -> None:
             _count_returned(connection, attempt_id)
@@ -358,7 +358,7 @@ class Runs:
         await self._access.write(apply, durable=False)
 
     async def request_republish(self, attempt_id: str) -> None:
-        """Ask the attempt's gateway to republish it, because it was delivered to a node without work."""
+        """Ask the attempt's gateway to republish it, because the node that got it accepts no work."""
         await self._access.write(
             lambda connection: self._notices.tell(connection, "again", attempt=attempt_id), durable=False
         )
@@ -370,10 +370,10 @@ class Runs:
         )
 
     async def distrust(self, node: str, since: int) -> tuple[int, Sequence[str]]:
-        """Mark the verdicts of a node that is drained, and take its runs back.
+        """Mark the verdicts of a drained node, and take back its runs.
 
-        Args: `since` in microseconds: only verdicts of runs that began then or later. Returns how many
-        verdicts were not marked before, and the attempts that it had in hand.
+        Args: `since`, in microseconds: only verdicts of runs that began at this time or later. Returns the
+        number of verdicts that were not marked before, and the attempts that the node held.
         """
 
         def apply(connection: Connection) -> tuple[int, Sequence[str]]:
@@ -387,21 +387,21 @@ class Runs:
         return await self._access.write(apply)
 
     async def is_known(self, node: str) -> bool:
-        """Return whether a node of this name has had a run of an attempt that is on record."""
+        """Return whether a node with this name has had a run of a recorded attempt."""
         wanted = {"node": node}
         return await self._access.read(
             lambda connection: connection.execute(_KNOWN, wanted).scalar() is not None
         )
 
     async def cancelled(self, node: str) -> Sequence[str]:
-        """Return the attempts in a node's hands that are to end."""
+        """Return the attempts held by a node that must end."""
         wanted = {"node": node}
         return await self._access.read(
             lambda connection: list(connection.execute(_CANCELLED, wanted).scalars())
         )
 
     async def upload(self, held: HeldRun, sha256: str, content: bytes, *, most_bytes: int) -> None:
-        """Keep a large file until the verdict is in. Raises: RequestError ``too_large``."""
+        """Store a large file until the verdict is recorded. Raises: RequestError ``too_large``."""
 
         def apply(connection: Connection) -> None:
             there = connection.execute(_UPLOADED_BYTES, {"attempt": held.attempt_id}).scalar_one()
@@ -437,7 +437,7 @@ def _build_held_run(row: Mapping[Any, Any], node: str, number: int, leased_at: i
 
 
 def _count_returned(connection: Connection, attempt_id: str) -> int:
-    """Count a message that was returned without a run; return how often this has happened."""
+    """Count a message that was returned without a run; return the number of such returns."""
     return connection.execute(_RETURN, {"attempt": attempt_id}).scalar() or 0
 
 

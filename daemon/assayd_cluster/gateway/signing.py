@@ -1,7 +1,8 @@
-"""Signs the verdicts that nodes bring with the gateway's key: over the files and texts as they are here.
+"""Signs verdicts from nodes with the gateway's key: the signature covers the files and texts stored here.
 
-Which texts were checked and run is worked out here from the submission, not taken from the node. What only
-the node can know, such as the container, is its word. Its policy must be the gateway's.
+The gateway derives the checked and executed texts from the submission and doesn't trust the node for them.
+Facts that only the node can know, such as the container, are signed as the node reported them. The node's
+policy must be equal to the gateway's.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class _SignedExecution(_SignedModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedFacts:
-    """The signed part of a node's documents. `container` is None if nothing ran."""
+    """The facts from a node's documents that are signed. `container` is None if nothing ran."""
 
     policy_digest: str
     limits: Mapping[str, object]

@@ -1,7 +1,7 @@
-"""Accepts a node's results of its run: checked, written as a bundle, then recorded.
+"""Accepts the results that a node sends for its run: checks them, writes the bundle, then records them.
 
-The results are untrusted until they are compared with the records: the attempt's owner, the submission, the
-run. This module makes the file names and computes the digests.
+The results are untrusted until they are compared with the records of the attempt's owner, the submission
+and the run. This module creates the file names and computes the digests.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class _RunRecords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CheckedVerdict:
-    """A checked verdict of a node: the files by their names here, the cases, and the facts to sign."""
+    """A checked verdict from a node: files by their names in the bundle, cases, and the facts to sign."""
 
     files: dict[str, bytes]
     ran: _RunRecords
@@ -95,14 +95,14 @@ class RunVerdicts:
     """A recorder of the verdicts that nodes send.
 
     Args:
-        runs: the live runs, and their uploaded files.
+        runs: the live runs and their uploaded files.
         jobs: records of attempts.
         artifacts: the bundles.
-        attachments: returns further files of an attempt of a chain.
-        clock: the time of verdicts.
+        attachments: returns the additional files of an attempt in a chain.
+        clock: provides the time of verdicts.
         hub: events of attempts.
         execution: the attempts of this gateway.
-        attester: signs verdicts; None: nothing is signed.
+        attester: signs verdicts; None: verdicts aren't signed.
     """
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
@@ -127,9 +127,9 @@ class RunVerdicts:
         self._attester = attester
 
     async def take(self, held: HeldRun, brought: RunVerdict) -> bool:
-        """Record the verdict of a run; False if another run's was first.
+        """Record the verdict of a run; return False if another run's verdict was recorded first.
 
-        Raises: RequestError ``invalid``, for results of another attempt; StoreError.
+        Raises: RequestError ``invalid``, if the results belong to another attempt; StoreError.
         """
         attempt = held.attempt
         if attempt.state is State.FINISHED:
@@ -163,7 +163,7 @@ class RunVerdicts:
     async def _write_bundle(
         self, attempt: Attempt, held: HeldRun, brought: RunVerdict, checked: _CheckedVerdict
     ) -> Attempt:
-        """Write the bundle, signed if a key exists; a verdict that can't be signed becomes an error."""
+        """Write the bundle, signed if there is a key; a verdict that can't be signed becomes an error."""
         files = checked.files
         try:
             if self._attester is not None and checked.facts is not None:
@@ -181,9 +181,9 @@ class RunVerdicts:
     async def _record_verdict(
         self, held: HeldRun, attempt: Attempt, events: Sequence[Event], ran: _RunRecords
     ) -> bool:
-        """Record a verdict whose bundle is written; remove the bundle if the verdict doesn't count.
+        """Record a verdict whose bundle is already written; remove the bundle if the verdict doesn't count.
 
-        The run that is known here may be old: the transaction checks that it still belongs to the node.
+        The cached run may be outdated: the transaction checks that the run still belongs to the node.
         """
         try:
             first = await self._jobs.finish(attempt, events, ran.cases, ran.refusals, held_by=held.node)
@@ -195,14 +195,14 @@ class RunVerdicts:
         return first
 
     async def _gateway_files(self, attempt: Attempt, document: bytes) -> Mapping[str, bytes]:
-        """Return the bundle's files from the gateway: the accepted submission, and the earlier chain."""
+        """Return the gateway's files for the bundle: the accepted submission, and the chain so far."""
         files = {f"submission_{stamp(attempt.created_at)}.json": document}
         if attempt.verdict is None:
             return files
         return {**files, **await self._attachments(attempt, attempt.verdict)}
 
     def _merge_events(self, attempt: Attempt, held: HeldRun, brought: Sequence[LiveEvent]) -> Sequence[Event]:
-        """Return all durable events of an attempt: its acceptance, the node's events, and the verdict."""
+        """Return all durable events of an attempt: the acceptance, the node's events, and the verdict."""
         known = [event for event in self._hub.durable(attempt.id) if event.seq == 1]
         queued = Event(
             attempt_id=attempt.id,
@@ -225,7 +225,7 @@ class RunVerdicts:
         return [*(known or [queued]), *middle, *ends]
 
     def _show_missing_events(self, durable: Sequence[Event], told: Sequence[Event]) -> None:
-        """Show the remaining events; a short run sends its output only with the verdict."""
+        """Publish the remaining events; a short run sends its output only together with the verdict."""
         hub, attempt_id = self._hub, durable[0].attempt_id
         newest, shown = hub.newest(attempt_id), {event.seq for event in hub.durable(attempt_id)}
         output = (event for event in told if event.kind in OUTPUT and event.seq > newest)
@@ -234,7 +234,7 @@ class RunVerdicts:
             hub.show(event)
 
     async def _remove_bundle(self, attempt_id: str, location: str | None) -> None:
-        """Remove a bundle that doesn't count, unless it is also the recorded one (sent to two gateways)."""
+        """Remove a bundle that doesn't count, unless it is also the recorded one (two gateways got it)."""
         try:
             recorded = await self._jobs.get(attempt_id)
             if location is not None and (recorded is None or recorded.bundle != location):
@@ -244,7 +244,7 @@ class RunVerdicts:
 
 
 def renumber_events(held: HeldRun, brought: Sequence[LiveEvent]) -> list[Event]:
-    """Return events with the run numbers and gapless sequence numbers that apply to all nodes."""
+    """Return events renumbered across all nodes: with the run's number and gapless sequence numbers."""
     before = held.number - 1
     return [
         Event(
@@ -263,11 +263,12 @@ def renumber_events(held: HeldRun, brought: Sequence[LiveEvent]) -> list[Event]:
 def _check_verdict(
     attempt: Attempt, brought: RunVerdict, uploaded: Mapping[str, bytes], *, signs: bool = False
 ) -> _CheckedVerdict:
-    """Return the files by their names here, each checked against its digest, and the prepared payload.
+    """Return the files under their names in the bundle, with verified digests, and the prepared payload.
 
-    `signs`: read the facts to sign, too.
+    `signs`: also read the facts to sign.
 
-    Answers contain report and execution unchanged, so both are written again as one line of JSON.
+    Responses contain the report and the execution record unchanged, so both are rewritten as one line of
+    JSON.
     """
     theirs, ours = stamp(brought.attempt.created_at.astimezone(UTC)), stamp(attempt.created_at)
     # A node signs its own bundle, whose files have other names: a gateway with a key signs this one.
@@ -292,7 +293,7 @@ def _check_verdict(
 
 
 def _rename_file(name: str, theirs: str, ours: str) -> str:
-    """Return a file name with the timestamp of the attempt here instead of the node's."""
+    """Return a file name with the gateway's timestamp of the attempt instead of the node's."""
     kind, _, rest = name.partition("_")
     known = kind in STAMPED and rest.startswith(theirs + ".") and "/" not in rest
     if known:
@@ -318,7 +319,7 @@ def _read_content(file: BundleFile, uploaded: Mapping[str, bytes]) -> bytes:
 
 
 def _check_report(attempt: Attempt, brought: RunVerdict, text: bytes) -> JsonObject:
-    """Return the report, after checking that it belongs to this attempt and agrees with the verdict."""
+    """Return the report, after checking that it belongs to this attempt and matches the verdict."""
     report = _parse_object(text, "report")
     said = {
         "attempt_id": attempt.id,
@@ -343,7 +344,7 @@ def _parse_object(text: bytes, what: str) -> JsonObject:
 
 
 def _apply_verdict(attempt: Attempt, held: HeldRun, brought: RunVerdict, clock: Clock) -> Attempt:
-    """Return the recorded attempt with the verdict of the run. Raises: RequestError ``invalid``."""
+    """Return the recorded attempt with the run's verdict applied. Raises: RequestError ``invalid``."""
     said = brought.attempt
     same = (said.id, said.kind, said.policy, said.input_digest)
     if same != (attempt.id, attempt.kind, attempt.policy, attempt.input_digest):
@@ -375,7 +376,7 @@ def _apply_verdict(attempt: Attempt, held: HeldRun, brought: RunVerdict, clock: 
 
 
 def _text(text: str, most: int) -> str:
-    """Return the beginning of a string, without characters that PostgreSQL doesn't accept."""
+    """Return the beginning of a string, without characters that PostgreSQL rejects."""
     return text[:most].replace("\0", "\ufffd")
 
 
@@ -402,13 +403,13 @@ def _build_bundle(attempt: Attempt, held: HeldRun, brought: RunVerdict, files: M
 
 
 def _strip_timestamp(name: str) -> str:
-    """Return the type of a file, without the timestamp in its name."""
+    """Return a file's type: its name without the timestamp."""
     kind = name.partition("_")[0]
     return kind if kind in STAMPED else name
 
 
 def _read_refusals(report: JsonObject) -> Sequence[str]:
-    """Return the messages of errors that prevented a run, for kinds that store records of them."""
+    """Return the messages of the errors that prevented a run, for kinds that record such errors."""
     found = report.get("findings")
     if report.get("runtime_results") is not None or not isinstance(found, list):
         return ()
@@ -417,7 +418,7 @@ def _read_refusals(report: JsonObject) -> Sequence[str]:
 
 
 def _read_cases(report: JsonObject) -> Sequence[Case]:
-    """Return the payload that was run, for kinds that record it."""
+    """Return the payload that was run, for kinds that record cases."""
     results = report.get("runtime_results")
     found = results.get("cases") if isinstance(results, dict) else None
     if not isinstance(found, list):
@@ -434,7 +435,7 @@ def _read_cases(report: JsonObject) -> Sequence[Case]:
 
 
 def _build_case(document: CaseDocument) -> Case:
-    """Return a case whose texts are limited to the length that an honest node sends."""
+    """Return a case whose texts are truncated to the maximum length that an honest node sends."""
     values = {
         name: getattr(document, name)
         for name in CaseDocument.model_fields

@@ -1,4 +1,4 @@
-"""Finds dead runs, and attempts that no node has although the broker accepted them."""
+"""Finds dead runs, and attempts that the broker accepted but no node has."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _LISTED = select(nodes.c.name, nodes.c.runs).where(nodes.c.beat_at > LIVE_SINCE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchedAttempt:
-    """An attempt without a verdict, with its latest run, if it has one; times are in microseconds."""
+    """An attempt without a verdict, with its latest run, if any; times are in microseconds."""
 
     attempt_id: str
     published_at: int | None
@@ -74,23 +74,24 @@ class KeptRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """The state of a gateway's attempts: those to publish again, and the runs on nodes."""
+    """A snapshot of a gateway's attempts: those to republish, and the runs on nodes."""
 
     stray: Sequence[str]
     kept: Sequence[KeptRun]
 
 
 def is_alive(one: DispatchedAttempt, listed: Mapping[str, frozenset[str]], now: int) -> bool:
-    """Return whether a live node has an attempt; `listed` has the attempts of each live node."""
+    """Return whether a live node has an attempt; `listed` contains the attempts of each live node."""
     if one.node is None or one.leased_at is None or one.over or one.node not in listed:
         return False
     return one.attempt_id in listed[one.node] or now - one.leased_at < LIVE_S * _MICROS
 
 
 def is_stray(one: DispatchedAttempt, listed: Mapping[str, frozenset[str]], now: int) -> bool:
-    """Return whether to publish an attempt again.
+    """Return whether an attempt must be republished.
 
-    An aborted run is published at once; if no run was claimed, the message may still be waiting.
+    An aborted attempt is republished at once; an unclaimed one later, because its message may still be
+    waiting.
     """
     if one.published_at is None or is_alive(one, listed, now):
         return False
@@ -100,14 +101,14 @@ def is_stray(one: DispatchedAttempt, listed: Mapping[str, frozenset[str]], now: 
 
 
 class RunMonitor:
-    """A monitor of a gateway's attempts and of their runs."""
+    """A monitor of a gateway's attempts and their runs."""
 
     def __init__(self, access: DatabaseAccess, gateway_id: str) -> None:
         self._access = access
         self._gateway_id = gateway_id
 
     async def look(self) -> Seen:
-        """Return the attempts to publish again, and the runs in nodes' hands that aren't just begun."""
+        """Return the attempts to republish, and the runs held by nodes that didn't begin just now."""
 
         def fetch(connection: Connection) -> Seen:
             rows = connection.execute(_OLD, {"gateway": self._gateway_id}).all()
@@ -120,7 +121,7 @@ class RunMonitor:
         return await self._access.read(fetch)
 
     async def is_alive(self, attempt_id: str) -> bool:
-        """Return whether a live node has an attempt in hand."""
+        """Return whether a live node holds an attempt."""
 
         def fetch(connection: Connection) -> bool:
             row = connection.execute(_ONE, {"attempt": attempt_id}).one_or_none()

@@ -1,4 +1,4 @@
-"""Builds a gateway: the daemon's assembly, but nodes run attempts, and bundles lie where all find them."""
+"""Builds a gateway: like the daemon, but attempts run on nodes, and bundles are in shared storage."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ class ClusterParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """A gateway: the parts of a daemon and those of the cluster."""
+    """A gateway: the parts of a daemon and the parts of the cluster."""
 
     parts: Assembly
     cluster: ClusterParts
 
     async def inherit(self, estate: InheritedWork) -> None:
-        """Continue the work that a dead gateway has left behind."""
+        """Continue the work of a dead gateway that this gateway has taken over."""
         found = await self.parts.jobs.many(estate.attempts)
         unfinished = sorted(
             (attempt for attempt in found.values() if not self.cluster.execution.is_pending_here(attempt.id)),
@@ -100,7 +100,7 @@ class Gateway:
         await self.parts.workflows.recover(of[DrivenWork.WORKFLOW])
 
     async def look(self, kind: DrivenWork, subject: str) -> None:
-        """Check the work that this gateway drives and another was notified about."""
+        """Check work that this gateway drives, because another gateway has sent a notice about it."""
         match kind:
             case DrivenWork.BATCH:
                 await self.parts.batches.look(subject)
@@ -110,7 +110,7 @@ class Gateway:
                 await self.parts.workflows.recover({subject})
 
     def end(self, kind: DrivenWork, subject: str) -> None:
-        """End what this gateway carries on, and another was asked to end."""
+        """End work that this gateway drives, because its end was requested at another gateway."""
         if kind is DrivenWork.WORKFLOW:
             self.parts.workflows.end(subject)
         elif kind is not DrivenWork.BATCH:
@@ -123,9 +123,9 @@ async def build_gateway(
     publish: MessagePublisher | None = None,
     overrides: PartOverrides = OWN,
 ) -> Gateway:
-    """Build every part; those with a lifecycle are entered into the stack.
+    """Build every part; parts with a lifecycle are entered into the stack.
 
-    `publish` replaces the broker, and `overrides` other parts, for tests.
+    For tests, `publish` replaces the broker, and `overrides` replace other parts.
 
     Raises: ConfigError, for unusable settings.
     """
@@ -163,7 +163,7 @@ async def build_gateway(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _BrokerParts:
-    """The parts of the broker connection; `celery` is None if tests reach the nodes by other means."""
+    """The parts of the broker connection; `celery` is None if tests reach the nodes without a broker."""
 
     publisher: MessagePublisher
     celery: Celery | None = None
@@ -200,7 +200,7 @@ def _count_passed_on(queue: QueueMonitor, metrics: ClusterMetrics) -> None:
 
 
 class _ClusterBuilder:
-    """Builds the cluster's parts after the daemon's first ones."""
+    """Builds the cluster's parts after the daemon's first parts are built."""
 
     def __init__(
         self,
@@ -219,15 +219,15 @@ class _ClusterBuilder:
         self._built: ClusterParts
 
     def leads(self) -> bool:
-        """Return whether this gateway cleans up and sends webhooks, because it is the eldest."""
+        """Return whether this gateway cleans up and sends webhooks, because it is the oldest."""
         return self._built.readiness.census.eldest == self._gateway_id
 
     def built(self) -> ClusterParts:
-        """Return the parts."""
+        """Return the parts of the cluster."""
         return self._built
 
     async def execution(self, basics: Basics, stack: AsyncExitStack) -> Execution:
-        """Build what carries attempts out on nodes."""
+        """Build the part that executes attempts on nodes."""
         access, registry = basics.access, basics.metrics.registry
         await access.make(ALL)
         metrics, queue, cancels = ClusterMetrics(registry), QueueMonitor(), Signal()
@@ -311,7 +311,7 @@ class _ClusterBuilder:
 
 
 def _own_verdicts(basics: Basics) -> Verdicts:
-    """Return what records the verdicts of attempts that no node judges."""
+    """Return the recorder for verdicts of attempts that no node has judged."""
     return Verdicts(
         jobs=basics.jobs,
         artifacts=basics.artifacts,
@@ -326,7 +326,7 @@ def _count_message(metrics: ClusterMetrics, outcome: str) -> None:
 
 
 async def _keep_sized(scheduler: Scheduler, readiness: ClusterReadiness) -> NoReturn:
-    """Have as many attempts under way as this gateway's share of the nodes' places."""
+    """Keep the number of attempts in progress equal to this gateway's share of the nodes' capacity."""
     while True:
         changed = readiness.changed.next
         scheduler.resize(readiness.census.share)
@@ -355,7 +355,7 @@ def _build_verdicts(basics: Basics, runs: Runs, remote: RemoteExecution) -> RunV
 
 
 def _subscribe_to_drivers(notices: Notices, gateway: Gateway, tasks: asyncio.TaskGroup) -> None:
-    """Pass other gateways' notices about batches, repairs and generations to the parts of this one."""
+    """Pass other gateways' notices about batches, repairs and generations to this gateway's parts."""
     driving = gateway.cluster.driving
 
     async def look(kind: DrivenWork, subject: str) -> None:

@@ -1,6 +1,7 @@
 """Reports this node's state to the gateway every few seconds, and consumes messages if the gateway agrees.
 
-It consumes messages while its daemon can run attempts, the gateway answers and agrees, and it isn't draining.
+The node consumes messages while its daemon can run attempts, the gateway answers and agrees, and the node
+isn't draining.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ IDLE_BEAT_S = 1.0
 
 
 class HeartbeatSender:
-    """A sender of heartbeats; one thread calls `beat`. Args: `want` starts or stops taking messages."""
+    """A sender of heartbeats; one thread calls `beat`. Args: `want` starts or stops message consumption."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class HeartbeatSender:
         """Set, it asks for a beat before its time."""
 
     def beat(self) -> None:
-        """Beat once, and wait until the next one is due."""
+        """Send a heartbeat, and wait until the next one is due."""
         if self.left.is_set():
             self.sooner.wait()
             return
@@ -106,7 +107,7 @@ class HeartbeatSender:
         )
 
     def _log_change(self, why: str) -> None:
-        """Log the reason why no messages are taken, whenever it changes."""
+        """Log the reason why no messages are consumed, whenever the reason changes."""
         if why != self._why:
             self._why = why
             log.warning("node.idle", why=why) if why else log.info("node.consuming")

@@ -1,7 +1,7 @@
-"""Starts and stops the consumption of messages: passes the heartbeat's decision to Celery's own thread.
+"""Starts and stops message consumption: passes the decision from the heartbeat to Celery's own thread.
 
-A cancelled consumer keeps its connection, on which it acknowledges the messages that it has; a new connection
-begins in the state of the last one.
+A cancelled consumer keeps its connection, on which it acknowledges the messages that it still holds; after
+a reconnection, consumption stays on or off as before.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ log = structlog.get_logger()
 
 
 class MessageConsumption:
-    """The control of whether this node takes messages; initially, it takes none."""
+    """Controls whether this node consumes messages; initially, it consumes none."""
 
     def __init__(self, app: Any, queue: str) -> None:
         self._queue = app.amqp.queues[queue]
@@ -26,13 +26,13 @@ class MessageConsumption:
         app.amqp.queues.deselect([queue])
 
     def begin(self, consumer: Any) -> None:
-        """Take the consumer that Celery has started."""
+        """Store the consumer that Celery has started."""
         with self._lock:
             self._consumer = consumer
         self._schedule_change()
 
     def want(self, wanted: bool) -> None:
-        """Start or stop taking messages."""
+        """Start or stop consuming messages."""
         if wanted == self._wanted:
             return
         self._wanted = wanted
@@ -40,7 +40,7 @@ class MessageConsumption:
         self._schedule_change()
 
     def busy(self) -> bool:
-        """Return whether the node has messages."""
+        """Return whether the node holds any messages."""
         return bool(state.reserved_requests)
 
     def _schedule_change(self) -> None:

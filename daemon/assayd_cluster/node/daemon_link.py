@@ -1,4 +1,4 @@
-"""What a node asks of the daemon on its host, by the project's own client."""
+"""Requests of a node to the daemon on its host, through the project's own client."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class File:
 
 
 class DaemonClient:
-    """A thread-safe client of the daemon. Raises: ClientError; DaemonUnreachable without an answer."""
+    """A thread-safe client of the daemon. Raises: ClientError; DaemonUnreachable if it doesn't answer."""
 
     def __init__(self, socket: Path) -> None:
         self._client = PlainClient(socket)
@@ -53,7 +53,7 @@ class DaemonClient:
     def submit(
         self, attempt_id: str, document: str, *, wait_s: float, trace: TraceContext | None = None
     ) -> Document:
-        """Submit a gateway's accepted attempt under its id; return its state within `wait_s`."""
+        """Submit an attempt that a gateway has accepted, under its id; return its state within `wait_s`."""
         asked = requests.submit(json.loads(document), attempt_id=attempt_id, wait_s=wait_s)
         headers = {} if trace is None else trace.headers
         once = (*asked.query, ("max_runs", "1"))  # the gateway counts over all nodes
@@ -62,12 +62,12 @@ class DaemonClient:
         return answer
 
     def attempt(self, attempt_id: str, *, wait_s: float) -> Document:
-        """Return an attempt, waiting so long for its verdict."""
+        """Return an attempt, after waiting up to the given time for its verdict."""
         answer: Document = self._client.send(requests.attempt(attempt_id, wait_s=wait_s))
         return answer
 
     def events(self, attempt_id: str) -> Iterator[StreamEvent]:
-        """Follow an attempt up to its end, from the first event."""
+        """Yield the events of an attempt, from the first event to the end of the attempt."""
         return self._client.events(attempt_id)
 
     def files(self, attempt: Document) -> list[File]:
@@ -83,7 +83,7 @@ class DaemonClient:
             ]
 
     def cancel(self, attempt_id: str) -> None:
-        """End an attempt; one that has ended or never came is left alone."""
+        """Cancel an attempt; do nothing if it has ended or was never received."""
         try:
             self._client.cancel(attempt_id)
         except (Conflict, NotFound):

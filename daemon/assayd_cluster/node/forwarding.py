@@ -1,4 +1,4 @@
-"""Sends events of running runs, a few times a second for all of them together.
+"""Forwards the events of all running runs together, a few times a second.
 
 Events that can't be sent are dropped: the verdict contains all durable events.
 """
@@ -50,7 +50,7 @@ class EventForwarder:
                 self._waiting.pop(run, None)
 
     def send(self) -> None:
-        """Send the events since the last call."""
+        """Send the events collected since the last call."""
         with self._lock:
             batches = [(run, events) for run, events in self._waiting.items() if events]
             self._waiting.update((run, []) for run, _ in batches)
@@ -62,7 +62,7 @@ class EventForwarder:
 
 
 def to_live_event(event: StreamEvent) -> Event | None:
-    """Return an event in the gateway's form; None for the first and the last, which the gateway makes."""
+    """Return an event in the gateway's format; None for the first and last, which the gateway creates."""
     run, seq = (int(number) for number in event.id.split("."))
     state = event.body.get("state") if event.kind == "state" else None
     if event.kind == "finished" or state in {"queued", "finished"}:

@@ -1,6 +1,6 @@
-"""What a node asks of its gateway, and what the answers mean to it.
+"""Requests of a node to its gateway, and the meaning of the responses.
 
-Leaves to others: when to ask again. Every request may be sent twice: the gateway takes the first.
+Callers decide when to retry. Every request can be sent twice: the gateway applies only the first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ANSWERS_S = 20.0
 
 
 class GatewayAway(AssaydError):
-    """The gateway doesn't answer, or temporarily can't; the request can be repeated."""
+    """The gateway doesn't respond, or is temporarily unable to; the request can be repeated."""
 
 
 class RunHeld(AssaydError):
@@ -34,7 +34,7 @@ class RunHeld(AssaydError):
 
 
 class RunOver(AssaydError):
-    """The attempt needs nothing more from this node."""
+    """The attempt requires nothing further from this node."""
 
 
 class NodeRefused(AssaydError):
@@ -43,14 +43,14 @@ class NodeRefused(AssaydError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run of an attempt, as the gateway counts them over all nodes."""
+    """A run of an attempt, as the gateway numbers them across all nodes."""
 
     attempt: str
     number: int
 
 
 class GatewayClient:
-    """Asks the gateway, from any thread. Raises: GatewayAway, and what each question names."""
+    """A thread-safe client of the gateway. Raises: GatewayAway, and the errors that each method lists."""
 
     def __init__(self, name: str, address: str, *, token: str, ca_file: Path | None = None) -> None:
         socket = address.removeprefix(_SOCKET) if address.startswith(_SOCKET) else None
@@ -73,7 +73,7 @@ class GatewayClient:
         self._http.close()
 
     def beat(self, beat: NodeBeat) -> BeatAnswer:
-        """Say how this node is; return whether it is to take messages."""
+        """Report the state of this node; return whether it should consume messages."""
         return self._parse_answer(
             BeatAnswer, self._send_request("PUT", self._node, json=beat.model_dump(mode="json"))
         )
@@ -84,7 +84,7 @@ class GatewayClient:
         return self._parse_answer(Claimed, self._send_request("POST", f"{self._node}/runs", json=asked))
 
     def cancelled(self, wait_s: float) -> Sequence[str]:
-        """Return the attempts here that must be cancelled; waits at most this long for one."""
+        """Return the attempts on this node that must be cancelled; wait at most this long for one."""
         path, query = f"{self._node}/cancelled", {"wait_s": f"{wait_s:g}"}
         answer = self._send_request("GET", path, params=query, timeout=wait_s + ANSWERS_S)
         return self._parse_answer(CancelledRuns, answer).attempts
@@ -98,7 +98,7 @@ class GatewayClient:
         self._send_request("PUT", f"{self._run_path(run)}/files/{sha256}", content=content)
 
     def send_verdict(self, run: Run, verdict: Mapping[str, object]) -> None:
-        """Send the verdict, or the fact that the run is lost. Raises: RunOver, NodeRefused."""
+        """Send the verdict, or the report that the run is lost. Raises: RunOver, NodeRefused."""
         self._send_request("PUT", f"{self._run_path(run)}/verdict", json=verdict)
 
     def _run_path(self, run: Run) -> str:

@@ -1,9 +1,9 @@
-"""Processes one message on a node: claim the attempt, have the daemon run it, send the verdict.
+"""Processes one message on a node: claims the attempt, has the daemon run it, and sends the verdict.
 
-Decides what each failure means for the message. It is acknowledged by a return, once the gateway has the
-verdict or needs none; put back for another node by `PutBack`; laid aside by `Untrue`. Every step may be taken
-again, here or on another node: the claim gives the same run, the daemon the same attempt, and of two verdicts
-the first counts.
+This module decides how each failure affects the message. A normal return acknowledges the message, once the
+gateway has the verdict or needs none; `PutBack` requeues it for another node; `Untrue` rejects it. Every
+step can be repeated, here or on another node: the claim returns the same run, the daemon returns the same
+attempt, and only the first verdict counts.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ PREFIX = "assayd/"
 class Tries:
     """The delays in seconds before failed operations are retried; the last one is repeated.
 
-    After `daemon_away_s` without an answer of the daemon, its runs are left to other nodes.
+    If the daemon doesn't respond for `daemon_away_s`, its runs are left to other nodes.
     """
 
     again_s: Sequence[float] = (0.2, 0.5, 1.0, 2.0, 5.0)
@@ -74,7 +74,7 @@ class Untrue(AssaydError):
 
 
 class StopSignals:
-    """The progress of this node's shutdown, for everything that waits."""
+    """The progress of this node's shutdown, for every operation that waits."""
 
     def __init__(self) -> None:
         self.draining = threading.Event()
@@ -82,7 +82,7 @@ class StopSignals:
 
 
 class Runner:
-    """Runs attempts, each in a thread of Celery's."""
+    """Runs attempts, each in one of Celery's threads."""
 
     def __init__(
         self,
@@ -105,12 +105,12 @@ class Runner:
         """The digests of the images that attempts have run in, by name."""
 
     def in_hand(self) -> list[str]:
-        """Return the attempts for which messages are held."""
+        """Return the attempts whose messages this node holds."""
         with self._lock:
             return sorted(self._in_hand)
 
     def run(self, attempt_id: str, ticket: str, trace: TraceContext | None = None) -> None:
-        """Run an attempt to its verdict, in the gateway's trace. Raises: PutBack, Untrue."""
+        """Run an attempt until its verdict, as part of the gateway's trace. Raises: PutBack, Untrue."""
         ids = {"attempt_id": attempt_id, **trace_log_fields(trace)}
         with self._hold_attempt(attempt_id), structlog.contextvars.bound_contextvars(**ids):
             claimed = self._claim_run(attempt_id, ticket)
@@ -122,7 +122,7 @@ class Runner:
 
     @contextmanager
     def _hold_attempt(self, attempt_id: str) -> Iterator[None]:
-        """Hold an attempt while the body runs; a redelivered message waits for the first one."""
+        """Hold an attempt while the body runs; a redelivered message waits until the first one finishes."""
         with self._lock:
             while attempt_id in self._in_hand:
                 self._lock.wait()
@@ -152,7 +152,7 @@ class Runner:
         return self._gateway.claim(attempt_id, ticket)
 
     def _run_at_daemon(self, run: Run, claimed: Claimed, trace: TraceContext | None) -> Document:
-        """Return the daemon's verdict of the attempt, or the fact that the run is lost."""
+        """Return the daemon's verdict of the attempt, or the report that the run is lost."""
         accepted = False
 
         def judge() -> Document:
@@ -211,7 +211,7 @@ class Runner:
         }
 
     def _deliver_verdict(self, run: Run, verdict: Document) -> None:
-        """Send a verdict until it is accepted or no longer needed."""
+        """Send a verdict until the gateway accepts it or no longer needs it."""
         try:
             self._build_retrying("verdict.kept", retry_if_exception_type(GatewayAway))(
                 self._send_verdict, run, verdict
@@ -235,7 +235,7 @@ class Runner:
     def _build_retrying(
         self, event: str, retry: RetryBaseT, stop: Callable[[RetryCallState], bool] = stop_never
     ) -> Retrying:
-        """Return a retrying caller whose pauses end when the node stops; failures are logged."""
+        """Return a retrying caller that logs failures, and whose pauses end when the node stops."""
 
         def tell(state: RetryCallState) -> None:
             problem = state.outcome.exception() if state.outcome is not None else None
@@ -271,7 +271,7 @@ def _lost_run(reason: str, *, started: bool, refused: bool = False) -> Document:
 
 
 def _describe_file(file: File, artifact: Document) -> Document:
-    """Return a bundle file's description, with the content inside it or to be sent before it."""
+    """Return a bundle file's description, with its content included or to be sent separately before."""
     described: Document = {
         "name": file.name,
         "media_type": artifact.get("media_type", "application/json"),  # the manifest is in no list

@@ -1,8 +1,8 @@
 """The program of a node: a Celery worker with separate threads for heartbeats, events and cancellations.
 
-On SIGTERM or SIGINT, it claims nothing more, returns the attempts that it hasn't begun, and finishes the
-rest. A second signal ends it at once: the broker delivers its messages to others, and the daemon ends its
-runs.
+On SIGTERM or SIGINT, the node claims nothing more, returns the attempts that it hasn't begun, and finishes
+the others. A second signal ends the node at once: the broker redelivers its messages to other nodes, and
+the daemon ends its runs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ReadingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
     """Celery's consumer without the step that declares exchanges for delayed messages, which aren't used."""
 
     class Blueprint(Consumer.Blueprint):  # type: ignore[misc]
-        """The blueprint with the steps of the consumer."""
+        """The blueprint with the consumer's steps."""
 
         default_steps = tuple(step for step in Consumer.Blueprint.default_steps if step != _DELAYED)
 
@@ -98,7 +98,7 @@ class Node:
         )
 
     def run(self) -> int:
-        """Run until the end; return the exit code."""
+        """Run the node until it is stopped; return the exit code."""
         self._app.task(name=TASK)(self._process_message)
         signals.setup_logging.connect(_skip_logging_setup)
         signals.worker_ready.connect(self._on_worker_ready)
@@ -134,7 +134,7 @@ class Node:
             raise Reject("internal", requeue=True) from problem
 
     def _on_worker_ready(self, sender: Any, **_: object) -> None:
-        """Install signal handlers and start consumption, in Celery's thread, once it is connected."""
+        """Install signal handlers and start consumption, in Celery's thread, once Celery is connected."""
         self._consumption.begin(sender)
         self._heart.sooner.set()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -151,7 +151,7 @@ class Node:
         threading.Thread(target=self._stop_when_idle, name="drain", daemon=True).start()
 
     def _stop_when_idle(self) -> None:
-        """End Celery once all messages are finished and acknowledged, and the gateway knows."""
+        """Stop Celery once all messages are acknowledged and the gateway knows that this node leaves."""
         while self._consumption.busy():
             self._stopping.hurried.wait(0.1)
         self._heart.leaving = True
@@ -173,7 +173,7 @@ class Node:
 
 
 def _run_forever(turn: Callable[[], None]) -> None:
-    """Repeat without end. An internal error stops the node in order, because it needs this thread."""
+    """Repeat an action endlessly. An internal error shuts the node down, because it needs this thread."""
     try:
         while True:
             turn()

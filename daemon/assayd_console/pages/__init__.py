@@ -1,1 +1,1 @@
-"""The pages: each module has the routes of one subject, its requests to the daemon, and its output."""
+"""The pages: each module has the routes of one subject, its requests to the daemon, and its HTML."""

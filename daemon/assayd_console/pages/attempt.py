@@ -1,4 +1,4 @@
-"""The page of one attempt: live progress, then its results, and the available actions."""
+"""The page of one attempt: live progress, then the results, and the available actions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MIB = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
-    """The use of one resource by a run. `share` is the used share of the limit, at most 1."""
+    """A run's usage of one resource. `share` is the used share of the limit, at most 1."""
 
     name: str
     shown: str
@@ -140,7 +140,7 @@ async def download_retry_context(request: Request) -> Response:
 
 
 async def download_source(request: Request) -> Response:
-    """Return one text of the submission as a download."""
+    """Return one source text of the submission as a download."""
     daemon: ConsoleDaemon = request.app.state.daemon
     attempt = await daemon.ask(requests.attempt(request.path_params["id"]))
     texts = texts_of((await submission_of(daemon, attempt)).get("payload") or {})
@@ -176,7 +176,7 @@ async def replay(request: Request) -> Response:
 
 
 async def repair(request: Request) -> Response:
-    """Start a repair by safe fixes or by a named provider."""
+    """Start a repair with safe fixes or with a named provider."""
     form = await read_form(request)
     attempt_id = request.path_params["id"]
     asked = requests.repair(attempt_id, provider=form.get("provider") or None, hint=form.get("hint") or None)
@@ -185,7 +185,7 @@ async def repair(request: Request) -> Response:
 
 
 async def approve(request: Request) -> Response:
-    """Approve an attempt under a name."""
+    """Approve an attempt under a library name."""
     form = await read_form(request)
     attempt_id = request.path_params["id"]
     entry = await request.app.state.daemon.ask(requests.approve(attempt_id, form.get("name", "")))
@@ -236,7 +236,7 @@ def select_cases(cases: list[Document]) -> list[Document]:
 
 
 def sent_file(attempt: Document) -> Document | None:
-    """Return the bundle's entry of the submission file; None if the bundle was removed."""
+    """Return the submission file's entry in the bundle; None if the bundle was removed."""
     return next((each for each in attempt["artifacts"] if each["name"].startswith("submission_")), None)
 
 

@@ -1,4 +1,4 @@
-"""The list of attempts: filters in the URL, pages, and a live first page."""
+"""The list of attempts: filters in the URL, pagination, and a first page that is updated live."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Asked = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptFilters:
-    """The filters as entered; an empty string means no filter."""
+    """The filters as entered by the user; an empty string means no filter."""
 
     typed: Mapping[str, str]
     cursor: str | None = None
@@ -42,7 +42,7 @@ class AttemptFilters:
         return any(self.typed.values())
 
     def asked(self, now: datetime | None = None) -> Asked:
-        """Return the API query for these filters."""
+        """Return the API query that applies these filters."""
         given: dict[str, str | int | list[str] | None] = {
             name: text for name, text in self.typed.items() if text and name != "label"
         }
@@ -53,7 +53,7 @@ class AttemptFilters:
         return given
 
     def address(self, **changes: str | None) -> str:
-        """Return the URL query for these filters, with some of them changed."""
+        """Return the URL query for these filters, with the given changes."""
         wanted = {**self.typed, **changes}
         return urlencode([(name, text) for name, text in wanted.items() if text])
 
@@ -65,7 +65,7 @@ def parse_filters(query: QueryParams) -> AttemptFilters:
 
 
 def since(text: str, now: datetime) -> str | None:
-    """Return a time for the API: ``30m``, ``24h`` and ``7d`` count back from now, others are dates.
+    """Return a time for the API: ``30m``, ``24h`` and ``7d`` are relative to now; other values are dates.
 
     Raises: RequestError ``invalid``.
     """

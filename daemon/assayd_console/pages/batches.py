@@ -70,7 +70,7 @@ async def _load_batch(request: Request) -> dict[str, Any]:
 
 
 def _duration_s(batch: Document) -> float | None:
-    """Return the seconds that a batch took; None before its end."""
+    """Return the duration of a batch in seconds; None before its end."""
     if batch["finished_at"] is None:
         return None
     begin, end = (datetime.fromisoformat(batch[name]) for name in ("created_at", "finished_at"))
@@ -161,7 +161,7 @@ def _build_cell(item: Document) -> tuple[str, str, str]:
 class FailedItems:
     """Failed items of a batch with the same rules and cause.
 
-    `message` is the message of the first item. `labels` are those that all compared items share.
+    `message` is the message of the first item. `labels` are the labels that all compared items share.
     """
 
     rules: Sequence[str]
@@ -172,7 +172,7 @@ class FailedItems:
 
 
 def _group_failures(items: list[Document]) -> list[FailedItems]:
-    """Return the failed items by rules and cause, the most frequent first."""
+    """Return the failed items grouped by rules and cause, the largest groups first."""
     groups: dict[tuple[tuple[str, ...], str], list[Document]] = {}
     for item in items:
         if item["verdict"] in {"failed", "error"} and item["attempt_id"]:
@@ -267,7 +267,7 @@ async def run_again(request: Request) -> Response:
 
 
 async def _failed_lines(daemon: ConsoleDaemon, batch: Document) -> AsyncIterator[bytes]:
-    """Yield the submissions of items without a pass, as lines; those that aren't stored are omitted."""
+    """Yield the submissions of items that didn't pass, as lines; items without a stored one are omitted."""
     async for item in daemon.lines(requests.batch_results(batch["id"])):
         attempt = item["attempt"] or {"artifacts": ()}
         sent = sent_file(attempt)

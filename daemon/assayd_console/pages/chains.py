@@ -48,7 +48,7 @@ def parse_diff(diff: str) -> list[DiffLine]:
 
 
 def steps_of(chain: Document, last: str | None = None) -> Iterator[dict[str, object]]:
-    """Yield the answers of a chain, each with its changes and its failure; `last` is the last failure."""
+    """Yield the answers of a chain, each with its changes and failure; `last` is the last failure."""
     before = None
     answers = chain["attempts"]
     for answer, following in zip_longest(answers, answers[1:]):
@@ -62,7 +62,7 @@ def steps_of(chain: Document, last: str | None = None) -> Iterator[dict[str, obj
 
 
 def _find_failure(answer: Document, following: Document | None, last: str | None) -> str | None:
-    """Return the failure of an answer, from its record, the next repair, or `last`; None if unknown."""
+    """Return the failure of an answer, from its record, the next repair or `last`; None if unknown."""
     if answer["strategy"] == WRITE and answer["original_error"]:  # The answer wasn't a valid submission.
         return str(answer["original_error"])
     if answer["verdict"] != "failed":
@@ -74,7 +74,7 @@ def _find_failure(answer: Document, following: Document | None, last: str | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainPage:
-    """The chain of a page's URL, with the requests to the daemon about it."""
+    """The chain to which a page's URL refers, with the requests to the daemon about this chain."""
 
     sort: str
     id: str
@@ -85,30 +85,30 @@ class ChainPage:
         return f"{'Repair' if self.sort == 'repairs' else 'Generation'} {self.id}"
 
     def state(self) -> ClientRequest[Any]:
-        """Return the request for its state."""
+        """Return the request for the chain's state."""
         return requests.repair_state(self.id) if self.sort == "repairs" else requests.generation(self.id)
 
     def events(self) -> ClientRequest[StreamEvent]:
-        """Return the request for its events."""
+        """Return the request for the chain's events."""
         return (
             requests.repair_events(self.id) if self.sort == "repairs" else requests.generation_events(self.id)
         )
 
     def step(self, number: int) -> ClientRequest[Any]:
-        """Return the request for one prompt and its answer."""
+        """Return the request for one prompt and the answer to it."""
         if self.sort == "repairs":
             return requests.repair_step(self.id, number)
         return requests.generation_step(self.id, number)
 
     def cancel(self) -> ClientRequest[Any]:
-        """Return the request that cancels it."""
+        """Return the request that cancels the chain."""
         return (
             requests.cancel_repair(self.id) if self.sort == "repairs" else requests.cancel_generation(self.id)
         )
 
 
 async def list_chains(request: Request) -> Response:
-    """Show a page of repairs and one of generations."""
+    """Show a page of repairs and a page of generations."""
     daemon: ConsoleDaemon = request.app.state.daemon
     query = request.query_params
     repairs = await daemon.ask(requests.repairs(cursor=query.get("repairs"), limit=PAGE))
@@ -181,7 +181,7 @@ async def cancel(request: Request) -> Response:
 
 
 async def hint(request: Request) -> Response:
-    """Try again with a user's hint: a generation continues, a repair starts again."""
+    """Try again with a user's hint: a generation continues, but a repair starts from the beginning."""
     daemon: ConsoleDaemon = request.app.state.daemon
     named, form = _parse_chain(request), await read_form(request)
     said = form.get("hint", "")
@@ -202,7 +202,7 @@ async def approve(request: Request) -> Response:
 
 
 async def accept_fallback(request: Request) -> Response:
-    """Accept the rules that a repair offers."""
+    """Accept the fallback rules that a repair offers."""
     named = _parse_chain(request)
     await request.app.state.daemon.ask(requests.accept_fallback(named.id))
     return RedirectResponse(f"/repairs/{named.id}", status_code=303)

@@ -1,4 +1,4 @@
-"""The nodes of a cluster: their runs, why one takes no work, and draining for maintenance."""
+"""The nodes of a cluster: their runs, why a node accepts no work, and draining for maintenance."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def list_nodes(request: Request) -> Response:
 
 
 async def drain(request: Request) -> Response:
-    """Drain a node: it takes no further runs."""
+    """Drain a node, so that it accepts no further runs."""
     await read_form(request)
     await request.app.state.daemon.ask(requests.drain_node(request.path_params["name"]))
     return RedirectResponse("/nodes", status_code=303)

@@ -1,4 +1,4 @@
-"""The effects of a profile on stored submissions, and suggested additions."""
+"""Shows the effects of a profile on stored submissions, and suggests additions to the profile."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def review_policy(request: Request) -> Response:
 
 
 async def _run_trial(daemon: ConsoleDaemon, name: str, wanted: Document) -> Document:
-    """Return the result of a trial. Raises: RequestError, if the stream ends without one."""
+    """Return the result of a trial. Raises: RequestError, if the stream ends without a result."""
     last: Any = None
     async for event in daemon.events(requests.try_policy(name, **wanted)):
         last = event

@@ -1,4 +1,4 @@
-"""Policies, the library, and the daemon's health."""
+"""The pages for policies, the library, and the daemon's health."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def list_policies(request: Request) -> Response:
 
 
 async def show_policy(request: Request) -> Response:
-    """Show one profile and, if asked, whether it allows a URL or an import."""
+    """Show one profile and, on request, whether it allows a URL or an import."""
     daemon: ConsoleDaemon = request.app.state.daemon
     policy = await daemon.ask(requests.policy(request.path_params["name"]))
     url, module = (request.query_params.get(name, "").strip() for name in ("url", "module"))
@@ -60,7 +60,7 @@ def _explain_url(policy: Document, url: str) -> tuple[bool, str]:
 
 
 def explain_import(policy: Document, module: str) -> tuple[bool, str]:
-    """Return whether a profile allows an import, and the deciding value."""
+    """Return whether a profile allows an import, and the value that determines this."""
     shown = policy["imports"]
     rules = ImportPolicy(
         allowed=frozenset(shown["allowed"]),
@@ -85,7 +85,7 @@ async def list_library(request: Request) -> Response:
 
 
 async def show_entry(request: Request) -> Response:
-    """Show one version of a name with its source, and its other versions."""
+    """Show one version of a library entry with its source, and links to its other versions."""
     daemon: ConsoleDaemon = request.app.state.daemon
     name = request.path_params["name"]
     history = (await daemon.ask(requests.library_history(name)))["entries"]
@@ -124,7 +124,7 @@ def _draw_rows_by_run(runs: list[Document]) -> list[tuple[str, Markup]]:
 
 
 async def show_doctor(request: Request) -> Response:
-    """Show the available checks, which a button starts because they need containers."""
+    """Show the available checks, which start only on request, because they need containers."""
     return page("doctor.html", title="Doctor", checks=None)
 
 

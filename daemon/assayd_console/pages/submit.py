@@ -1,4 +1,4 @@
-"""Submits from a page, with fields from the schema of a kind's payload. It knows no kind itself."""
+"""Submits code from a page whose fields come from the schema of a kind's payload; no kind is hardcoded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIMITS_AT = "overrides.resources"
 
 
 def read_submission(kind: Document, typed: Mapping[str, str]) -> Document:
-    """Return the submission of a form. Raises: RequestError ``invalid``, with the field."""
+    """Return the submission in a form. Raises: RequestError ``invalid``, with the field name."""
     overrides = parse_settings(typed.get("overrides", "").split(), "overrides")
     limits = value_of(LIMITS, typed, LIMITS_AT)
     submission: Document = {
@@ -86,7 +86,7 @@ def _refill_form(kind: Document, attempt_id: str, submission: Mapping[str, Docum
 
 
 async def submit(request: Request) -> Response:
-    """Submit a form and redirect to its attempt; errors are shown at their field."""
+    """Submit a form and redirect to its attempt; errors are shown next to their fields."""
     daemon: ConsoleDaemon = request.app.state.daemon
     typed = await read_form(request)
     kind = await find_kind(daemon, typed.get("kind", ""))
@@ -124,7 +124,7 @@ async def _render_form(
 
 
 async def find_kind(daemon: ConsoleDaemon, name: str) -> Document:
-    """Return a kind by name; the first kind for an unknown name."""
+    """Return a kind by its name; return the first kind if the name is unknown."""
     kinds = await daemon.kinds()
     return next((kind for kind in kinds if kind["kind"] == name), kinds[0])
 

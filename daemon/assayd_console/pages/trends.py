@@ -1,4 +1,4 @@
-"""Charts of many attempts: pass rate over time, failures by rule, latency by step."""
+"""Charts of many attempts: pass rate over time, failures by rule, and latency by step."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ LIMITS = ("time", "unit time", "memory", "output", "disk", "files")
 
 
 async def show_trends(request: Request) -> Response:
-    """Show the page; its charts, which query the database, are loaded afterwards."""
+    """Show the page; the charts, which require database queries, are loaded afterwards."""
     return page("trends.html", title="Trends", **await _parse_query(request), spans=list(SPANS))
 
 
 async def show_pictures(request: Request) -> Response:
-    """Show the pictures."""
+    """Show the charts."""
     asked = await _parse_query(request)
     pictures, summary = await _draw_pictures(request.app.state.daemon, asked)
     return page("_trends.html", pictures=pictures, summary=summary, **asked)
 
 
 async def show_answers(request: Request) -> Response:
-    """Show the mistakes of models: counts of providers' answers by week, kind and provider."""
+    """Show the models' mistakes: counts of providers' answers by week, kind and provider."""
     daemon: ConsoleDaemon = request.app.state.daemon
     kinds = [kind["kind"] for kind in await daemon.kinds()]
     kind = request.query_params.get("kind", "")
@@ -63,7 +63,7 @@ async def show_answers(request: Request) -> Response:
 
 
 async def download(request: Request) -> Response:
-    """Send one chart as a file."""
+    """Return one chart as a file."""
     asked = await _parse_query(request)
     pictures, _ = await _draw_pictures(request.app.state.daemon, asked)
     name = request.path_params["name"]

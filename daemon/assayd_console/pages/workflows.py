@@ -1,4 +1,4 @@
-"""Workflows: the graph of each with the states of its nodes, its findings and outputs."""
+"""The pages of workflows: the graph with the states of the nodes, the findings and the outputs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def _load_values(daemon: ConsoleDaemon, workflow: Document) -> dict[str, A
 
 
 async def follow_workflow(request: Request) -> Response:
-    """Send a workflow again at each change, up to its end."""
+    """Stream a workflow again after each change, until it ends."""
     daemon: ConsoleDaemon = request.app.state.daemon
     newest: list[Document] = []
 
@@ -65,7 +65,7 @@ async def follow_workflow(request: Request) -> Response:
 
 
 async def cancel(request: Request) -> Response:
-    """End a workflow."""
+    """Cancel a workflow."""
     workflow_id = request.path_params["id"]
     await request.app.state.daemon.ask(workflow_requests.cancel_workflow(workflow_id))
     return RedirectResponse(f"/workflows/{workflow_id}", status_code=303)

@@ -17,7 +17,7 @@ _KEEP_PATHS = frozenset({"parent", "joinpath", "with_name", "with_stem", "with_s
 
 
 def own_attributes(tree: ScopedTree) -> frozenset[str]:
-    """Return the attributes that the source defines in classes or assigns to objects."""
+    """Return the attributes that the source defines in its classes or assigns to objects."""
     found: set[str] = set()
     for site in tree.sites:
         match site.node:

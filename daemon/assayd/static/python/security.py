@@ -121,7 +121,7 @@ def _check_basic_config(_: View, call: ast.Call | None) -> _Words | None:
 
 
 def _check_in_with(view: View, call: ast.Call | None) -> _Words | None:
-    """Reject ``catch_warnings`` outside ``with``: its object holds the module `warnings`."""
+    """Reject ``catch_warnings`` outside ``with``, because its object exposes the module `warnings`."""
     if call is not None and isinstance(view.tree.parent(call), ast.withitem):
         return None
     message = "warnings.catch_warnings is allowed only in a with statement."
@@ -353,7 +353,7 @@ _CHECKS: Mapping[type[ast.AST], tuple[Check, ...]] = {
 
 
 def _iter_identifiers(site: NodeSite) -> Iterator[str]:
-    """Yield the names that a node holds as strings rather than as Name or Attribute nodes."""
+    """Yield the names that a node contains as strings rather than as Name or Attribute nodes."""
     match site.node:
         case ast.arg(arg=str(name)) | ast.keyword(arg=str(name)) | ast.ClassDef(name=name):
             yield name

@@ -179,7 +179,7 @@ def _last_bindings(tree: ast.Module) -> dict[str, ast.AST]:
 
 
 def _iter_module_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of the module's scope in order, including those inside blocks."""
+    """Yield the statements of the module's scope in source order, including those inside blocks."""
     pending = list(reversed(body))
     while pending:
         statement = pending.pop()
@@ -273,7 +273,7 @@ def _last_assigned(node: Function) -> str | None:
 
 
 def _method_hint(tree: ast.Module, expected: ExpectedFunction) -> str | None:
-    """Return a hint for calling the function if a class has it as a method."""
+    """Return a hint about calling the function if a class defines it as a method."""
     for owner in (node for node in tree.body if isinstance(node, ast.ClassDef)):
         if any(isinstance(one, ast.FunctionDef) and one.name == expected.function for one in owner.body):
             call = f"return {owner.name}().{expected.function}({expected.parameter})"

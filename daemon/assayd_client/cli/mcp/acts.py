@@ -64,7 +64,7 @@ class ShowArguments(Arguments):
 
 
 class LogsArguments(Arguments):
-    """An attempt, and one of its output streams."""
+    """An attempt, and the output stream to return."""
 
     attempt_id: Ulid = Field(description="The finished attempt.")
     stream: Literal["stdout", "stderr"] = Field("stdout", description="Output stream.")

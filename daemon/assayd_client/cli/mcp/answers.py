@@ -58,7 +58,7 @@ class FoundAnswer(BaseModel):
 
 
 class EditAnswer(BaseModel):
-    """A certain correction, which replaces whole lines."""
+    """A certain edit, which replaces whole lines."""
 
     rule: str = Field(description="Id of the rule whose finding this edit fixes.")
     file: str | None = Field(description="Submitted file.")
@@ -106,7 +106,7 @@ class AttemptAnswer(Answer):
 
 
 class PageAnswer(Answer):
-    """A page of a list or text."""
+    """A page of a long list or text."""
 
     attempt_id: str = Field(description="The attempt.")
     part: str = Field(description="The requested part.")
@@ -181,7 +181,7 @@ class KindRow(BaseModel):
 
 
 class KindsAnswer(Answer):
-    """The kinds that can be submitted."""
+    """The kinds that users can submit."""
 
     kinds: list[KindRow] = Field(description="All kinds, or the requested one.")
     payload_schema: dict[str, Any] | None = Field(description="JSON Schema of the `payload`.")

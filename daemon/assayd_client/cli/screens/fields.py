@@ -118,10 +118,7 @@ def others(takes: frozenset[str]) -> list[str]:
 
 
 def field_of_error(name: str | None) -> str | None:
-    """Return the id of the field that an error refers to, e.g.
-
-    ``sample_path`` for ``context.sample_paths.0``.
-    """
+    """Return the id of the field an error refers to: ``sample_path`` for ``context.sample_paths.0``."""
     first, _, rest = (name or "").partition(".")
     if first in {INTENT, PROVIDER}:
         return first

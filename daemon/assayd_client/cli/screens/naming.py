@@ -25,12 +25,12 @@ class Wanted:
 
 
 def propose_name(intent: str, kind: str) -> str:
-    """Return a name from the first meaningful words: ``quarter_folder_start_end``."""
+    """Return a name built from the first meaningful words: ``quarter_folder_start_end``."""
     words = [word for word in re.findall(r"[a-z0-9]+", intent.lower()) if word not in _FILLERS]
     name = "_".join(words[:_WORDS])[:_CHARS].strip("_")
     return name if NAME.fullmatch(name) else kind
 
 
 def name_problem(name: str) -> str:
-    """Return the reason why a name is invalid; empty for a valid one."""
+    """Return the reason why a name is invalid, or an empty string for a valid name."""
     return "" if NAME.fullmatch(name) else "Use a-z, 0-9, _ and -, at most 64 characters."
