@@ -176,7 +176,7 @@ class Executor:
         return found
 
     async def _cancel_attempt(self, identity: str, asked: asyncio.Task[Json]) -> None:
-        """Cancel the attempt of a disconnected client; `asked` submits it, perhaps only now."""
+        """Cancel the attempt of a disconnected client, which the task `asked` submits, perhaps only now."""
         for pause_s in CANCEL_PAUSES_S:
             try:
                 await self._request_document(cancel_request(identity))

@@ -158,7 +158,7 @@ def _build_command_result(ended: Ended | None) -> dict[str, object] | None:
 
 
 def _return_code(ended: Ended) -> int:
-    """Return an exit code as in Python's `subprocess`: negative for a signal, SIGKILL for a limit."""
+    """Return an exit code as in `subprocess`: negative for a signal, SIGKILL for an exceeded limit."""
     if ended.signal is not None:
         return -ended.signal_number
     if ended.exit_code is None or (ended.end is not End.EXITED and ended.exit_code == 0):

@@ -24,7 +24,7 @@ class RequireToken:
     """An ASGI middleware that rejects requests without a valid token before their bodies are read."""
 
     def __init__(self, app: ASGIApp, *, shown: str) -> None:
-        """`shown` is where a connection's state has what to call when it has sent a good token."""
+        """Create the middleware. `shown` is the connection state's key for a valid token's callback."""
         self._app = app
         self._shown = shown
         self._good: OrderedDict[bytes, float] = OrderedDict()

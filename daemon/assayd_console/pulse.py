@@ -19,7 +19,7 @@ HOUR_EVERY_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """The daemon's figures at one moment, and since the previous sample; `hour` summarizes the last hour."""
+    """The daemon's metrics at one moment, and since the previous sample; `hour` covers the last hour."""
 
     at: datetime
     span: Span

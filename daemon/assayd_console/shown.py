@@ -89,7 +89,7 @@ def user(uid: int) -> str:
 
 
 def moment(at: str | None) -> Markup:
-    """Return a time, to the second, without spaces; a dash for None."""
+    """Return a time, to the second, as text that doesn't wrap; a dash for None."""
     return Markup('<span class="nowrap">{} {}Z</span>').format(at[:10], at[11:19]) if at else Markup("–")
 
 

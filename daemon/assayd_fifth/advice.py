@@ -30,7 +30,7 @@ _NOTES = {
 
 
 def confidence(findings: Iterable[Finding]) -> float:
-    """Return the confidence in a program without errors: 0.9 for each warning, 0.5 for each unknown word."""
+    """Return the confidence without errors: a factor of 0.9 per warning, 0.5 per unknown word."""
     value = 1.0
     for finding in findings:
         if finding.severity is Severity.WARNING:
@@ -79,7 +79,7 @@ def guide_sections(names: Iterable[str], about: Language) -> tuple[str, ...]:
 
 
 def first_prompt_guide(model_source: str, task_type: str, about: Language) -> tuple[str, ...]:
-    """Return the guide for the first prompt: the task's sections, the basics, the model's known mistakes."""
+    """Return the guide for the first prompt: the task's sections, the basics, the model's common errors."""
     first = [name for name in task_sections(task_type, about) if name in about.guide]
     slips = [text for p in about.rules.profiles if _contains_word(model_source, p.match) for text in p.lens]
     names = dict.fromkeys((*first, *_BASICS))

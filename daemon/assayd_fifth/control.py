@@ -38,7 +38,7 @@ _RETURNS_REMEDY = (
 
 @dataclass(slots=True, kw_only=True)
 class _ControlFrame:
-    """An open control structure. `saved` has the states that its end is compared with."""
+    """An open control structure. `saved` contains the states to compare with the state at its end."""
 
     word: str
     token: Token
@@ -220,7 +220,7 @@ class Control:
         return other
 
     def _close_frame(self, token: Token, *words: str) -> _ControlFrame | None:
-        """End the structure that one of these words began; report another open one and return None."""
+        """End the structure that one of these words began; report a different open one and return None."""
         if self.frames and self.frames[-1].word in words:
             return self.frames.pop()
         self._report_unbalanced(token, words)

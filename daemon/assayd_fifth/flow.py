@@ -146,7 +146,7 @@ class Flow:
         return left
 
     def _propagate(self, word: Word, token: Token, cells: Sequence[Cell]) -> Sequence[Cell]:
-        """Return the cells that a word leaves: the unchanged ones, and new ones made from watched strings."""
+        """Return the cells that a word leaves: unchanged ones, and new ones from watched strings."""
         made: Cell = None
         for cell in filter(None, cells):
             if any(token.word in rule.through for rule in cell.watched):
@@ -157,7 +157,7 @@ class Flow:
         return tuple(rule for rule in self._language.rules.flows if rule.id in ids)
 
     def _use_buffers(self, word: Word, token: Token, cells: Sequence[Cell]) -> Cell:
-        """Apply a word to the buffers; return the former content of the buffer whose string it returns."""
+        """Apply a word to the buffers; return the former content of the buffer with the word's result."""
         content: Cell = None
         for name in word.opens:
             self._report_conflict(name, token)

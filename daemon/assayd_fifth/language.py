@@ -317,7 +317,7 @@ def _first_group(text: str) -> str:
 
 
 def _map_kept_cells(effect: Effect, cells: CellNames) -> tuple[int, ...]:
-    """Return, for each cell that is left, the number of the taken cell with its name; -1 for a new cell."""
+    """Return, for each cell that is left, the number of the taken cell with its name; -1 if it is new."""
     taken = _expand_cells(effect.takes.names, cells)
     return tuple(
         taken.index(name) if name in taken else -1 for name in _expand_cells(effect.leaves.names, cells)

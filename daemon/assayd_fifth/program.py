@@ -250,7 +250,7 @@ class FifthProgram:
         self._newest = name
 
     def _find_declared(self, segment: ProgramSegment) -> _DeclaredEffect | None:
-        """Return the content of a definition's stack comment; a comment to the line's end may contain it."""
+        """Return the content of a definition's stack comment, which can be a line comment."""
         for comment in segment.comments:
             if comment not in self._comments:
                 self._comments[comment] = self._read_comment(comment)
@@ -358,7 +358,7 @@ class FifthProgram:
         )
 
     def _build_child_word(self, maker: Word) -> Word:
-        """Make the word that a defining word defines; a defining word that takes a value makes a constant."""
+        """Build the word that a defining word creates: a constant if the defining word takes a value."""
         return self._get_plain_word(maker.child, certain=maker.child is not None, constant=maker.takes > 0)
 
     def _get_plain_word(self, effect: Effect | None, *, certain: bool, constant: bool = False) -> Word:

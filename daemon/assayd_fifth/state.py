@@ -19,7 +19,7 @@ MOST_CELLS = 64
 
 
 class Snapshot(NamedTuple):
-    """The state at one place. `borrowed` cells were taken from below the cells that the walk has seen."""
+    """The state at one position. `borrowed` cells came from below the cells that the walk has seen."""
 
     cells: list[Cell]
     returns: list[Cell]

@@ -291,7 +291,7 @@ class _Scanner:
         self._report("required.word_spacing", start, edit=(blank, blank, " "), **names)
 
     def _original_text(self, match: re.Match[str]) -> str:
-        """Return the match in its original spelling; empty if there is none."""
+        """Return the match with its original case; empty without a match."""
         start, end = match.span(1)
         return self._text[start:end]
 

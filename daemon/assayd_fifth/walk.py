@@ -287,7 +287,7 @@ class Walk:
         self.state.cells.extend(NONES[self.declared.leaves.least])
 
     def _handle_does(self, token: Token) -> None:
-        """End the part that defines a word, and begin the word's own part: its stack has an address."""
+        """End the part before `does>`, and begin the created word's part, whose stack has an address."""
         self.end(token)
         self.declared, self.state.counted = None, False
         self.state.cells[:] = [None]

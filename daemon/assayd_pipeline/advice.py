@@ -1,9 +1,9 @@
-"""Suggests remedies for a step that failed without a message, timed out, or misses a file.
+"""Suggests remedies for a step that failed without a message, timed out, or lacks a file.
 
     (status 1, and nothing written)     grep in line 2 ends with 1 when no line matches: …
 
-For a step without output, it names the commands that use exit code 1 as an answer. `messages.py` explains
-messages.
+For a step without output, the advice names the commands that use exit code 1 as a normal result.
+`messages.py` explains error messages.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WAITS = re.compile(
 
 
 def advise_on_silence(content: str) -> tuple[str, int | None]:
-    """Return the advice for a bash step that failed without output, and the likely line, if any."""
+    """Return the advice for a bash step that failed without output, and the likely line, if known."""
     named = [
         (number, found[1])
         for number, line in enumerate(content.split("\n"), 1)
@@ -61,7 +61,7 @@ def advise_on_silence(content: str) -> tuple[str, int | None]:
 
 
 def _find_awk_field(content: str) -> tuple[int, str] | None:
-    """Return line and name of a shell variable that a single-quoted awk program would treat as a field."""
+    """Return the line and name of a shell variable that a single-quoted awk program treats as a field."""
     lines = content.split("\n")[:_MOST_LINES]
     names = {found[1] for line in lines if (found := _ASSIGNED.match(line)) is not None}
     for number, line in enumerate(lines, 1):
@@ -73,7 +73,7 @@ def _find_awk_field(content: str) -> tuple[int, str] | None:
 
 
 def advise_on_exit(content: str, status: int | None) -> str:
-    """Return the lines that end a bash step with its own exit code, as advice; empty if none do."""
+    """Return advice with the lines that end a bash step with an explicit exit code; empty if none do."""
     exits = re.compile(rf"\bexit {status}\b")
     lines = [n for n, line in enumerate(content.split("\n"), 1) if status and exits.search(line)]
     shown = ", ".join(map(str, lines[:_MOST_NAMED]))
@@ -110,7 +110,7 @@ def advise_on_path(message: str, others: Sequence[str]) -> str | None:
 
 
 def advise_on_files(message: str, files: Iterable[str]) -> str | None:
-    """Return the missing file and the submitted files as advice; None if the message names no file."""
+    """Return advice with the missing file and the submitted files; None if the message names no file."""
     found = _MISSING.search(message)
     if found is None:
         return None

@@ -1,6 +1,6 @@
 """Runs a program that reads hostile text on standard input, with limits on time and output.
 
-The program inherits the limits of the analysis worker (memory, files to write) and gets its own limit of
+The program inherits the limits of the analysis worker (memory, written files) and has a separate limit on
 processor time. Callers interpret the output.
 """
 
@@ -19,7 +19,7 @@ from assayd.errors import AssaydError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramLimits:
-    """The time limits of a program, and the limit of its output."""
+    """The limits on a program's time and output."""
 
     cpu_s: int
     wall_s: float
@@ -28,7 +28,7 @@ class ProgramLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramAnswer:
-    """The exit status (negative for a signal), and the output including standard error."""
+    """The program's exit status (negative for a signal), and its output including standard error."""
 
     status: int
     output: bytes
@@ -79,7 +79,7 @@ def _run_with_limits(process: subprocess.Popen[bytes], text: bytes, limits: Prog
 
 
 def _send_and_receive(stdin: IO[bytes], stdout: IO[bytes], text: bytes, most: int) -> bytes:
-    """Send the text, which the program reads completely before it answers, and read the answer."""
+    """Send the text, which the program reads completely before answering, and read the answer."""
     try:
         stdin.write(text)
         stdin.close()

@@ -1,7 +1,8 @@
-"""Classifies the error of a failed pipeline step by its standard error.
+"""Classifies the error of a failed pipeline step from its standard error.
 
-A pure table of messages of bash, its tools and SQLite. It helps to repair the step and doesn't affect the
-verdict, because a step controls its own standard error. Source: docs/kinds/pipeline.md.
+The module is a pure table of messages from bash, its tools and SQLite. The class helps to repair the step
+and doesn't affect the verdict, because a step controls its own standard error. Source:
+docs/kinds/pipeline.md.
 
     cat: sales.csv: No such file or directory        file_not_found
     no such table: sales                             table_missing
@@ -27,7 +28,7 @@ _LINE_CHARS = 2000
 
 
 class ErrorClass(StrEnum):
-    """The class of an error; each needs a different repair."""
+    """The class of an error; each class needs a different repair."""
 
     FILE_NOT_FOUND = "file_not_found"
     """A path that doesn't exist or has the wrong type."""
@@ -60,7 +61,7 @@ class ErrorSource(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassifiedError:
-    """The class of an error, the line that shows it, and the remedy."""
+    """The class of an error, the line from which it was inferred, and the remedy."""
 
     error_class: ErrorClass
     line: str | None
@@ -234,7 +235,7 @@ def classify(text: str, *, program: ErrorSource, timed_out: bool = False) -> Cla
     Args:
         text: the step's standard error, or SQLite's message; can be any text.
         program: the program that wrote the message.
-        timed_out: whether the step timed out, which then is the class regardless of the message.
+        timed_out: whether the step timed out, which determines the class regardless of the message.
     """
     if timed_out:
         return _build_classified(ErrorClass.TIMEOUT, None)
@@ -247,7 +248,7 @@ def classify(text: str, *, program: ErrorSource, timed_out: bool = False) -> Cla
 
 
 def find_last_line(text: str) -> str:
-    """Return the last line of an error message that isn't a usage message, or an empty string."""
+    """Return the last line of an error message, ignoring usage messages; empty if there is none."""
     lines = [line.strip()[:_LINE_CHARS] for line in text.splitlines()[-_LINES:]]
     told = [line for line in lines if line and not _USAGE.match(line)]
     named = [line for line in told if _NAMED.match(line)]

@@ -1,4 +1,4 @@
-"""Facts about the data of a run (columns, types, rows), and how the next run's data may differ from them.
+"""Facts about a run's data (columns, types, rows), and their allowed differences in the next run.
 
 data/sales.csv isn't submitted, and the approved run had it    data.missing
 data/sales.csv has no column `amount` any more                 data.columns
@@ -6,7 +6,7 @@ the column `total` of data/report.csv isn't a number now       data.types
 data/report.csv has no rows                                    data.empty
 table sales has 40 rows, 0.3 times the 120 of the last run     data.rows
 
-Decides nothing about where the facts come from: docs/scheduled-pipelines.md says which run is compared.
+This module doesn't decide which run is compared; see docs/scheduled-pipelines.md.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Model(BaseModel):
 
 
 class Facts(_Model):
-    """A file or a table. `rows` is None if it has no rows to count; `columns` and `types` go together."""
+    """A file or a table. `rows` is None if it has no countable rows; `columns` and `types` correspond."""
 
     rows: Annotated[int, Field(ge=0, le=2**53)] | None = None
     columns: Names = ()
@@ -96,14 +96,14 @@ class RowRange(_Model):
 
 
 class Expected(DataFacts):
-    """The facts of an earlier run. If `strict`, a number of rows out of range is an error."""
+    """The facts of an earlier run. If `strict`, an out-of-range number of rows is an error."""
 
     range: RowRange = RowRange()
     strict: bool = False
 
 
 def facts_of(path: str, content: bytes) -> Facts:
-    """Return the facts of a file, in linear time; types are those of its first rows."""
+    """Return the facts of a file, in linear time; types are inferred from its first rows."""
     if not path.endswith(LINES):
         return Facts(rows=None if content.strip() else 0)
     if not path.endswith((".csv", ".tsv")):
@@ -131,7 +131,7 @@ def facts_of(path: str, content: bytes) -> Facts:
 
 
 def _widen_type(known: str, cell: str) -> str:
-    """Return the type of a column after adding this cell."""
+    """Return the type of a column after adding the value of this cell."""
     if known == TEXT or not cell.strip():
         return known
     try:
@@ -142,7 +142,7 @@ def _widen_type(known: str, cell: str) -> str:
 
 
 def input_findings(expected: Expected, found: Mapping[str, Facts]) -> Iterator[Finding]:
-    """Yield the differences of submitted files from an earlier run, before anything runs."""
+    """Yield the differences between submitted files and an earlier run, before anything runs."""
     return islice(_inputs(expected, found), _FINDINGS)
 
 
@@ -157,7 +157,7 @@ def _inputs(expected: Expected, found: Mapping[str, Facts]) -> Iterator[Finding]
 
 
 def result_findings(expected: Expected | None, now: DataFacts) -> Iterator[Finding]:
-    """Yield the differences of a run's results from an earlier run."""
+    """Yield the differences between a run's results and an earlier run."""
     if expected is not None:
         yield from islice(_compare_results(expected, now), _FINDINGS)
 

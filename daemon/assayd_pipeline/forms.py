@@ -1,4 +1,4 @@
-"""`--steps`: the rows of the steps that a pipeline's attempt ran."""
+"""The option `--steps`: the results of the steps that a pipeline attempt ran."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def steps_of(client: PlainClient, attempt_id: str) -> Sequence[Document]:
 
 
 def print_table_of_steps(steps: Sequence[Document]) -> None:
-    """Print a row per step."""
+    """Print one row per step."""
     from assayd_client.cli.terminal import duration, out, print_table
 
     print_table(

@@ -23,8 +23,8 @@ _STEP_SUFFIXES = {".sh": "bash", ".sql": "sql"}
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
     """Return the payload: ``*.sh`` and ``*.sql`` are steps in name order, other files are data.
 
-    ``schema.sql`` is the schema; ``*.db`` and ``*.sqlite`` are the database. Other files keep their folder,
-    or go to data/.
+    ``schema.sql`` is the schema; ``*.db`` and ``*.sqlite`` are the database. Other files keep their folder;
+    files without a folder are placed in ``data/``.
 
     Raises: RequestError ``request.options``.
     """
@@ -47,8 +47,8 @@ def _build_payload(files: Mapping[str, bytes]) -> Mapping[str, object]:
     """Build the payload from the files on a command line.
 
     ``*.sh`` and ``*.sql`` are steps in the order of their names; ``schema.sql`` is the schema; ``*.db`` and
-    ``*.sqlite`` are the database. Other files in a folder keep their path; those without a folder go to
-    data/.
+    ``*.sqlite`` are the database. Other files in a folder keep their path; files without a folder are
+    placed in ``data/``.
 
     Raises: RequestError.
     """

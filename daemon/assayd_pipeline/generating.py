@@ -1,4 +1,4 @@
-"""The request for writing a pipeline: words, data files, a database or its schema."""
+"""The request for writing a pipeline: text, data files, and a database or its schema."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ EXAMPLE = Example(
 
 
 class PipelineContext(BaseModel):
-    """The context of a generated pipeline: data files by their paths, and the database or its schema."""
+    """The context of a generated pipeline: data files by path, and the database or its schema."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -64,7 +64,7 @@ def around(context: PipelineContext, tables: str | None) -> list[PromptContext]:
 
 
 def answered(base: Document, proposal: Proposal) -> Document:
-    """Return a payload with the proposed steps: all of them, or new texts of some, by number.
+    """Return a payload with the proposed steps: all steps, or new texts for some steps, by number.
 
     Raises: ValueError, if a step number doesn't exist.
     """

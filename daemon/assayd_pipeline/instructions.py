@@ -1,6 +1,6 @@
-"""Writes the prompt's instructions for steps: their form, and the policy's allowances. Pure.
+"""Writes the prompt's instructions for steps: their format, and what the policy allows. Pure.
 
-They cover only the types of the steps in question: a SQL step gets no bash rules.
+The instructions cover only the types of the given steps: a SQL step gets no rules for bash.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _RARE = frozenset({
 
 
 def usual(policy: ExecutionPolicy) -> ExecutionPolicy:
-    """Return a policy for a prompt, without allowed commands that steps rarely run."""
+    """Return a policy for a prompt, without allowed commands that steps rarely use."""
     unreachable = frozenset() if policy.network.hosts else frozenset({"curl"})
     allowed = policy.commands.allowed - _RARE - unreachable
     return replace(policy, commands=replace(policy.commands, allowed=allowed))
@@ -71,13 +71,13 @@ def instructions(
     alone: bool = False,
     commands: bool = True,
 ) -> tuple[str, ...]:
-    """Return the instructions for steps of these types by the effective policy.
+    """Return the instructions for steps of these types under the effective policy.
 
     Args:
-        policy: None means that the profile no longer exists.
+        policy: the effective policy; None means that the profile no longer exists.
         types: the types of the steps to write.
         alone: whether the pipeline has only this step, so that no other step uses its output.
-        commands: whether the allowed commands matter.
+        commands: whether to include the allowed commands.
     """
     lines = [] if alone else [_ORDER, _OUTPUT, _describe_rows(policy)]
     if Writer.BASH in types:

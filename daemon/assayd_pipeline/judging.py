@@ -1,7 +1,7 @@
 """Judges the run of a pipeline: one case per step, and the reason of the first failure.
 
-A step with a nonzero exit code is classified by its standard error (`errors`); every other failure has its
-cause.
+A step with a nonzero exit code is classified by its standard error (in `errors`); every other failure has a
+specific cause.
 
     cat: data/x.csv: No such file or directory     step.file_not_found
     no such table: sales                           step.table_missing
@@ -65,7 +65,7 @@ RULES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepText:
-    """The facts for judging a step: its number (from 1), name, program and text."""
+    """The facts for judging a step: its number (1-based), name, program and text."""
 
     number: int
     name: str
@@ -74,12 +74,12 @@ class StepText:
 
     @property
     def label(self) -> str:
-        """Return the step's name for a sentence."""
+        """Return the step's name for use in a sentence."""
         return step_label(self.number, self.name)
 
 
 def step_label(number: int, name: str) -> str:
-    """Return a step's name for a sentence; messages about the step begin with it."""
+    """Return a step's name for use in a sentence; messages about the step begin with it."""
     return f"Step {number} ({name})"
 
 
@@ -87,7 +87,7 @@ def step_label(number: int, name: str) -> str:
 class JudgedStep:
     """A step's case, its finding if it failed, and its statements without effect.
 
-    `tables` are the tables after a SQL step.
+    `tables` are the database's tables after a SQL step.
     """
 
     case: Case
@@ -170,7 +170,7 @@ def _judge_sql_failure(step: StepText, record: SqlFailure, case: Case) -> Judged
 
 
 def _judge_bad_end(step: StepText, unit: UnitResult, case: Case, finding: Finding | None) -> JudgedStep:
-    """Return the case of a failure with its own cause; the advice on time is specific to steps."""
+    """Return the case for a failure with a specific cause; the advice about time is specific to steps."""
     if finding is None:
         return JudgedStep(case=case)
     if unit.outcome.cause is Cause.TIMEOUT:
@@ -249,7 +249,7 @@ def judge_database(database: Database, unit: UnitResult | None) -> Iterator[Find
 
 
 def judge_outputs(result: RunResult) -> Iterator[Finding]:
-    """Yield findings about changed files that are incomplete: partial results are rejected."""
+    """Yield findings about incomplete changed files: partial results are rejected."""
     cut = [f"{output.name!a} is too large" for output in result.outputs if output.truncated]
     for reason in (*result.outputs_dropped, *cut)[:10]:
         yield Finding(

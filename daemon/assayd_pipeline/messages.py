@@ -1,10 +1,10 @@
-"""Explains error messages of bash, its tools and SQLite: remedy, place and correction.
+"""Explains error messages of bash, its tools and SQLite: the remedy, location and correction.
 
     head: invalid number of lines: 'data/a'     line 3, `-n` takes a number: `head -n 10 data/a`
     scripts/01_a.sh: line 2: [: amount: integer expression expected
 
-Patterns and texts are in `data/messages.toml`. A step controls its own standard error, which can change a
-hint but never the result. Messages and lines are truncated before they are searched.
+The patterns and texts are in `data/messages.toml`. A step controls its own standard error, which can affect
+a hint but never the result. Messages and lines are truncated before they are searched.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SHOWN_CHARS = 110
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One entry of the table, whose head describes the fields."""
+    """One entry of the table; the table's header describes the fields."""
 
     find: re.Pattern[str]
     hint: str
@@ -48,7 +48,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """The remedy for a message and its place: a 1-based line of the step, if known."""
+    """The remedy for a message and its location: the 1-based line of the step, if known."""
 
     hint: str | None
     line: int | None = None
@@ -67,7 +67,7 @@ def is_known(said: str) -> bool:
 
 
 def explain(said: str, content: str) -> Explained:
-    """Explain a line of a step's standard error; without a remedy, return only its place."""
+    """Explain a line of a step's standard error; if there's no remedy, return only its location."""
     said = said[:_LINE_CHARS]
     lines = content.split("\n")[:_MOST_LINES]
     at = _find_line(said, lines)
@@ -94,7 +94,7 @@ def explain(said: str, content: str) -> Explained:
 
 
 def _misspelt_file(said: str, lines: list[str]) -> Explained | None:
-    """Return the remedy for a missing file whose name is close to another path of the step."""
+    """Return the remedy for a missing file whose name is similar to another path of the step."""
     missing = _MISSING.search(said)
     if missing is None or sum(map(len, lines)) > _MOST_CHARS:
         return None
@@ -127,7 +127,7 @@ _ASSIGNED = re.compile(r"(?:^|[\s;&|(])([A-Za-z_]\w{2,60})=")
 
 
 def _meant(missing: PurePosixPath, others: Iterable[PurePosixPath]) -> str | None:
-    """Return the path with the same name in another folder, or with a close name in the same one."""
+    """Return the path with the same name in another folder, or with a similar name in the same one."""
     known = list(others)
     moved = [str(path) for path in known if path.name == missing.name]
     stems = {path.stem: str(path) for path in known if path.parent == missing.parent}
@@ -158,7 +158,7 @@ def _fill_groups(text: str, found: re.Match[str], *, quote: Callable[[str], str]
 def _correct_line(
     message: Message, found: re.Match[str], lines: list[str], at: int | None
 ) -> tuple[int | None, str | None]:
-    """Return the only line with the pattern of an entry, and its correction; otherwise None."""
+    """Return the only line that matches an entry's pattern, and its correction; otherwise None."""
     if not message.at or (at is None and sum(map(len, lines)) > _MOST_CHARS):
         return None, None
     pattern = re.compile(_fill_groups(message.at, found, quote=re.escape))

@@ -57,7 +57,7 @@ class _PayloadModel(BaseModel):
 
 
 class Step(_PayloadModel):
-    """One step: a bash script, or statements of SQL."""
+    """One step: a bash script, or SQL statements."""
 
     name: Annotated[str, AfterValidator(_check_step_name)]
     type: Literal["bash", "sql"]
@@ -65,14 +65,14 @@ class Step(_PayloadModel):
 
 
 def steps_digest(steps: Sequence[Step]) -> str:
-    """Return the SHA-256 digest of the steps in the form in which they run."""
+    """Return the SHA-256 digest of the steps in the form in which they are run."""
     return digest(canonical([[step.name, step.type, clean(step.content)] for step in steps]))
 
 
 class Database(_PayloadModel):
     """The database of SQL steps: a schema for an empty database, or a database file.
 
-    With `sample_rows`, a model may see three rows of each table; otherwise only names.
+    With `sample_rows`, models can be shown three rows of each table; otherwise, only names.
     """
 
     schema_sql: Annotated[str, AfterValidator(_check_step_content)] | None = None

@@ -31,7 +31,7 @@ class Reader(Protocol):
     """A runner of queries on the job store's database."""
 
     async def read(self, fetch: Callable[[Connection], T]) -> T:
-        """Run a query."""
+        """Run a query and return its result."""
         ...
 
 
@@ -42,7 +42,7 @@ class PipelineReader:
         self._reader = reader
 
     async def get(self, pipeline_id: str) -> StoredPipeline | None:
-        """Return a pipeline with its steps and attempts, newest first."""
+        """Return a pipeline with its steps and its attempts, newest attempt first."""
         return await self._reader.read(lambda connection: _fetch_pipeline(connection, pipeline_id))
 
     async def list(self, query: PipelineQuery) -> Sequence[StoredPipeline]:
@@ -50,12 +50,12 @@ class PipelineReader:
         return await self._reader.read(lambda connection: _list_pipelines(connection, query))
 
     async def belongs_to(self, attempt_id: str) -> Mapping[str, str]:
-        """Return the pipeline that an attempt belongs to."""
+        """Return the pipeline to which an attempt belongs."""
         found = await self.list(PipelineQuery(attempt_id=attempt_id, limit=1))
         return {"pipeline_id": found[0].id} if found else {}
 
     async def complete(self, submission: Submission, uid: int) -> Mapping[str, object] | None:
-        """Return the payload, with the steps of the referenced pipeline if it has no steps.
+        """Return the payload, with the referenced pipeline's steps if the payload has no steps.
 
         An unknown pipeline whose steps are in the payload is new: the daemon of a cluster's node gets such
         payloads from its gateway.

@@ -1,8 +1,8 @@
-"""Records pipelines: their steps, their status, and a row for each step that ran.
+"""Records pipelines: their steps, their status, and a row for each executed step.
 
-A pipeline's id is that of its first attempt. An attempt with its `pipeline_id` belongs to it, as does one
-without `pipeline_id` whose parent belongs to it, e.g. the fix of a repair; the attempt's steps become the
-pipeline's. Source: docs/kinds/pipeline.md.
+A pipeline's id is the id of its first attempt. An attempt belongs to the pipeline with its `pipeline_id`,
+or without a `pipeline_id`, to its parent's pipeline (e.g. the fix of a repair); the attempt's steps replace
+the pipeline's steps. Source: docs/kinds/pipeline.md.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class PipelineRecorder:
         connection.execute(insert(pipeline_attempts).values(attempt_id=attempt.id, pipeline_id=pipeline_id))
 
     def leased(self, connection: Connection, run: Run) -> None:
-        """Record that the pipeline runs."""
+        """Record that the pipeline is running."""
         connection.execute(_RUNNING, {"wanted": run.attempt_id})
 
     def finished(
@@ -98,7 +98,7 @@ class PipelineRecorder:
             connection.execute(insert(execution_logs), [{**row, **common} for row in rows])
 
     def removed(self, connection: Connection) -> None:
-        """Delete pipelines without remaining attempts."""
+        """Delete pipelines that have no remaining attempts."""
         connection.execute(_ORPHANS)
 
 
@@ -149,7 +149,7 @@ def _refused_steps(names: Mapping[int, str], refusals: Sequence[str]) -> list[tu
 
 
 def _step_start_times(events: Sequence[Event], steps: int) -> Mapping[int, int]:
-    """Return the start time of each step by its number; units before the first step don't count."""
+    """Return the start time of each step by its number; units before the first step are ignored."""
     started: dict[int, int] = {}
     for event in events:
         index, total = event.body.get("index"), event.body.get("total")

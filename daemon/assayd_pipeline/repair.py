@@ -1,4 +1,4 @@
-"""The request for a pipeline's fix: the failed step and its context."""
+"""The request for fixing a pipeline: the failed step and its context."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STEP_CHARS = 4000
 
 
 def numbered_steps(submitted: PipelinePayload) -> Iterator[StepText]:
-    """Return every step with its number, in the form that runs."""
+    """Return every step with its number, in the form in which it is run."""
     for number, step in enumerate(submitted.steps, 1):
         yield StepText(number=number, name=step.name, program=Writer(step.type), content=clean(step.content))
 
@@ -73,7 +73,7 @@ def _describe_other_step(step: StepText) -> PromptContext:
 
 
 def tables_of(database: Database | None) -> str | None:
-    """Return the schema, or the tables of a database file; None without a database."""
+    """Return the schema, or a description of the tables in a database file; None without a database."""
     if database is None:
         return None
     if database.schema_sql is not None:
@@ -82,7 +82,7 @@ def tables_of(database: Database | None) -> str | None:
 
 
 def normal(step: StepText) -> bytes:
-    """Return a step without layout and comments, for comparisons."""
+    """Return a step without layout and comments, for comparing steps."""
     if step.program is Writer.BASH:
         return strip_layout(step.content, "#")
     try:

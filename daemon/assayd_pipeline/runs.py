@@ -1,8 +1,8 @@
-"""Runs of an approved pipeline on new data: submissions, and the baselines of their comparison.
+"""Runs of an approved pipeline on new data: their submissions, and the facts for comparing them.
 
-Columns and types are compared with the approved attempt's, numbers of rows with those of the last run whose
-data had no finding, so that data may grow. A run is an attempt with the labels `pipeline` and
-`pipeline_version`; its report has the facts about its data, and so it is its own record.
+Columns and types are compared with the approved attempt, but numbers of rows with the last run whose data
+had no finding, so that data can grow. A run is an attempt with the labels `pipeline` and
+`pipeline_version`; its report contains the facts about its data, so no separate record is needed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class RunFindingDocument(BaseDocument):
 
 
 class PipelineRunDocument(BaseDocument):
-    """One run of an approved pipeline. Numbers of rows are null for files whose rows can't be counted."""
+    """One run of an approved pipeline. Row counts are null for files whose rows can't be counted."""
 
     attempt_id: str = Field(description="The attempt.")
     version: int | None = Field(description="Version of the library entry.")
@@ -74,7 +74,7 @@ class PipelineRunPageDocument(BaseDocument):
 
 
 class Judged:
-    """The report of an attempt, as far as runs are compared by it."""
+    """The parts of an attempt's report that are used to compare runs."""
 
     def __init__(self, report: bytes) -> None:
         document = json.loads(report) or {}
@@ -86,14 +86,14 @@ class Judged:
 
     @property
     def is_clean(self) -> bool:
-        """Return whether the run has facts, and no finding about its data."""
+        """Return whether the run has facts and no findings about its data."""
         return self.facts is not None and not any(self._data_findings())
 
     def _data_findings(self) -> Iterator[Mapping[str, Any]]:
         return (finding for finding in self.findings if finding["rule"].startswith("data."))
 
     def shown(self) -> list[RunFindingDocument]:
-        """Return the findings of the history."""
+        """Return the findings that the history shows."""
         about_data = list(self._data_findings())
         found = [each for each in self.findings if each["severity"] == "error" or each in about_data]
         return [
@@ -103,7 +103,7 @@ class Judged:
 
 
 def expected(approved: DataFacts | None, last: DataFacts | None, wanted: PipelineRunBody) -> dict[str, Any]:
-    """Return the facts that a run is compared with, in the form of its payload.
+    """Return the facts with which a run is compared, in the form in which its payload contains them.
 
     Raises: RequestError ``pipeline.no_baseline``, without any facts.
     """
@@ -123,18 +123,18 @@ def expected(approved: DataFacts | None, last: DataFacts | None, wanted: Pipelin
 
 
 def _update_rows(facts: Facts, last: Facts | None) -> Facts:
-    """Return the approved facts with the last run's number of rows, if known."""
+    """Return the approved facts with the row counts of the last run, where known."""
     return facts if last is None or not last.rows else facts.model_copy(update={"rows": last.rows})
 
 
 def steps_of(entry: LibraryEntry) -> str:
-    """Return the digest of the approved steps, as the report of a run has it."""
+    """Return the digest of the approved steps, as it appears in a run's report."""
     payload = json.loads(entry.document)["payload"]
     return steps_digest([Step.model_validate(step) for step in payload.get("steps", [])])
 
 
 def submission_of(entry: LibraryEntry, wanted: PipelineRunBody, expects: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the submission of a run: the approved steps and policy, the new data.
+    """Return the submission of a run: the approved steps and policy, and the new data.
 
     Raises: RequestError ``invalid``, if the approved attempt had a database and the run has none.
     """
@@ -167,7 +167,7 @@ def submission_of(entry: LibraryEntry, wanted: PipelineRunBody, expects: Mapping
 
 
 def to_run_document(attempt: Attempt, judged: Judged | None) -> PipelineRunDocument:
-    """Return a run of the history. `judged` is None before its verdict."""
+    """Return the history's document of a run. `judged` is None before the run's verdict."""
     facts = (judged.facts if judged is not None else None) or DataFacts()
     version = attempt.labels.get(VERSION_LABEL, "")
     return PipelineRunDocument(
@@ -183,7 +183,7 @@ def to_run_document(attempt: Attempt, judged: Judged | None) -> PipelineRunDocum
 
 
 def is_comparable(attempt: Attempt) -> bool:
-    """Return whether later runs can be compared with this one."""
+    """Return whether later runs can be compared with this run."""
     return attempt.verdict is Verdict.VALIDATED and attempt.approvable
 
 

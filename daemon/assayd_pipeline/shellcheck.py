@@ -1,7 +1,7 @@
 """Runs ShellCheck, which explains slips in bash. Without the program, findings have no such explanations.
 
-One process per script, about five milliseconds. Script, output and time are limited more tightly than for
-shfmt, because only hints depend on the answer: a script over these limits gets none.
+Each script takes one process and about five milliseconds. Script, output and time are limited more strictly
+than for shfmt, because only hints depend on the answer: a script that exceeds these limits gets no hints.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FOUND_SOMETHING = (0, 1)
 
 @cache
 def program() -> str | None:
-    """Return the path of ShellCheck; None if it isn't installed."""
+    """Return the path of ShellCheck; None if ShellCheck isn't installed."""
     return shutil.which("shellcheck", path="/usr/bin:/usr/local/bin:/bin")
 
 

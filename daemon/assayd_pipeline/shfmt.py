@@ -1,7 +1,8 @@
-"""Runs shfmt, which checks the syntax of bash and returns the tree for the rules.
+"""Runs shfmt, which checks the syntax of bash and returns the syntax tree for the rules.
 
-One process per text takes a few milliseconds. It inherits the limits of the analysis worker (memory,
-processor time, no files to write), and its output is limited: a tree grows with the square of its depth.
+Each text takes one process and a few milliseconds. The process inherits the limits of the analysis worker
+(memory, processor time, no written files), and its output is limited, because the size of a tree grows with
+the square of its depth.
 """
 
 from __future__ import annotations

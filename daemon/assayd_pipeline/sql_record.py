@@ -1,7 +1,8 @@
-"""Parses the record of a `sql` unit with exact types: its progress, and its error.
+"""Parses the record of a `sql` unit with exact types: its progress and its error.
 
-The daemon's own program around SQLite writes the record, but it is still a claim, and counts only if it fits
-the end that the sandbox saw. Format: docs/guest-protocol.md, "Unit programs".
+The daemon's own program around SQLite writes the record, but the record is still only a claim, and counts
+only if it is consistent with the end that the sandbox observed. Format: docs/guest-protocol.md, "Unit
+programs".
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class SqlCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlFailure:
-    """The failed statement, its place, and SQLite's message."""
+    """The failed statement, its position, and SQLite's message."""
 
     ran: SqlCounts
     message: str

@@ -1,7 +1,7 @@
-"""Reads tables, columns and keys of a submitted SQLite file, in an analysis worker, in memory only.
+"""Reads tables, columns and keys of a submitted SQLite file, in an analysis worker and in memory.
 
-The file is untrusted: it is opened read-only from memory, in a process with limits of memory and time, with
-SQLite's defenses against a hostile schema, and none of its triggers and views run.
+The file is untrusted: it is opened read-only from memory, in a process with limits on memory and time, with
+SQLite's protections against a hostile schema; none of its triggers and views are run.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _describe_tables(connection: sqlite3.Connection, rows: int) -> Iterator[str]
 
 
 def _describe_rows(connection: sqlite3.Connection, table: str, most: int) -> Iterator[str]:
-    """Yield the first rows of a table as truncated JSON-like values; a generated column may fail."""
+    """Yield the first rows of a table as truncated JSON-like values; generated columns can fail."""
     quoted = table.replace('"', '""')
     try:
         found = connection.execute(f'SELECT * FROM "{quoted}" LIMIT ?', (most,)).fetchall()  # noqa: S608 - quoted

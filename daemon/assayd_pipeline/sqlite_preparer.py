@@ -1,7 +1,7 @@
 """Prepares statements against a copy of a submission's tables, in an analysis worker and in memory.
 
-Only statements that create tables run, on a database without rows, with an authorizer that denies everything
-else and a step limit. Every other statement is only compiled by EXPLAIN.
+Only statements that create tables are run, on a database without rows, with a step limit and an authorizer
+that denies all other operations. Every other statement is only compiled, with `EXPLAIN`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PRAGMAS = frozenset({"table_info", "table_list", "table_xinfo", "function_list"
 
 
 class SqlitePreparer:
-    """An implementation of `preparer.StatementPreparer` with a database in memory."""
+    """Implements `preparer.StatementPreparer` with a database in memory."""
 
     def __init__(self, tables: Tables) -> None:
         self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
@@ -55,7 +55,7 @@ class SqlitePreparer:
             _try_to_create(partial(self._connection.execute, statement))
 
     def complaint(self, statement: str) -> str | None:
-        """Return SQLite's error for a statement, which isn't run, or None."""
+        """Return SQLite's error for a statement, without running it; None if SQLite accepts it."""
         try:
             self._connection.execute(f"EXPLAIN {statement}").fetchmany(1)
         except (sqlite3.Error, sqlite3.Warning) as problem:
@@ -118,7 +118,7 @@ def _quote_identifier(name: str) -> str:
 
 
 def _try_to_create(make: Callable[[], object]) -> None:
-    """Run one operation that creates tables; if it fails, fewer statements can be prepared."""
+    """Run an operation that creates tables; if it fails, fewer statements can be prepared later."""
     try:
         make()
     except (sqlite3.Error, sqlite3.Warning, csv.Error):

@@ -1,4 +1,4 @@
-"""Stored pipelines: their steps, their attempts with results, and a row for each step that ran.
+"""Stored pipelines: their steps, their attempts with results, and a row for each executed step.
 
 Source: docs/kinds/pipeline.md.
 """
@@ -13,7 +13,7 @@ from typing import Protocol
 
 
 class PipelineStatus(StrEnum):
-    """The status of a pipeline, by its last attempt."""
+    """The status of a pipeline, which is determined by its last attempt."""
 
     CREATED = "created"
     """None of its attempts has started."""
@@ -29,7 +29,7 @@ class PipelineStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineStep:
-    """One stored step; `position` counts from 1."""
+    """One stored step; `position` is 1-based."""
 
     id: int
     position: int
@@ -40,7 +40,7 @@ class PipelineStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRun:
-    """One step that ran or was rejected. `exit_code` is None if it was killed or rejected."""
+    """A step that was run or rejected. `exit_code` is None if the step was killed or rejected."""
 
     pipeline_id: str
     step_id: int | None
@@ -68,7 +68,7 @@ class PipelineAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPipeline:
-    """A pipeline. Its id is that of its first attempt; `uid` is its owner."""
+    """A pipeline. Its id is the id of its first attempt; `uid` is its owner."""
 
     id: str
     uid: int

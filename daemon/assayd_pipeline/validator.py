@@ -1,8 +1,8 @@
 """Pipelines: bash and SQL steps that run in order, up to the first failure.
 
-Static stages: valid bash and SQL (parse), allowed commands (commands), allowed statements (sql). Then all
-steps run in one container, in separate processes and a shared directory; the database exists as a file only
-while a SQL step runs. Source: docs/kinds/pipeline.md.
+The static stages check for valid bash and SQL (`parse`), allowed commands (`commands`) and allowed
+statements (`sql`). Then all steps run in one container, as separate processes with a shared directory; the
+database exists as a file only while a SQL step runs. Source: docs/kinds/pipeline.md.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ _OTHER_FORMS = (
 class PreparedPipeline(PipelinePayload):
     """A submission with the statements that SQLite would reject, and the names in its steps.
 
-    `inputs` are facts about its files.
+    `inputs` are facts about the submitted files.
     """
 
     refusals: tuple[Refusal, ...] = ()
@@ -175,7 +175,7 @@ class Pipeline(Kind[PipelinePayload]):
         return PreparedPipeline.model_construct(**fields, refusals=foreseen, read=read, inputs=inputs)
 
     def plan(self, payload: PipelinePayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
-        """Plan a unit per step, after one that creates or checks the database."""
+        """Plan a unit per step, after a unit that creates or checks the database."""
         units = [_build_unit(number, step, policy, limits) for number, step in enumerate(payload.steps, 1)]
         database = payload.database
         if database is not None:
@@ -260,7 +260,7 @@ class Pipeline(Kind[PipelinePayload]):
     def context(
         self, payload: PipelinePayload, report: Document, policy: ExecutionPolicy | None = None
     ) -> RepairContext:
-        """Return the request to fix the failed step, with its context."""
+        """Return the request for a fix of the failed step, with its context."""
         step, alone = faulty(payload, report), len(payload.steps) == 1
         rules = instructions(
             None if policy is None else usual(policy),
@@ -286,7 +286,7 @@ class Pipeline(Kind[PipelinePayload]):
         )
 
     def patch(self, payload: PipelinePayload, passage: str, code: str) -> Document:
-        """Return the payload with a new text of the step with that number."""
+        """Return the payload with a new text for the step with the given number."""
         document = payload.model_dump(mode="json", exclude_unset=True)
         steps = [dict(step) for step in document["steps"]]
         steps[int(passage) - 1]["content"] = code
@@ -297,7 +297,7 @@ class Pipeline(Kind[PipelinePayload]):
         return b"\n;\n".join(normal(step) for step in numbered_steps(payload))
 
     def around(self, context: PipelineContext) -> Sequence[PromptContext]:
-        """Return the tables and files of the request."""
+        """Return the tables and files in the request."""
         return generating.around(context, tables_of(context.database))
 
     def answered(self, base: Document, proposal: Proposal) -> Document:
@@ -306,7 +306,7 @@ class Pipeline(Kind[PipelinePayload]):
 
 
 def _add_similar_path(finding: Finding, payload: PipelinePayload, result: RunResult) -> Finding:
-    """Add the similar name of a missing file, and the files that earlier steps created."""
+    """Add a path with a similar name to a missing file, and the files that earlier steps created."""
     if finding.rule != f"step.{ErrorClass.FILE_NOT_FOUND}":
         return finding
     made = [output for output in result.outputs if output.name != DATABASE_OUTPUT]
@@ -327,7 +327,7 @@ def _add_similar_path(finding: Finding, payload: PipelinePayload, result: RunRes
 
 
 def _add_refusal(finding: Finding, number: int, known: Sequence[Refusal]) -> Finding:
-    """Add SQLite's correct form to a failure that was predicted."""
+    """Add SQLite's correct form to a failure that was predicted before the run."""
     one = next((one for one in known if one.step == number and one.matches_error(finding.message)), None)
     if one is None:
         return finding
@@ -404,7 +404,7 @@ def _collect_facts(payload: PipelinePayload, judged: Sequence[JudgedStep], resul
 def _explain_sql_findings(
     payload: PipelinePayload, step: StepText, found: Sequence[Finding], policy: ExecutionPolicy
 ) -> Sequence[Finding]:
-    """Add SQLite's correct forms to the findings of a SQL step."""
+    """Add the correct forms for SQLite to the findings of a SQL step."""
     if not found:
         return ()
     tables = prepare_tables_before(payload, step.number)
@@ -445,7 +445,7 @@ def _check_sql(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Fi
 def _check_steps(
     submitted: PipelinePayload, check: Callable[[StepText], Sequence[Finding]]
 ) -> Sequence[Finding]:
-    """Check every step, and name the step in each finding."""
+    """Check every step, and add the step's name to each finding."""
     found = (
         replace(
             finding,

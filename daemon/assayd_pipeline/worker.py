@@ -1,4 +1,4 @@
-"""Prepares an analysis worker for pipelines: the programs that read bash and database files."""
+"""Prepares an analysis worker for pipelines: installs the programs that read bash and databases."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Traces of attempts and chains for an OpenTelemetry collector: a wing, imported if one is configured."""
+"""Traces of attempts and chains for an OpenTelemetry collector; imported only if one is configured."""

@@ -1,6 +1,7 @@
-"""Sends ended spans to the collector, from one thread. Bounded: spans that don't fit the queue are dropped.
+"""Sends ended spans to the collector in one thread. Spans that don't fit in the queue are dropped.
 
-The SDK's own processor drops without a count and can keep the end of the program waiting for 30 seconds.
+The SDK's own processor drops spans without counting them, and can delay the end of the program by 30
+seconds.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Count = Callable[[str, int], None]
 
 
 class BoundedSpanProcessor(SpanProcessor):
-    """A limited queue of ended spans, and the thread that delivers them."""
+    """A bounded queue of ended spans, and the thread that sends them."""
 
     def __init__(self, exporter: SpanExporter, *, most: int, count: Count) -> None:
         self._exporter = exporter
@@ -61,7 +62,7 @@ class BoundedSpanProcessor(SpanProcessor):
             self._count("dropped", 1)
 
     def shutdown(self) -> None:
-        """Deliver the rest within `CLOSING_S`; drop what can't be delivered by then."""
+        """Send the remaining spans within `CLOSING_S`; drop spans that can't be sent in this time."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -75,7 +76,7 @@ class BoundedSpanProcessor(SpanProcessor):
         self._exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Wait until all ended spans are delivered; return whether they are."""
+        """Wait until all ended spans are sent; return whether all of them were."""
         with self._changed:
             self._flushing = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""Spans by the OpenTelemetry SDK. Decides names of attributes and kinds of spans."""
+"""Creates spans with the OpenTelemetry SDK, and decides the attribute names and span kinds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SECOND_NS = 10**9
 
 
 class OtelTracing:
-    """An implementation of `ports.tracing.Tracing` with OpenTelemetry."""
+    """Implements `ports.tracing.Tracing` with OpenTelemetry."""
 
     is_on = True
 
@@ -45,9 +45,10 @@ class OtelTracing:
         self._sample_ratio = sample_ratio
 
     def of_caller(self, context: TraceContext | None) -> TraceContext | None:
-        """Return what a request continues; of those that callers sample, only a share stays sampled.
+        """Return the trace that a request continues; only a share of caller-sampled traces stays sampled.
 
-        The share is by chance: callers choose their trace ids too, so a decision by the id would be theirs.
+        The share is chosen at random: callers choose their trace ids too, so with a choice by id, they
+        could decide.
         """
         if context is None or not self._continues_callers:
             return None
@@ -63,7 +64,7 @@ class OtelTracing:
         linked: TraceContext | None = None,
         ago_s: float = 0.0,
     ) -> Span:
-        """Begin a span that continues `parent`, or a new trace; it began `ago_s` ago."""
+        """Begin a span that continues `parent`, or a new trace; the span's start is `ago_s` seconds ago."""
         context = Context()  # a span that is current elsewhere in this process isn't its parent
         if parent is not None:
             context = set_span_in_context(NonRecordingSpan(_to_sdk_context(parent)), context)
@@ -80,7 +81,7 @@ class OtelTracing:
 
 
 class OtelSpan:
-    """An implementation of `ports.tracing.Span`. A span that isn't sampled is its own child."""
+    """Implements `ports.tracing.Span`. A span that isn't sampled is returned as its own child."""
 
     __slots__ = ("_began_ns", "_span", "_tracer", "context")
 
@@ -91,13 +92,13 @@ class OtelSpan:
         self.context = _to_trace_context(span.get_span_context())
 
     def child(self, name: str, **attributes: Attribute) -> Span:
-        """Begin a step within this one."""
+        """Begin a child span for a step within this span."""
         return self._start_child(name, time_ns(), attributes) if self._span.is_recording() else self
 
     def past(
         self, name: str, took_s: float | None = None, *, ended_ago_s: float = 0.0, **attributes: Attribute
     ) -> None:
-        """Add a step that has ended; it began no earlier than this span."""
+        """Add a child span that has ended; it began no earlier than this span."""
         if not self._span.is_recording():
             return
         ended_ns = time_ns() - int(ended_ago_s * _SECOND_NS)
@@ -106,7 +107,7 @@ class OtelSpan:
         self._start_child(name, began_ns, attributes)._end(max(began_ns, ended_ns))
 
     def end(self, error: str | None = None, **attributes: Attribute) -> None:
-        """End it, by an internal error if its code is passed."""
+        """End the span, with an internal error if its code is passed."""
         if not self._span.is_recording():
             return
         if error is not None:

@@ -37,7 +37,7 @@ def build_tracing(
     daemon_id: str,
     exporter: SpanExporter | None = None,
 ) -> OtelTracing:
-    """Build the tracing, which delivers spans until the stack ends. `exporter` replaces OTLP in tests.
+    """Build the tracing, which sends spans until the stack closes. `exporter` replaces OTLP in tests.
 
     Raises: ConfigError ``tracing.endpoint``, ``tracing.headers``.
     """
@@ -96,7 +96,7 @@ def _is_confidential(endpoint: str) -> bool:
 
 
 def _read_headers(path: Path) -> dict[str, str]:
-    """Return the headers of a file that other users can't read; their values are never shown."""
+    """Return the headers in a file that other users can't read; the values are never shown."""
     try:
         with path.open("rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)

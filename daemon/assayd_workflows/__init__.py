@@ -1,4 +1,4 @@
-"""Workflows of code nodes: checked as a whole, run node by node as ordinary attempts.
+"""Workflows of code nodes: checked as a whole, then run node by node as ordinary attempts.
 
-A wing: the core imports nothing of it.
+This package is optional: the core imports nothing from it.
 """

@@ -1,7 +1,7 @@
-"""The bundle of an ended workflow: its document, its result, and the places of its attempts' bundles.
+"""The bundle of an ended workflow: its document, its result, and references to its attempts' bundles.
 
-Made from the record at each request, and always the same: it refers to the attempts' bundles and repeats
-nothing of them.
+The bundle is created from the record at each request and is always the same: it references the attempts'
+bundles without repeating their content.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def build_bundle(workflow: Workflow, contents: WorkflowContents, read: Rea
 
 
 def _bundle_reference(attempt_id: str, attempt: Attempt | None) -> dict[str, object]:
-    """Return the place of an attempt's bundle with its report's digest; null values if it was removed."""
+    """Return a reference to an attempt's bundle, with its report's digest; nulls if it was removed."""
     if attempt is None:
         return {"attempt_id": attempt_id, "verdict": None, "bundle": None, "report_sha256": None}
     reports = [one.sha256 for one in attempt.artifacts if one.name.startswith("validation_")]

@@ -1,4 +1,4 @@
-"""Judges a workflow before anything runs: its graph, the source of every input, the types along its edges.
+"""Checks a workflow before it runs: its graph, the sources of its inputs, the types along its edges.
 
     total.rows <- lod.result             workflow.reference     no node has this id
     a <- b <- a                          workflow.cycle
@@ -6,7 +6,8 @@
     result: list[int] -> rows: list[str] workflow.element_type  (a warning: only outer types are checked)
     rows: list, and no input             workflow.no_source
 
-Pure. It parses submitted Python, so it runs in an analysis worker. Types are those of the kind `code`.
+Pure. The module parses submitted Python, so it runs in an analysis worker. The types are the same as for
+the kind `code`.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ RULES = (
 
 
 def check(body: bytes) -> bytes:
-    """Judge a plan; return a `Reading`, whose plan has the declared types."""
+    """Check a plan; return a `Reading`, whose plan contains the declared types."""
     return READING.dump_json(check_plan(PLAN.validate_json(body)))
 
 
@@ -116,7 +117,7 @@ def check_plan(plan: Plan) -> Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _DeclaredName:
-    """A node's declaration of one name: its outer types, its elements' types, and its place."""
+    """A node's declaration of one name: its outer types, its elements' types, and its location."""
 
     types: frozenset[str]
     elements: frozenset[str]
@@ -136,7 +137,7 @@ class _NodeCode:
 
     @property
     def shown(self) -> Mapping[str, str]:
-        """Return the declared types as they are written."""
+        """Return the declared types in their written form."""
         return {name: one.annotation for name, one in self.declared.items()}
 
 
@@ -176,7 +177,7 @@ def _read_declaration(
 
 
 def _element_types(annotation: ast.expr, aliases: Mapping[str, ast.expr]) -> frozenset[str]:
-    """Return the element types of a list, dict or similar type if the annotation names them."""
+    """Return the element types of a list, dict or similar type, if the annotation states them."""
     if not isinstance(annotation, ast.Subscript):
         return frozenset({ANYTHING})
     outer = code_types.meaning(alternatives(annotation.value, aliases))
@@ -224,7 +225,7 @@ def _find_cycles(plan: Plan) -> Iterator[Finding]:
 
 
 def _unorderable_nodes(nodes: Mapping[str, Node]) -> dict[str, None]:
-    """Return the nodes that are in a cycle or depend on one."""
+    """Return the nodes that are in a cycle or depend on a node in a cycle."""
     left = dict.fromkeys(nodes)
     while ready := [each for each in left if not any(need in left for need in nodes[each].needs)]:
         for each in ready:
@@ -294,7 +295,7 @@ def _check_types(plan: Plan, nodes: Mapping[str, _NodeCode]) -> Iterator[Finding
 def _check_edge(
     code: _NodeCode, name: str, source: Reference, wanted: _DeclaredName, result: _DeclaredName
 ) -> Iterator[Finding]:
-    """Check a result's declared type against the type of the input that receives it."""
+    """Check the declared type of a result against the type of the input that receives the result."""
     if (wrong := _explain_invalid_path(source, result)) is not None:
         yield _finding(code.node, "workflow.path", wrong, wanted.line)
         return
@@ -348,7 +349,7 @@ def _explain_invalid_path(source: Reference, result: _DeclaredName) -> str | Non
 
 
 def _position(node: Node, line: int | None) -> str:
-    """Name a line of a node's code, by the line of the document if the code is a block of it."""
+    """Return the name of a line of code: its line in the document if the code is a block there."""
     if line is None:
         return f"node '{node.id}'"
     if node.code_line is not None:

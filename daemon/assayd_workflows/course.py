@@ -1,7 +1,7 @@
-"""One workflow while it is carried out: a task per node, which waits for the nodes that it needs.
+"""Runs one workflow: one task per node, which waits for the nodes whose results it needs.
 
-Decides when a node is submitted and what its end means for others. A node's attempt has its id before it is
-submitted, so that doing it again after a crash changes nothing.
+This module decides when a node is submitted, and how its end affects other nodes. The id of a node's
+attempt is chosen before the node is submitted, so repeating the submission after a crash changes nothing.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ class ResultGone(Exception):
 class CourseParts:
     """The parts that all courses share.
 
-    `turns` bounds the results that are held at once, fairly by user; `inputs_bytes` the inputs of a node.
+    `turns` limits the results that are held at once, fairly by user; `inputs_bytes` limits the inputs of a
+    node.
     """
 
     admission: Admission
@@ -121,7 +122,7 @@ def _extract_policy_digest(report: bytes) -> object:
 
 @dataclass(slots=True)
 class Course:
-    """A workflow that is carried out. `changed` is given each time that a node gets further."""
+    """A running workflow. `changed` is signaled each time that a node's state changes."""
 
     workflow: Workflow
     plan: Plan
@@ -135,7 +136,7 @@ class Course:
     _starting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(STARTING))
 
     async def run(self) -> None:
-        """Carry all nodes to their ends, as far as time permits."""
+        """Run all nodes until they end, within the time limit."""
         runs = self.workflow.nodes
         self._ended = {node.id: asyncio.Event() for node in self.plan.nodes}
         for name, run in runs.items():
@@ -173,7 +174,7 @@ class Course:
         return replace(run, state=NodeState.CANCELLED, detail=why)
 
     def ended(self, at: datetime, verdict: Verdict, detail: str | None) -> Workflow:
-        """Return the workflow as it has ended."""
+        """Return the ended workflow."""
         return replace(self.workflow, verdict=verdict, detail=detail, finished_at=at)
 
     def _set_node(self, run: NodeRun) -> None:
@@ -207,7 +208,7 @@ class Course:
             await self._end_node(replace(run, state=NodeState.ERROR, detail=str(trouble)))
 
     async def _run_node(self, node: Node, run: NodeRun) -> NodeRun:
-        """Submit a node and run it until its end. Raises: as `_submit_node`."""
+        """Submit a node, and wait until it ends. Raises: as `_submit_node`."""
         known = await self.parts.jobs.get(run.attempt_id)
         if known is not None:
             run = replace(run, state=NodeState.RUNNING, input_digest=known.input_digest)
@@ -227,7 +228,7 @@ class Course:
         return run
 
     async def _begin(self, node: Node, run: NodeRun) -> NodeRun:
-        """Submit a node or reuse an earlier attempt; limited in number, as each can hold large inputs.
+        """Submit a node or reuse an earlier attempt; concurrency is limited, as inputs can be large.
 
         Raises: NoSuchPart, TooLarge, ResultGone, AssaydError.
         """
@@ -259,7 +260,7 @@ class Course:
         )
 
     async def _is_reusable(self, attempt_id: str, submission: Submission) -> bool:
-        """Return whether an earlier verdict is trusted and enforced, and has the same policy."""
+        """Return whether an earlier verdict is trusted and enforced, and has an equal policy."""
         before = await self.parts.jobs.get(attempt_id)
         if (
             before is None
@@ -274,7 +275,7 @@ class Course:
         return await self.parts.read_from_report(before, _extract_policy_digest) == digest
 
     async def _submit_document(self, document: bytes, attempt_id: str) -> None:
-        """Submit a document in the owner's name; the submission completes even if the course is cancelled."""
+        """Submit a document as the owner; the submission completes even if the course is cancelled."""
         origin = AttemptOrigin(peer=self.workflow.peer, attempt_id=attempt_id)
         task = asyncio.create_task(self.parts.admission.submit_document(document, origin))
         self._submitting.add(task)

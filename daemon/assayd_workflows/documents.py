@@ -1,4 +1,4 @@
-"""Workflows as documents."""
+"""Converts workflows to API documents."""
 
 from __future__ import annotations
 

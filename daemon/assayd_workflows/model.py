@@ -1,4 +1,4 @@
-"""A workflow as values: its nodes with their inputs, its outputs, and how far each node is."""
+"""The values of a workflow: its nodes with their inputs, its outputs, and the state of each node."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Inputs = Mapping[str, Mapping[str, object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A reference to a node's result or to a part of it; `path` has keys of objects and indexes of lists."""
+    """A reference to a node's result or a part of it; `path` contains object keys and list indexes."""
 
     node: str
     path: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
-        """Return it as a document writes it."""
+        """Return the reference in the form in which documents contain it."""
         return ".".join((self.node, RESULT, *self.path))
 
 
@@ -37,12 +37,12 @@ class Node:
 
     Attributes:
         line: the node's line in the document; None if unknown.
-        code: its Python; empty until a library entry is looked up.
+        code: the node's Python code; empty until its library entry is looked up.
         code_line: the document's line of the first line of `code`; None if the code isn't a block of it.
-        library: the entry that the code comes from, as ``name@version`` once it is looked up.
+        library: the library entry of the code, as ``name@version`` once it is looked up.
         values: inputs with a value.
         sources: inputs that are results of other nodes.
-        declared: types as the code writes them, by name of the input, and of ``result``.
+        declared: the types as written in the code, by input name, and for ``result``.
     """
 
     id: str
@@ -58,11 +58,11 @@ class Node:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Return the nodes whose results this node uses, each once, in the order of the inputs."""
+        """Return the nodes whose results this node uses, each once, in the order of its inputs."""
         return tuple(dict.fromkeys(source.node for source in self.sources.values()))
 
     def with_values(self, values: Mapping[str, object]) -> Node:
-        """Return the node with these values, which replace the sources of the same inputs."""
+        """Return the node with these values, which replace the sources of inputs with the same names."""
         sources = {name: source for name, source in self.sources.items() if name not in values}
         return replace(self, values={**self.values, **values}, sources=sources)
 
@@ -91,7 +91,7 @@ class Plan:
         return Outline(name=self.name, nodes=tuple(nodes), outputs=self.outputs)
 
     def with_inputs(self, inputs: Inputs) -> Plan:
-        """Return the plan with these values, which replace those in the document."""
+        """Return the plan with these values, which replace the values in the document."""
         return replace(self, nodes=tuple(one.with_values(inputs.get(one.id, {})) for one in self.nodes))
 
     def without_inputs(self, inputs: Inputs) -> Plan:
@@ -101,7 +101,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOutline:
-    """A node in the form for lists and graphs."""
+    """A node in the compact form for lists and graphs."""
 
     id: str
     line: int | None
@@ -111,7 +111,7 @@ class NodeOutline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """A plan in the form for lists and graphs, which is small even if code and values are large."""
+    """A plan in the compact form for lists and graphs, even if its code and values are large."""
 
     name: str | None = None
     nodes: tuple[NodeOutline, ...] = ()
@@ -120,7 +120,7 @@ class Outline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The result of reading or checking a document: no plan if it isn't a workflow at all."""
+    """The result of reading or checking a document; the plan is None if it isn't a workflow."""
 
     plan: Plan | None
     findings: tuple[Finding, ...] = ()
@@ -132,7 +132,7 @@ class Reading:
 
 
 class NodeState(StrEnum):
-    """The state of a node; all but the first three are final."""
+    """The state of a node; all states except the first three are final."""
 
     WAITING = "waiting"
     """A node before it has no result yet."""
@@ -153,7 +153,7 @@ class NodeState(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Return whether the state can't change any more."""
+        """Return whether the state is final."""
         return self not in {NodeState.WAITING, NodeState.RUNNING, NodeState.REPAIRING}
 
 
@@ -161,8 +161,9 @@ class NodeState(StrEnum):
 class NodeRun:
     """The progress of a workflow's node.
 
-    `attempt_id` exists before its attempt, so that submitting it twice is submitting it once. `reused`: the
-    attempt is one of the workflow that this one resumes. `repair_id` is the repair whose fix it is.
+    `attempt_id` is chosen before the attempt is submitted, so that a repeated submission has no effect.
+    `reused`: the attempt belongs to the workflow that this one resumes. `repair_id` is the repair that
+    produced the attempt as a fix.
     """
 
     node: str

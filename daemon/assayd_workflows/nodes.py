@@ -1,7 +1,8 @@
-"""The submission of a node, with inputs from earlier results, and the context of its repair.
+"""Builds the submission of a node, with inputs from earlier results, and the context of its repair.
 
-Pure. Results are in the contract's form, as a case's `result`; tagged values stay tagged. Inputs are JSON
-text: of one result, many parts may be referred to, and as text their sizes add up before anything is built.
+Pure. Results have the form of a case's `result` in the API; tagged values stay tagged. Inputs are JSON
+text: many references can name parts of one result, and the sizes of texts can be added up before anything
+is built.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _CONTEXT_CHARS = 12_000
 
 
 class NoSuchPart(Exception):
-    """A result doesn't have the part that a reference names."""
+    """The error for a reference to a part that the result doesn't have."""
 
 
 class TooLarge(Exception):
@@ -30,14 +31,14 @@ class TooLarge(Exception):
 
 @dataclass(slots=True)
 class Room:
-    """So many bytes for referenced parts. `what` names them in messages."""
+    """The number of bytes available for referenced parts. `what` names the parts in messages."""
 
     what: str
     most: int
     used: int = 0
 
     def take(self, size: int) -> None:
-        """Use some of it. Raises: TooLarge."""
+        """Use some of the available bytes. Raises: TooLarge."""
         self.used += size
         if self.used > self.most:
             raise TooLarge(f"{self.what} have more than {self.most} bytes; refer to parts of the results")
@@ -112,7 +113,7 @@ def submission_of(
 
 
 def effective_policy(node: Node, plan: Plan) -> str:
-    """Return the policy of a node: its own, or the workflow's."""
+    """Return the effective policy of a node: its own policy, or the workflow's."""
     return node.policy or plan.policy
 
 

@@ -1,7 +1,7 @@
-"""Reads the text of a workflow, YAML or JSON, strictly and within bounds. Runs in an analysis worker.
+"""Reads the text of a workflow, YAML or JSON, strictly and within limits. Runs in an analysis worker.
 
-Decides which documents are workflows and which inputs are references; what they mean together is
-`checking`'s. Every fault is a finding with the line of the document.
+This module decides which documents are workflows and which inputs are references; `checking` decides
+whether they are consistent. Every fault is a finding with its line in the document.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def _depth_error(line: int | None) -> _Faults:
 
 
 class _YamlConverter:
-    """A converter of YAML nodes to JSON values, each only once, so that aliases can't multiply them."""
+    """A converter of YAML nodes to JSON values that converts each node once, so aliases can't multiply."""
 
     def __init__(self, places: _DocumentPlaces) -> None:
         self._places = places
@@ -214,7 +214,7 @@ _RESOLVER: Any = yaml.resolver.Resolver()
 
 
 def _reject_tag(node: yaml.Node, line: int) -> None:
-    """Raise _Faults if a node has another tag than the one that its form implies."""
+    """Raise _Faults if a node has a different tag from the one that its syntax implies."""
     plain = isinstance(node, yaml.ScalarNode) and not node.style
     if node.tag != _RESOLVER.resolve(type(node), node.value, (plain, not plain)):
         raise _unsupported_tag_error(node, line)

@@ -1,4 +1,4 @@
-"""The HTTP routes of workflows. Each checks the caller, makes one call, and answers."""
+"""The HTTP routes of workflows. Each route checks the caller, makes one call, and responds."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ ROUTERS = (workflows,)
 
 @workflows.post("/check", responses=_CHECKED, openapi_extra=describe_request_body(WorkflowCheckBody))
 async def check_workflow(request: Request, call: CallDep, found: WorkflowsDep) -> Response:
-    """Check a workflow: references, cycles, sources of inputs, types along edges. Nothing is run or kept."""
+    """Check a workflow's references, cycles, input sources and edge types. Nothing is run or stored."""
     wanted = await read_model(request, call, WorkflowCheckBody, max_bytes=BODY_BYTES)
     reading = await found.check(wanted.document, wanted.inputs, peer=call.caller.peer)
     return json_response(to_check_document(reading))
@@ -86,7 +86,7 @@ async def check_workflow(request: Request, call: CallDep, found: WorkflowsDep) -
 
 @workflows.post("", status_code=202, responses=_STARTED, openapi_extra=describe_request_body(WorkflowBody))
 async def start_workflow(request: Request, call: CallDep, found: WorkflowsDep) -> Response:
-    """Check a workflow and run it: one attempt per node, as the caller."""
+    """Check a workflow and run it on behalf of the caller, with one attempt per node."""
     wanted = await read_model(request, call, WorkflowBody, max_bytes=BODY_BYTES)
     terms = WorkflowRequest(
         document=wanted.document, inputs=wanted.inputs, repair=_to_repair_options(wanted.repair)
@@ -140,7 +140,7 @@ async def cancel_workflow(call: CallDep, found: WorkflowsDep, workflow_id: Id) -
     openapi_extra=describe_request_body(WorkflowResumeBody),
 )
 async def resume_workflow(request: Request, call: CallDep, found: WorkflowsDep, workflow_id: Id) -> Response:
-    """Run an ended workflow again, perhaps changed; same code with same inputs keeps its result."""
+    """Run an ended workflow again, possibly changed; nodes with equal code and inputs keep their result."""
     workflow = await _get_visible(call, found, workflow_id)
     wanted = await read_model(request, call, WorkflowResumeBody, max_bytes=BODY_BYTES)
     if workflow.peer.uid != call.caller.peer.uid:
@@ -160,7 +160,7 @@ async def get_workflow_outputs(call: CallDep, found: WorkflowsDep, workflow_id: 
 
 @workflows.get("/{id}/bundle", responses=_BUNDLE, response_class=Response)
 async def get_workflow_bundle(call: CallDep, found: WorkflowsDep, workflow_id: Id) -> Response:
-    """Return an ended workflow as a tar: document, inputs, result, and the places of its attempts."""
+    """Return an ended workflow as a tar file: document, inputs, result, and references to its attempts."""
     workflow = await _get_visible(call, found, workflow_id)
     return Response(
         await build_bundle(workflow, await found.contents(workflow), call.service.get),
@@ -170,7 +170,7 @@ async def get_workflow_bundle(call: CallDep, found: WorkflowsDep, workflow_id: I
 
 @workflows.get("/{id}/events", responses=_EVENTS, response_class=Response)
 async def follow_workflow(call: CallDep, found: WorkflowsDep, workflow_id: Id) -> Response:
-    """Follow a workflow as server-sent events; the last is `finished`."""
+    """Follow a workflow as server-sent events; the last event is `finished`."""
     workflow = await _get_visible(call, found, workflow_id)
     return EventStream(_change_events(found.follow(workflow.id)), heartbeat_s=call.limits.heartbeat_s)
 
@@ -186,7 +186,7 @@ async def _change_events(states: AsyncGenerator[Workflow, None]) -> Documents:
 async def _get_visible(call: Call, found: Workflows, workflow_id: str) -> Workflow:
     """Return a workflow that the caller is allowed to see. Raises: RequestError ``not_found``.
 
-    Raises: RequestError ``not_found``, also for another user's.
+    Raises: RequestError ``not_found``, also for another user's workflow.
     """
     workflow = await found.get(workflow_id)
     if workflow is None or call.visible_uid not in {None, workflow.peer.uid}:

@@ -1,7 +1,7 @@
-"""Workflows in a database: one row each, and one row per node.
+"""Stores workflows in a database: one row per workflow, and one row per node.
 
-Decides how values and rows correspond; the tables themselves are `assayd.store.tables`. Of a user's ended
-workflows the newest are kept. Document, inputs and plan may be large: they are read only if needed.
+This module maps values to rows; the tables are defined in `assayd.store.tables`. Of each user's ended
+workflows, the newest are kept. Document, inputs and plan can be large: they are read only if needed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LISTED = [column for column in _SHOWN if column.name != "findings"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowContents:
-    """The source of a workflow: its document, and its inputs and its plan as JSON text."""
+    """The source of a workflow: its document, and its inputs and plan as JSON text."""
 
     document: str
     inputs: str
@@ -55,7 +55,7 @@ class WorkflowContents:
 
     @classmethod
     def written(cls, document: str, inputs: Inputs, plan: Plan | None) -> WorkflowContents:
-        """Write them. This takes long if they are large."""
+        """Return the contents as text, which is slow if they are large."""
         text = None if plan is None else PLAN.dump_json(plan.without_inputs(inputs)).decode()
         return cls(document=document, inputs=canonical(dict(inputs)).decode(), plan=text)
 
@@ -72,7 +72,7 @@ class WorkflowContents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Workflows of a list; `next_cursor` is the last of them if there may be more."""
+    """One page of a list of workflows; `next_cursor` is the last one's id if there may be more."""
 
     workflows: Sequence[Workflow]
     next_cursor: str | None
@@ -85,7 +85,7 @@ class DatabaseWorkflowStore:
         self._access = access
 
     async def add(self, workflow: Workflow, contents: WorkflowContents) -> None:
-        """Record a workflow with its nodes durably; the user's oldest beyond the limits go.
+        """Record a workflow with its nodes durably; remove the user's oldest ones beyond the limits.
 
         Raises: RequestError ``quota.full`` (retryable).
         """
@@ -116,14 +116,14 @@ class DatabaseWorkflowStore:
         await self._access.write(lambda connection: connection.execute(changed).close())
 
     async def cancel(self, workflow_id: str, at: datetime) -> None:
-        """Record that no further node of a workflow starts."""
+        """Record that no further nodes of a workflow can start."""
         unended = workflows.c.finished_at.is_(None) & workflows.c.cancelled_at.is_(None)
         changed = update(workflows).where(workflows.c.id == workflow_id, unended)
         changed = changed.values(cancelled_at=to_micros(at))
         await self._access.write(lambda connection: connection.execute(changed).close())
 
     async def finish(self, workflow: Workflow) -> None:
-        """Record the end of a workflow with that of its nodes, in one transaction, once."""
+        """Record the end of a workflow together with its nodes' ends, in one transaction, only once."""
         unended = (workflows.c.id == workflow.id) & workflows.c.finished_at.is_(None)
         changed = update(workflows).where(unended).values(_end_values(workflow))
 
@@ -138,19 +138,19 @@ class DatabaseWorkflowStore:
         await self._access.write(apply)
 
     async def get(self, workflow_id: str) -> Workflow | None:
-        """Return a workflow by its id; None if there is none."""
+        """Return a workflow by its id; None if it doesn't exist."""
         found = await self._read(select(*_SHOWN).where(workflows.c.id == workflow_id))
         return found[0] if found else None
 
     async def contents(self, workflow_id: str) -> WorkflowContents | None:
-        """Return what a workflow was made of; None if there is none."""
+        """Return the source of a workflow; None if it doesn't exist."""
         large = select(workflows.c.document, workflows.c.inputs, workflows.c.plan)
         wanted = large.where(workflows.c.id == workflow_id)
         row = await self._access.read(lambda connection: connection.execute(wanted).mappings().first())
         return None if row is None else WorkflowContents(**row)
 
     async def list(self, *, uid: int | None, before: str | None, limit: int) -> Page:
-        """Return workflows without findings, newest first; those of one user, and older than `before`."""
+        """Return workflows without findings, newest first: those of one user, and older than `before`."""
         wanted = select(workflows.c.id, func.length(workflows.c.outline)).order_by(workflows.c.id.desc())
         if uid is not None:
             wanted = wanted.where(workflows.c.uid == uid)

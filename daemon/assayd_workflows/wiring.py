@@ -1,4 +1,4 @@
-"""Builds the wing on the parts of the daemon."""
+"""Builds the workflows from the parts of the daemon."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESULTS_AT_ONCE = 3
 
 
 async def open_wing(basics: Basics, stack: AsyncExitStack, running: RunningParts) -> Workflows:
-    """Build the workflows, which are carried on as long as the stack is open."""
+    """Build the workflows, which run until the stack closes."""
     parts = CourseParts(
         admission=running.admission,
         scheduler=running.scheduler,

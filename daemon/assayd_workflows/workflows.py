@@ -1,6 +1,6 @@
-"""The workflows of this daemon: checked, started, followed, cancelled, resumed, recovered after a restart.
+"""Manages this daemon's workflows: checks, starts, follows, cancels, resumes and recovers them.
 
-Decides which workflows begin and which verdict they get. Whose a workflow is, the API checks.
+This module decides which workflows begin and which verdict they get. The API checks who owns a workflow.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Workflows:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Workflows]:
-        """Carry workflows on while the body runs; at its end they are left for the next run of the daemon."""
+        """Run workflows while the body runs; unfinished ones continue when the daemon is started again."""
         async with task_group() as self._tasks:
             try:
                 yield self
@@ -96,7 +96,7 @@ class Workflows:
                     task.cancel()
 
     async def recover(self, only: Container[str] | None = None) -> None:
-        """Continue unfinished workflows of a previous run: all, or `only` those with these ids."""
+        """Continue unfinished workflows of a previous run: all of them, or `only` those with these ids."""
         unfinished = [one for one in await self._store.unfinished() if only is None or one.id in only]
         for workflow in unfinished:
             contents = await self._store.contents(workflow.id)
@@ -107,7 +107,7 @@ class Workflows:
             log.warning("workflows.recovered", count=len(unfinished))
 
     async def check(self, document: str, inputs: Inputs, *, peer: Peer) -> Reading:
-        """Judge a document; nothing is run or kept.
+        """Check a document; nothing is run or stored.
 
         Raises: RequestError ``invalid``, ``policy.unknown``, ``too_large``.
         """
@@ -171,7 +171,7 @@ class Workflows:
             return f"{name}@{entry.version}", await asyncio.to_thread(_extract_code, entry.document)
 
     async def begin(self, terms: WorkflowRequest, peer: Peer) -> Workflow:
-        """Record a workflow and start it; one with errors in its check fails at once, and nothing runs.
+        """Record a workflow and start it; a workflow with errors in its check fails without running.
 
         Raises: RequestError, as `check`; ``repair.provider_unknown``, ``quota.full``, ``not_ready``.
         """
@@ -213,9 +213,9 @@ class Workflows:
         repair: RepairOptions | None,
         peer: Peer,
     ) -> Workflow:
-        """Begin a workflow that takes over the results of an ended one, where code and inputs are the same.
+        """Begin a workflow that reuses an ended one's results for nodes with equal code and inputs.
 
-        None: those of the ended workflow. Raises: RequestError ``workflow.running``; as `begin`.
+        None stands for the ended workflow's values. Raises: RequestError ``workflow.running``; as `begin`.
         """
         if workflow.verdict is None:
             raise RequestError("workflow.running", "the workflow is still running; cancel it, or wait")
@@ -231,7 +231,7 @@ class Workflows:
         return await self.begin(terms, peer)
 
     async def contents(self, workflow: Workflow) -> WorkflowContents:
-        """Return what a workflow was made of. Raises: RequestError ``not_found``."""
+        """Return the source of a workflow. Raises: RequestError ``not_found``."""
         found = await self._store.contents(workflow.id)
         if found is None:
             raise RequestError("not_found", f"workflow {workflow.id} doesn't exist")
@@ -261,7 +261,7 @@ class Workflows:
             course.changed.give()
 
     async def _end_with_error(self, course: Course) -> None:
-        """End a workflow after an internal error, so that it doesn't stay unfinished."""
+        """End a workflow with an internal error, so that it doesn't stay unfinished."""
         message = "an internal error; operators: see the daemon's log"
         try:
             await course.abort(message)
@@ -324,7 +324,7 @@ class Workflows:
         return Verdict.VALIDATED, None
 
     async def get(self, workflow_id: str) -> Workflow | None:
-        """Return the current state of a workflow by its id; None if there is none."""
+        """Return the current state of a workflow by its id; None if it doesn't exist."""
         course = self._courses.get(workflow_id)
         return course.workflow if course is not None else await self._store.get(workflow_id)
 
@@ -362,7 +362,7 @@ class Workflows:
             await self._driving.cancel(DrivenWork.WORKFLOW, workflow.id)
 
     def end(self, workflow_id: str) -> bool:
-        """End a workflow that is carried out in this process; return whether it is."""
+        """End a workflow that runs in this process; return whether it runs here."""
         course = self._courses.get(workflow_id)
         if course is not None and not course.cancelled:
             course.cancelled = True
@@ -370,7 +370,7 @@ class Workflows:
         return course is not None
 
     async def follow(self, workflow_id: str) -> AsyncGenerator[Workflow, None]:
-        """Yield a workflow each time that it changes, up to its end."""
+        """Yield a workflow each time that it changes, until it ends."""
         while True:
             course = self._courses.get(workflow_id)
             changed = course.changed.next if course is not None else None
@@ -396,7 +396,7 @@ _TOO_MUCH = Finding(
 
 
 def _add_snippets(reading: Reading, document: str) -> Reading:
-    """Add the document's lines that the findings are about."""
+    """Add the lines of the document to which the findings refer."""
     lines = document.split("\n")
     found = (
         replace(one, snippet=shorten(lines[one.line - 1].rstrip(), SNIPPET_CHARS))

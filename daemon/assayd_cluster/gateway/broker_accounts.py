@@ -141,7 +141,7 @@ class ManagedAccounts:
         await self._request_api("PUT", "permissions", self._vhost, account, json=rights)
 
     async def readers(self) -> QueueReaders | None:
-        """Return the accounts that can read the queue (no administrators). Raises: RequestError."""
+        """Return the queue's readers except administrators. Raises: RequestError ``broker.accounts``."""
         rights = await self._request_api("GET", "vhosts", self._vhost, "permissions")
         users = await self._request_api("GET", "users")
         strong = {user["name"] for user in users if "administrator" in user["tags"]}

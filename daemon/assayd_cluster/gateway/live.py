@@ -195,7 +195,7 @@ class RunUpdates:
         self._execution.publish_again(attempt_id)
 
     async def cancelled(self, node: str, wait_s: float) -> Sequence[str]:
-        """Return the attempts held by a node that must end, as soon as there are any."""
+        """Return the attempts that a node holds and must end, as soon as there are any."""
         try:
             async with asyncio.timeout(wait_s):
                 while True:

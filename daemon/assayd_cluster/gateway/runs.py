@@ -394,7 +394,7 @@ class Runs:
         )
 
     async def cancelled(self, node: str) -> Sequence[str]:
-        """Return the attempts held by a node that must end."""
+        """Return the attempts that a node holds and must end."""
         wanted = {"node": node}
         return await self._access.read(
             lambda connection: list(connection.execute(_CANCELLED, wanted).scalars())

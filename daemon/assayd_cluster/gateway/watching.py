@@ -108,7 +108,7 @@ class RunMonitor:
         self._gateway_id = gateway_id
 
     async def look(self) -> Seen:
-        """Return the attempts to republish, and the runs held by nodes that didn't begin just now."""
+        """Return the attempts to republish, and the runs on nodes, except runs that have just begun."""
 
         def fetch(connection: Connection) -> Seen:
             rows = connection.execute(_OLD, {"gateway": self._gateway_id}).all()

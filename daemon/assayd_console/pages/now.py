@@ -106,7 +106,7 @@ async def _load_running_attempts(daemon: ConsoleDaemon) -> list[Document]:
 
 
 def _step_latencies(seen: Span) -> Iterator[tuple[str, str, str]]:
-    """Yield p50 and p95 of each step since the previous sample; without new data, since the start."""
+    """Yield each step's p50 and p95 since the previous sample, or without new data, since startup."""
     start = Span(now=seen.now, before=type(seen.now)(taken_s=0.0), seconds=1.0)
     for step in STEPS:
         of = next(

@@ -1,4 +1,4 @@
-"""`assay pipeline`: look at stored pipelines, and apply what a validated attempt came to."""
+"""The command `assay pipeline`: shows stored pipelines, and applies the result of a validated attempt."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def show(
     ],
     as_json: Json = False,
 ) -> None:
-    """Show a pipeline: its steps, and each attempt's outcome step by step."""
+    """Show a pipeline: its steps, and the result of each step in each attempt."""
     from assayd_client.cli.ids import record_id
     from assayd_client.cli.terminal import out, plain, print_json
 
@@ -68,7 +68,7 @@ def show(
 
 
 def _describe_origin(attempt: Document) -> Iterator[str]:
-    """Yield the origin of an attempt: its predecessor, and the fix that it tries."""
+    """Yield the origin of an attempt: its predecessor, and the fix that the attempt tries."""
     from assayd_client.cli.terminal import shorten
 
     if attempt["parent_id"] is not None:
@@ -123,7 +123,7 @@ def rollback(
         bool, typer.Option("--force", help="Also discard later changes, and list the discarded changes.")
     ] = False,
 ) -> None:
-    """Undo a commit if nothing has changed since; needs no daemon."""
+    """Undo a commit if nothing has changed since then; needs no daemon."""
     from assayd_pipeline.commands.rollback import foretell, roll_back
 
     for line in (foretell if dry_run else roll_back)(reference, database, directory, force=force):
@@ -155,7 +155,7 @@ def run_pipeline(  # noqa: PLR0913, PLR0917  (one parameter per option)
     webhook: Annotated[str | None, typer.Option(metavar="URL", help="Send the verdict to this URL.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Run an approved pipeline on new data and compare it with earlier runs; --commit applies the result."""
+    """Run an approved pipeline on new data, compared with earlier runs; `--commit` applies the result."""
     from assayd_pipeline.commands.run import Run
 
     run = Run(files=file or (), database=database, rows=rows, commit=commit_result, directory=directory)
@@ -184,7 +184,7 @@ def history(
 
 
 def _find_attempt(client: PlainClient, said: str) -> tuple[str, str | None]:
-    """Return the attempt, and its approved name if the caller named it by that.
+    """Return the attempt, and its approved name if the caller used this name.
 
     Raises: NotFound; RequestError.
     """

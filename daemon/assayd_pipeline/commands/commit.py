@@ -1,8 +1,8 @@
 """Applies the result of a validated pipeline attempt: its database and its changed files.
 
-It changes nothing unless everything is still as submitted. Replaced content is kept as a backup next to the
-original, and the database's journal records everything, so that `rollback` can undo the commit. Repeating an
-interrupted commit completes it; steps already done are skipped.
+The commit changes nothing unless everything is still as submitted. Replaced content is kept as a backup
+next to the original, and the database's journal records every change, so that `rollback` can undo the
+commit. Repeating an interrupted commit completes it; completed steps are skipped.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class _FileChange:
-    """One file to replace; `base` is None if the file must not exist yet."""
+    """A file to replace; `base` is None if the file must not exist before."""
 
     name: str
     path: Path
@@ -74,7 +74,7 @@ class _FileChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CommitPlan:
-    """The steps to do, and the record of the whole commit, including steps already done."""
+    """The remaining steps, and the record of the whole commit, including the completed steps."""
 
     connection: sqlite3.Connection | None
     database_due: bool
@@ -125,12 +125,12 @@ def apply(
     *,
     name: str | None = None,
 ) -> list[str]:
-    """Apply a result; return a line for each step done.
+    """Apply a result; return a line for each completed step.
 
     Args:
-        result: from `fetch_result`.
+        result: the return value of `fetch_result`.
         database: the real database.
-        directory: the real folder of the attempt's files; required if some were changed.
+        directory: the real folder of the attempt's files; required if the attempt changed any.
         checkpoint: called at each step, for tests.
         name: the library name by which the pipeline was requested, if any.
 
@@ -175,7 +175,7 @@ def foretell(result: Result, database: Path, directory: Path | None) -> list[str
 
 @contextmanager
 def _translate_errors(database: Path) -> Iterator[None]:
-    """Translate errors of SQLite and the file system."""
+    """Translate errors of SQLite and the file system into the errors of commits."""
     try:
         yield
     except sqlite3.Error as problem:
@@ -189,7 +189,7 @@ def _translate_errors(database: Path) -> Iterator[None]:
 def _lock_and_plan(
     result: Result, database: Path, directory: Path | None, name: str | None
 ) -> Iterator[_CommitPlan]:
-    """Lock the database, and return the steps for it and the files.
+    """Lock the database, and return the steps for the database and the files.
 
     Raises: RequestError ``commit.refused``, if anything differs from the submission.
     """
@@ -237,7 +237,7 @@ def _replaced(result: Result, change: _FileChange) -> ReplacedObject:
 
 
 def _close_interrupted(plan: _CommitPlan, database: Path) -> None:
-    """Record the end of a commit that a crash prevented from doing so."""
+    """Record the end of a commit that a crash interrupted before its end was recorded."""
     known = last(read_journal(database), plan.record.attempt_id)
     if known is not None and (known.action, known.state) == (COMMIT, BEGUN):
         with open_journal(database) as journal:
@@ -264,7 +264,7 @@ def _list_changes(result: Result, directory: Path | None) -> list[_FileChange]:
 
 
 def _is_due(change: _FileChange) -> bool:
-    """Return whether a file must still be replaced; False if it already has its new content."""
+    """Return whether a file must still be replaced; False if it already has the new content."""
     current = read(change.path) if change.path.exists() else None
     if current == change.new:
         return False
@@ -286,7 +286,7 @@ def _write_staged_files(result: Result, due: Sequence[_FileChange]) -> None:
 
 
 def _rename_into_place(result: Result, due: Sequence[_FileChange], checkpoint: Checkpoint) -> list[str]:
-    """Rename each new file into its place; the backup has the old content."""
+    """Rename each new file to its final path; the backup keeps the old content."""
     told = []
     for change in due:
         move(beside(change.path, result.attempt_id, "new"), change.path)

@@ -1,6 +1,6 @@
-"""Compares two states of a database by table: the number of rows that only one of them has.
+"""Compares two states of a database table by table: the number of rows that exist in only one state.
 
-Both may be untrusted: only plain tables are read, within a time limit.
+Both states can be untrusted: only ordinary tables are read, within a time limit.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _quote_identifier(name: str) -> str:
 
 @contextmanager
 def _open_both(old: bytes, new: bytes) -> Iterator[sqlite3.Connection]:
-    """Open two databases in memory; the older one is the schema ``old``."""
+    """Open two databases in memory; the older one is attached as schema ``old``."""
     with opened(new) as connection:
         connection.execute("ATTACH ':memory:' AS old")
         connection.deserialize(to_rollback_mode(old), name="old")

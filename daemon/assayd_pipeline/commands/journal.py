@@ -1,7 +1,7 @@
-"""The journal of commits and rollbacks of a database: lines of JSON in a file next to it.
+"""The journal of a database's commits and rollbacks: JSON lines in a file next to the database.
 
-A "begun" line is durable before the first change, and a "done" line follows the last one. So after a crash,
-the journal shows the operation in progress, and repeating it completes it.
+A `begun` line is written durably before the first change, and a `done` line after the last one. So after a
+crash, the journal shows the interrupted operation, and repeating the operation completes it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BEGUN, DONE = "begun", "done"
 class ReplacedObject:
     """An object (a file or the database) that a commit replaced.
 
-    A digest is None if the object doesn't exist; a database's excludes its counters.
+    A digest is None if the object doesn't exist; the digest of a database excludes its counters.
 
     `name` is relative to the folder of the commit; `backup` names the backup file next to it.
     """
@@ -41,7 +41,7 @@ class ReplacedObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One line. `name` is the library name by which the pipeline was requested, if any."""
+    """One line of the journal. `name` is the library name with which the pipeline was requested, if any."""
 
     action: str
     state: str
@@ -63,7 +63,7 @@ class Journal:
         self._path = path
 
     def records(self) -> Sequence[Record]:
-        """Return all lines, oldest first, without a truncated one.
+        """Return all lines, oldest first, except a truncated last line.
 
         Raises: StoreError ``commit.journal``, if the journal is damaged.
         """
@@ -78,7 +78,7 @@ class Journal:
             raise StoreError("commit.journal", message) from problem
 
     def append(self, record: Record) -> None:
-        """Append a line durably, with the user and the time."""
+        """Append a line durably, with the current user and time."""
         line = json.dumps(_to_json_record(record), sort_keys=True).encode() + b"\n"
         size = os.fstat(self._descriptor).st_size
         cut = size and os.pread(self._descriptor, 1, size - 1) != b"\n"
@@ -110,7 +110,7 @@ def open_journal(database: Path) -> Iterator[Journal]:
 
 
 def read_journal(database: Path) -> Sequence[Record]:
-    """Return the records of a database without creating a journal."""
+    """Return the records of a database's journal, without creating the journal if it is missing."""
     path = database.with_name(database.name + SUFFIX)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -123,7 +123,7 @@ def read_journal(database: Path) -> Sequence[Record]:
 
 
 def last(records: Sequence[Record], reference: str) -> Record | None:
-    """Return the last record of an attempt or a pipeline's name."""
+    """Return the last record of an attempt or a pipeline name."""
     return next((record for record in reversed(records) if record.matches_reference(reference)), None)
 
 

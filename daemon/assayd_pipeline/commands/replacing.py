@@ -1,7 +1,8 @@
-"""Replaces a database's content in place, and files by renaming, and keeps backups of both.
+"""Replaces a database's content in place, and files by renaming, with backups of both.
 
-A database is replaced by SQLite's backup API, in one transaction under its own lock. So programs that have it
-open continue with the new content, and a crash leaves either the old or the new content.
+A database is replaced through SQLite's backup API, in one transaction under SQLite's own lock. So programs
+that have the database open continue with the new content, and a crash leaves either the old or the new
+content.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def opened(content: bytes) -> Iterator[sqlite3.Connection]:
 
 
 def to_rollback_mode(content: bytes) -> bytes:
-    """Return a WAL-mode database converted to rollback mode, the only mode of databases in memory."""
+    """Return a WAL-mode database converted to rollback mode, the only mode for in-memory databases."""
     return content[:18] + _PLAIN + content[20:] if content[18:20] == _WAL else content
 
 
@@ -77,7 +78,7 @@ def clear_counters(content: bytes) -> bytes:
 
 
 def digest(content: bytes) -> str:
-    """Return the SHA-256 of content."""
+    """Return the SHA-256 digest of content."""
     return hashlib.sha256(content).hexdigest()
 
 
@@ -87,7 +88,7 @@ def beside(path: Path, attempt_id: str, what: str) -> Path:
 
 
 def inside(root: Path, name: str) -> Path:
-    """Return the path of a file in a folder.
+    """Return the path of a file within a folder.
 
     Raises: RequestError ``commit.refused``, if a link leads out of the folder.
     """
@@ -98,7 +99,7 @@ def inside(root: Path, name: str) -> Path:
 
 
 def remark(name: str) -> str:
-    """Return a note about a file that a listing of its folder doesn't show."""
+    """Return a note about a file that doesn't appear in a listing of its folder."""
     return " (hidden)" if any(part.startswith(".") for part in PurePosixPath(name).parts) else ""
 
 
@@ -112,7 +113,7 @@ def read(path: Path) -> bytes:
 
 
 def write(path: Path, content: bytes, *, like: Path | None = None) -> None:
-    """Write a file durably and atomically, with the permissions of another one."""
+    """Write a file durably and atomically, with the same permissions as another file."""
     draft = path.with_name(f"{path.name}.draft")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -127,7 +128,7 @@ def write(path: Path, content: bytes, *, like: Path | None = None) -> None:
 
 
 def move(path: Path, target: Path) -> None:
-    """Rename a file durably, replacing any existing one."""
+    """Rename a file durably, replacing an existing file."""
     path.replace(target)
     sync(target.parent)
 

@@ -1,7 +1,7 @@
 """Undoes a commit: restores the previous database and files.
 
-Without force, only unchanged results of the commit are restored. The current content is always kept as a
-backup. Repeating an interrupted rollback completes it.
+Unless forced, the rollback restores only objects that haven't changed since the commit. The current content
+is always kept as a backup. Repeating an interrupted rollback completes it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Checkpoint = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RestoreStep:
-    """One object to restore: its place, its former content (None: missing), and its current content."""
+    """One object to restore: its location, its former content (None if missing) and its current content."""
 
     path: Path
     name: str
@@ -56,7 +56,7 @@ class _RestoreStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RollbackPlan:
-    """The steps to do; `lost` lists later changes that would be lost."""
+    """The remaining steps; `lost` lists the later changes that would be lost."""
 
     record: Record
     connection: sqlite3.Connection | None
@@ -73,12 +73,12 @@ def roll_back(
     force: bool = False,
     checkpoint: Checkpoint = lambda _: None,
 ) -> list[str]:
-    """Undo the last commit of an attempt or a name; return a line for each step done.
+    """Undo the last commit of an attempt or name; return a line for each completed step.
 
     Args:
         reference: the attempt's id, or the name under which it was committed.
         database: the database of the commit.
-        directory: the folder of the commit; required if it changed files.
+        directory: the folder of the commit; required if the commit changed files.
         force: also restore objects that changed since the commit; the lines report the lost changes.
         checkpoint: called at each step, for tests.
 
@@ -109,7 +109,7 @@ def foretell(reference: str, database: Path, directory: Path | None, *, force: b
 
 @contextmanager
 def _translate_errors(database: Path) -> Iterator[None]:
-    """Translate errors of SQLite and the file system."""
+    """Translate errors of SQLite and the file system into the errors of rollbacks."""
     try:
         yield
     except sqlite3.Error as problem:
@@ -123,9 +123,10 @@ def _translate_errors(database: Path) -> Iterator[None]:
 def _lock_and_plan(
     reference: str, database: Path, directory: Path | None, *, force: bool
 ) -> Iterator[_RollbackPlan]:
-    """Lock the database, and return the steps to do.
+    """Lock the database, and return the rollback steps.
 
-    Raises: RequestError ``commit.refused``, if the commit doesn't exist, or if something changed since.
+    Raises: RequestError ``commit.refused``, if the commit doesn't exist, or something has changed since
+    then.
     """
     records = read_journal(database)
     commit = _find_commit(records, reference, database)
@@ -163,7 +164,7 @@ def _find_commit(records: Sequence[Record], reference: str, database: Path) -> R
 
 
 def _find_later_commit(records: Sequence[Record], commit: Record) -> str | None:
-    """Return the attempt that was committed after this one and not undone, or None."""
+    """Return a later attempt that was committed and not undone, or None."""
     since = records[max(n for n, each in enumerate(records) if each.attempt_id == commit.attempt_id) + 1 :]
     standing: dict[str, None] = {}
     for record in since:
@@ -184,7 +185,7 @@ def _plan_database(  # noqa: PLR0913 - the facts about one database
     *,
     force: bool,
 ) -> _RestoreStep | None:
-    """Return the restore step of the database; None if it already has its former content."""
+    """Return the database's restore step; None if the database already has its former content."""
     current = connection.serialize() if connection is not None else _read_content(database)
     found = content_digest(current) if current is not None else None
     if found == replaced.before:
@@ -232,7 +233,7 @@ def _plan_files(
 def _read_backup(
     path: Path, commit: Record, replaced: ReplacedObject, digest_of: Callable[[bytes], str]
 ) -> bytes | None:
-    """Return the content before a commit. Raises: RequestError, if the backup is missing or modified."""
+    """Return the content before a commit. Raises: RequestError, if the backup is missing or changed."""
     if replaced.before is None:
         return None
     backup = beside(path, commit.attempt_id, "backup")
@@ -269,7 +270,7 @@ def _restore_all(plan: _RollbackPlan, checkpoint: Checkpoint) -> list[str]:
 
 
 def _restore_file(thing: _RestoreStep, attempt_id: str) -> str:
-    """Restore a file, or remove it if it didn't exist."""
+    """Restore a file, or remove it if it didn't exist before the commit."""
     path = plain(str(thing.path))
     if thing.before is None:
         kept = beside(thing.path, attempt_id, KEPT)
@@ -281,7 +282,7 @@ def _restore_file(thing: _RestoreStep, attempt_id: str) -> str:
 
 
 def _keep_current_content(thing: _RestoreStep, attempt_id: str) -> str:
-    """Keep the current content as a backup; return its name."""
+    """Keep the current content as a backup; return the name of the backup file."""
     kept = beside(thing.path, attempt_id, KEPT)
     if thing.current is None:
         return "nothing"

@@ -1,4 +1,4 @@
-"""`assay pipeline run` and `history`: new data through approved steps, applied only if every check passes."""
+"""`assay pipeline run` and `history`: approved steps on new data, applied only if all checks pass."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RANGE = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)\.\.(\d{1,6}(?:\.\d{1,6})?)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What the command line says of a run."""
+    """The command-line arguments of a run."""
 
     files: Sequence[str]
     database: Path | None
@@ -36,9 +36,9 @@ class Run:
     directory: Path | None
 
     def execute(self, client: PlainClient, name: str, *, webhook: str | None, as_json: bool) -> int:
-        """Run, show the report, apply the result with `commit`, and return the exit code.
+        """Run the pipeline, show the report, apply the result with `commit`, and return the exit code.
 
-        Raises: RequestError; ClientError; StoreError, as `commit`.
+        Raises: RequestError; ClientError; StoreError, as for `commit`.
         """
         from assayd_client.cli.validate import print_attempt
 
@@ -81,7 +81,7 @@ class Run:
         """Return the current content of the files that a result replaces.
 
         Other submitted files were read by this command, from any folder. A file that the run created may
-        exist from the run before.
+        already exist from an earlier run.
         """
         submitted = {name: old for name, old in result.base_files.items() if name in result.new_files}
         if self.directory is None:
@@ -91,7 +91,7 @@ class Run:
         return submitted | {name: read(path) for name, path in paths.items() if path.exists()}
 
     def _read_data_files(self) -> Mapping[str, object]:
-        """Return the data files by their paths in the sandbox."""
+        """Return the data files, keyed by their paths in the sandbox."""
         found: dict[str, object] = {}
         for said in self.files:
             name, equals, path = said.rpartition("=")
@@ -124,7 +124,7 @@ def _copy_database(database: Path) -> bytes:
 
 
 def print_history(runs: Sequence[Document]) -> None:
-    """Print a row per run."""
+    """Print the history with one row per run."""
     from assayd_client.cli.terminal import out, plain, print_table
 
     rows = []

@@ -2,7 +2,7 @@
 
     text ─reader─> tree (nodes) ─variables─> Script ─rules─> findings
 
-`check_script` checks one script. The rules explain; the container isolates.
+`check_script` checks one script. The rules only explain faults early; the container provides the isolation.
 """
 
 from assayd_pipeline.shell.check import RULES, ShellCheck, check_script, parse_script

@@ -1,8 +1,8 @@
 """Checks one bash script: the rules on commands, paths and variables.
 
-Every command counts, wherever it is: in a function, a loop, a substitution, a here-document, an arithmetic
-expression. All violations are reported at once, in source order. The modules of the rules show bad lines;
-`RULES` lists all rules.
+Every command is checked, regardless of its position: in a function, a loop, a substitution, a here-document
+or an arithmetic expression. All violations are reported at once, in source order. The modules of the rules
+show examples of rejected lines; `RULES` lists all rules.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellCheck:
-    """The findings about a script and the commands that it names, both in source order."""
+    """The findings about a script and the commands in it, both in source order."""
 
     findings: tuple[Finding, ...]
     commands: tuple[Command, ...] = ()
@@ -59,7 +59,7 @@ def parse_script(text: str) -> tuple[Finding, ...]:
 
 
 def _best_explanation(text: str, finding: Finding) -> Finding:
-    """Return ShellCheck's explanation of a syntax error, unless only the parser's has an edit."""
+    """Return ShellCheck's explanation of a syntax error, unless only the parser's one has an edit."""
     if finding.rule != "shell.syntax":
         return finding
     explained = unreadable(text, finding)
@@ -78,7 +78,7 @@ def check_script(
     """Check a script; if its syntax is invalid, return only that finding.
 
     Args:
-        text: the script, as it will run.
+        text: the script, in the form in which it will run.
         commands: the allowed commands.
         network: the hosts that curl can reach.
         files: the files that exist at the start; None if unknown.

@@ -1,6 +1,6 @@
-"""Proposes the ends of open blocks, quotes and here-documents in bash, and the form of calls.
+"""Proposes ends for open blocks, quotes and here-documents in bash, and the correct form of calls.
 
-Callers try each proposal: an edit is offered only if bash can read the script with it.
+Callers check each proposal: an edit is offered only if bash can parse the edited script.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ARGUMENT = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|\$\([^()]*\)|[^,"'])+)\s*(?:,|
 
 
 def closed(text: str, line: int, closer: str) -> Iterator[str]:
-    """Yield the script with a construct closed that is open on a line."""
+    """Yield the script with a construct closed that was opened on a line."""
     if closer == "quote":
         yield from close_quotes(text, '"')
     elif closer == "heredoc":

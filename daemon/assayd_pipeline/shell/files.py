@@ -1,4 +1,4 @@
-r"""Finds read files, and folders of written files, that won't exist when the step uses them.
+r"""Finds files to be read, and folders for written files, that won't exist when the step uses them.
 
     cp data/nothere.csv out.csv; echo done     path.missing   the file is neither submitted nor created before
     wc -l sales.csv                            path.missing   the file is data/sales.csv
@@ -7,8 +7,9 @@ r"""Finds read files, and folders of written files, that won't exist when the st
     echo x > tmp/reports/a.txt                 path.missing   no command creates the folder
     cat data/x.csv || echo none                nothing        the script deals with a missing file
 
-Bash and its tools print an error for each, and the step often continues to its end. Only literal paths count,
-and only if no earlier command could create them; other cases are left to the run.
+Bash and its tools print an error for each of these, and the step often continues to its end. Only literal
+paths are checked, and only if no earlier command could create them; other cases are detected during the
+run.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class WorkFiles:
 
 
 def written_by(script: ParsedScript) -> tuple[str, ...]:
-    """Return the literal prefixes of the paths that a script writes; an empty one means any path."""
+    """Return the literal prefixes of the paths that a script writes; an empty prefix means any path."""
     found = (
         _normalize_path(_literal_prefix(one.value), "") for one in script.paths if one.use is PathUse.WRITES
     )
@@ -125,7 +126,7 @@ def _report_missing(script: ParsedScript, one: NamedPath, path: str, files: Work
 
 
 def _report_path(script: ParsedScript, one: NamedPath, message: str, meant: str) -> None:
-    """Add the finding for a path, with its obvious replacement."""
+    """Add the finding for a path, with its replacement if that is obvious."""
     raw = script.source.written(one.node)
     quote = raw[0] if raw[:1] in {"'", '"'} and raw[-1:] == raw[:1] else ""
     plain = raw.strip("\"'") == one.value or "\\" in raw
@@ -175,7 +176,7 @@ def _normalize_path(path: str, folder: str) -> str:
 
 
 class _CurrentFolders:
-    """The current folder at each place of a script, if its calls of cd are literal and at the top level."""
+    """The current folder at each position of a script, if all `cd` calls are literal and top-level."""
 
     def __init__(self, script: ParsedScript) -> None:
         self.certain = True
@@ -193,13 +194,13 @@ class _CurrentFolders:
             self._changes.append((call.word.start, folder))
 
     def at(self, offset: int) -> str:
-        """Return the folder at a place, relative to the sandbox directory."""
+        """Return the folder at a position, relative to the sandbox directory."""
         before = [folder for start, folder in self._changes if start < offset]
         return before[-1] if before else ""
 
 
 class _GuardedPaths:
-    """The paths and places for which a script handles a missing file."""
+    """The paths and positions for which a script handles a missing file."""
 
     def __init__(self, script: ParsedScript) -> None:
         self._places = [
@@ -214,7 +215,7 @@ class _GuardedPaths:
         self._tested = {value for word in words for value in evaluate_unsplit(word, script.known)}
 
     def covers(self, one: NamedPath) -> bool:
-        """Return whether the script tests a path, or expects a failure at its place."""
+        """Return whether the script tests a path, or expects a failure at this position."""
         return one.value in self._tested or any(start <= one.node.start < end for start, end in self._places)
 
 
@@ -230,7 +231,7 @@ def _guarded_parts(node: Node) -> Iterator[Node]:
 
 
 def _redirects_errors(redirections: Sequence[Node]) -> bool:
-    """Return whether errors go to the null device or to a file."""
+    """Return whether errors are redirected to the null device or to a file."""
     return any(
         each.text("Op") in {"&>", "&>>"} or (number is not None and number.text("Value") == "2")
         for each in redirections

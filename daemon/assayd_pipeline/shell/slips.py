@@ -1,11 +1,11 @@
-"""Explains slips in bash by ShellCheck's comments and the table of its codes.
+"""Explains mistakes in bash with ShellCheck's comments and a table of its codes.
 
     if [ -s x ] then            shell.syntax      SC1010    edit: if [ -s x ]; then
     limit = 5                   command.not_allowed, SC2283    edit: limit=5
     echo "$names[0]"            shell.suspicious  SC1087    edit: echo "${names[0]}"   (a warning)
 
-ShellCheck is asked about a script that bash can't read, that a rule refuses, or that has one of the forms
-that pass and mean something else. Messages and hints are those of `data/shellcheck.toml`.
+ShellCheck checks only scripts that bash can't parse, that a rule refuses, or that contain a form which is
+valid but has a different meaning than intended. Messages and hints are in `data/shellcheck.toml`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _PASSING_FORMS = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptMistake:
-    """The meaning of a ShellCheck code here; the head of the table describes the fields."""
+    """The meaning of a ShellCheck code in this project; the table's header describes the fields."""
 
     code: int
     level: str
@@ -88,7 +88,7 @@ class ScriptMistake:
 
 @cache
 def slips() -> tuple[ScriptMistake, ...]:
-    """Return the table, the most helpful first; a code may have several entries."""
+    """Return the table, with the most helpful entries first; a code can have several entries."""
     return tuple(ScriptMistake(**told) for told in tomllib.loads(_TABLE.read_text(encoding="utf-8"))["code"])
 
 
@@ -101,7 +101,7 @@ def _mistakes_by_code() -> dict[int, list[ScriptMistake]]:
 
 
 def unreadable(text: str, found: Finding) -> Finding | None:
-    """Return the explanation of a script that bash can't read; None if there isn't one."""
+    """Return the explanation of a script that bash can't parse; None if there is none."""
     told = linter.comments(text)
     for slip in slips():
         at = (one for one in told if one.code == slip.code) if slip.code else _find_matches(text, slip)
@@ -113,7 +113,7 @@ def unreadable(text: str, found: Finding) -> Finding | None:
 
 
 def _find_matches(text: str, slip: ScriptMistake) -> Iterator[LinterComment]:
-    """Yield the places of an entry without a code: the lines that match its pattern."""
+    """Yield the positions of an entry without a code: the lines that match its pattern."""
     pattern = re.compile(slip.find)
     for number, line in enumerate(text.split("\n")[:_MOST_LINES], 1):
         found = pattern.search(line[:_LINE_CHARS])
@@ -124,7 +124,7 @@ def _find_matches(text: str, slip: ScriptMistake) -> Iterator[LinterComment]:
 
 
 def add_mistakes(text: str, findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return the findings about a script that bash can read, with the mistakes that ShellCheck found."""
+    """Return the findings about a valid script, with the mistakes that ShellCheck has found."""
     suspicious = _PASSING_FORMS.search(text) is not None or _overwrites_input(text)
     if not suspicious and not any(one.is_error for one in findings):
         return tuple(findings)
@@ -155,7 +155,7 @@ def _find_consequences(
 
 
 def _overwrites_input(text: str) -> bool:
-    """Return whether a line redirects to a file that it also names elsewhere."""
+    """Return whether a line redirects output to a file that the line also names elsewhere."""
     return any(
         len(line) <= _LINE_CHARS and line.find(found[1]) < found.start(1)
         for line in text.split("\n")
@@ -175,7 +175,7 @@ def _build_finding(*, certain: bool) -> Finding:
 def _place_comment(
     slip: ScriptMistake, comment: LinterComment, told: Sequence[LinterComment]
 ) -> LinterComment:
-    """Return the comment at the place that the table specifies."""
+    """Return the comment, moved to the position that the table specifies."""
     other = next((one for one in told if one.code == slip.at), None)
     place = comment if other is None else other
     if slip.above and place.line > 1:
@@ -186,7 +186,7 @@ def _place_comment(
 def _explain_mistake(
     text: str, slip: ScriptMistake, comment: LinterComment, found: Finding
 ) -> Finding | None:
-    """Word a slip, with its edit; None if the table's pattern isn't on the line."""
+    """Return the finding for a mistake, with its edit; None if the table's pattern isn't on the line."""
     line = line_at(text, comment.line)
     if line is None or len(line) > _LINE_CHARS:
         return None
@@ -235,7 +235,7 @@ _WORD = re.compile(r"\w+")
 
 
 def _show_correction(edit: Edit) -> str:
-    """Return a sentence with the corrected line; empty if it is long or has several lines."""
+    """Return a sentence with the corrected line; empty if the correction is long or has several lines."""
     new = edit.replacement.strip()
     short = new and "\n" not in new and len(new) <= _SHOWN_CHARS and edit.start_line == edit.end_line
     return f" Write `{new}`." if short else ""
@@ -244,7 +244,7 @@ def _show_correction(edit: Edit) -> str:
 def _find_edit(
     text: str, line: str, slip: ScriptMistake, comment: LinterComment, seen: re.Match[str] | None
 ) -> Edit | None:
-    """Return the edit of a mistake if bash can read the script with it; otherwise None."""
+    """Return the edit of a mistake if bash can parse the edited script; otherwise None."""
     for candidate in _candidate_texts(text, line, slip, comment, seen):
         if candidate != text and reader.read(candidate).tree is not None:
             return edit_between(text, candidate)

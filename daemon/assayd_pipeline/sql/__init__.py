@@ -1,7 +1,7 @@
 """Static rules for the SQL of pipelines, in SQLite's dialect.
 
-tokens (as SQLite splits SQL) -> statements (classified by their first word) -> tree (sqlglot) -> rules.
-SQLite itself decides at run time; these rules report earlier and explain more.
+tokens (split as in SQLite) -> statements (classified by their first word) -> tree (sqlglot) -> rules.
+SQLite makes the final decision at run time; these rules report faults earlier and explain more.
 """
 
 from assayd_pipeline.sql.examine import Examined, examine

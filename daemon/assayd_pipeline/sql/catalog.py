@@ -1,6 +1,7 @@
-"""The interface to the reader of database files: bytes in, a description of the tables out.
+"""The interface to the reader of database files: it takes bytes and returns a description of the tables.
 
-Kinds open no untrusted database. The analysis worker installs the function that does, once per process.
+Kinds never open an untrusted database. The analysis worker installs the function that does, once per
+process.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ _installed: list[CatalogReader] = []
 
 
 def install(read: CatalogReader) -> None:
-    """Set the function that reads later databases."""
+    """Set the function that reads the databases of later calls."""
     _installed[:] = [read]
 
 

@@ -1,4 +1,4 @@
-"""Simplifies a CREATE TABLE before sqlglot reads it: removes the parts of columns that no rule needs.
+"""Simplifies a `CREATE TABLE` before sqlglot parses it: removes parts of columns that no rule needs.
 
 a UNSIGNED BIG INT              a TEXT              SQLite takes any words for a type
 a GENERATED ALWAYS AS (b)       a TEXT GENERATED …  and none
@@ -19,7 +19,7 @@ _CONSTRAINTS = (
 
 
 def simplify_create(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
-    """Yield the tokens of a CREATE without table options and with simplified columns."""
+    """Yield the tokens of a `CREATE` statement without table options and with simplified columns."""
     end = len(tokens)
     while tokens[end - 1].says("WITHOUT", "ROWID", "STRICT", ","):
         end -= 1

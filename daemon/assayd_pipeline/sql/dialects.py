@@ -1,11 +1,12 @@
-"""Explains a statement that SQLite refuses, and rewrites it for SQLite.
+"""Explains a statement that SQLite rejects, and rewrites it for SQLite.
 
     SELECT TOP 5 name FROM t        T-SQL       SELECT name FROM t LIMIT 5
     SELECT id::text FROM t          PostgreSQL  SELECT CAST(id AS TEXT) FROM t
     WHERE sum(x) > 5 GROUP BY y                 GROUP BY y HAVING sum(x) > 5
 
-`data/slips.toml` lists forms of other databases with what SQLite has instead; for others, sqlglot reads the
-statement as another dialect. A rewrite is offered only if SQLite can prepare it with the submission's tables.
+`data/slips.toml` lists constructs of other databases with SQLite's equivalents; for unlisted constructs,
+sqlglot parses the statement as another dialect. A rewrite is offered only if SQLite can prepare it with the
+submission's tables.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _INTERVAL = re.compile(r"INTERVAL\s*+(?:'\s*+)?(-?\d++)\s*+(?:'\s*+)?([a-z]+?)s?
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlSlip:
-    """One entry of the table, whose head describes the fields."""
+    """One entry of the table; the table's header describes the fields."""
 
     of: str
     hint: str
@@ -60,7 +61,7 @@ class SqlSlip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """A construct that SQLite lacks: `start` is its place in the statement, `new` the rewrite."""
+    """A construct that SQLite lacks: `start` is its offset in the statement, `new` the rewrite."""
 
     start: int
     written: str
@@ -74,13 +75,13 @@ class Explained:
 
 @cache
 def slips() -> tuple[SqlSlip, ...]:
-    """Return the table."""
+    """Return the table of constructs."""
     read = tomllib.loads(_TABLE.read_text(encoding="utf-8"))["slip"]
     return tuple(SqlSlip(**{**told, "call": tuple(told.get("call", ()))}) for told in read)
 
 
 def mask_literals(statement: str) -> str:
-    """Return a statement with masked strings and comments; offsets don't change."""
+    """Return a statement in which strings and comments are masked; offsets don't change."""
     return _HIDDEN.sub(lambda one: ("·" if one[0][0] == "'" else " ") * len(one[0]), statement)
 
 
@@ -113,12 +114,12 @@ def explain(statement: str, tables: Prepared | None) -> Explained | None:
 
 
 def has_different_meaning(statement: str) -> bool:
-    """Return whether SQLite accepts a form but with a different meaning."""
+    """Return whether SQLite accepts a construct, but with a different meaning."""
     return any(slip.certain and _match_entry(slip, statement) is not None for slip in slips())
 
 
 def _try_rewrite(statement: str, text: str, tables: Prepared | None) -> tuple[str, bool]:
-    """Return the rewritten statement, if necessary rewritten by sqlglot, and whether it can be prepared."""
+    """Return the rewritten statement, by sqlglot if necessary, and whether SQLite can prepare it."""
     if text == statement or not text.strip() or tables is None:
         return text, text != statement and not text.strip()
     if tables.complaint(text) is None:
@@ -132,7 +133,7 @@ def _try_rewrite(statement: str, text: str, tables: Prepared | None) -> tuple[st
 def _apply_table(statement: str) -> tuple[Explained | None, str]:
     """Apply all matching entries; return the explanation of the statement and the resulting text.
 
-    The first form in the statement is named, and what to write for each form.
+    The explanation names the first construct in the statement, and the replacement for each construct.
     """
     found: list[Explained] = []
     text = statement
@@ -284,7 +285,7 @@ def _split_arguments(inside: str, masked: str) -> list[str]:
 
 
 def _translate_dialects(statement: str) -> Iterator[tuple[str, str]]:
-    """Yield a statement as parsed in each dialect and written for SQLite."""
+    """Yield a statement as parsed in each dialect and then written for SQLite."""
     import sqlglot
 
     ignore = sqlglot.ErrorLevel.IGNORE

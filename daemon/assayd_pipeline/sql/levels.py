@@ -1,4 +1,4 @@
-"""Applies a profile's severities to SQL rules: error, warning or off.
+"""Applies a profile's severities (error, warning or off) to findings of SQL rules.
 
 DROP TABLE t        sql.drop      an error under `pipeline`, a warning under `analysis`
 ATTACH 'x' AS x     sql.attach    an error under both
@@ -15,7 +15,7 @@ from assayd_pipeline.sql.rules import ADMITTED
 
 
 def leveled(findings: Iterable[Finding], policy: SqlPolicy) -> tuple[Finding, ...]:
-    """Return the findings with the profile's severities."""
+    """Return the findings with the profile's severities applied."""
     found = (_apply_level(finding, policy) for finding in findings)
     return tuple(finding for finding in found if finding is not None)
 

@@ -1,4 +1,4 @@
-"""Finds constructs that SQLite interprets differently than intended, and unknown names.
+"""Finds unknown names, and constructs that SQLite interprets differently than intended.
 
 WHERE city = NULL           never true               edit: city IS NULL
 WHERE status = "paid"       text, since no column    edit: 'paid'
@@ -38,7 +38,7 @@ _SOURCE = re.compile(rf"\b(?:FROM|JOIN)\s+(\w+)(?:\s+(?:AS\s+)?(?!{_AFTER})(\w+)
 
 
 def refused(statement: str, complaint: str, tables: Prepared) -> Explained | None:
-    """Explain a statement that SQLite doesn't prepare."""
+    """Explain a statement that SQLite can't prepare."""
     if len(statement) > MOST_CHARS:
         return None
     return (
@@ -181,7 +181,7 @@ def _correct_prefix(statement: str, table: str, name: str, tables: Prepared) -> 
 
 
 def _explain_value_count(statement: str, complaint: str, tables: Prepared) -> Explained | None:
-    """Explain an INSERT with more or fewer values than columns."""
+    """Explain an `INSERT` with more or fewer values than columns."""
     found = _COUNTS.search(complaint)
     into = _INTO.search(statement)
     if found is None or into is None:
@@ -213,7 +213,7 @@ _INTO = re.compile(
 
 
 def _explain_unknown(statement: str, complaint: str, tables: Prepared) -> Explained | None:
-    """Explain a name without similar names, or a function with other arguments."""
+    """Explain a name without similar names, or a function with the wrong arguments."""
     missing = _MISSING.search(complaint) or _NO_COLUMN.search(complaint)
     arguments = _ARGUMENTS.search(complaint)
     if arguments is not None:
@@ -284,7 +284,7 @@ _USAGE = {
 
 
 def _explain_window_filter(statement: str, alias: str, tables: Prepared) -> Explained | None:
-    """Explain a filter by a window function outside the SELECT that computes it."""
+    """Explain a filter on a window function outside the `SELECT` that computes the function."""
     found = _FILTERED.match(statement)
     if found is None:
         return None
@@ -305,7 +305,7 @@ _FILTERED = re.compile(r"(?is)^(SELECT\b.*?\bFROM\b.*?)\s+WHERE\s+(.*?)(\s+ORDER
 
 
 def _qualify_column(statement: str, name: str, tables: Prepared) -> Explained | None:
-    """Add the first table's name to a column that several tables have."""
+    """Add the name of the first table to a column that several tables have."""
     sources = [found[2] or found[1] for found in _SOURCE.finditer(statement)]
     place = re.search(rf"(?<![\w.]){re.escape(name)}\b", statement)
     if not sources or place is None:

@@ -1,4 +1,4 @@
-"""Computes the edit for SQL with a syntax error, if one small change corrects it.
+"""Computes the edit for SQL with a syntax error, if a single small change corrects it.
 
     SELECT a, b, FROM t                       sql.syntax    edit: SELECT a, b FROM t
     CREATE TABLE … (a INT, b INT,)            sql.syntax    edit: … (a INT, b INT)
@@ -6,8 +6,8 @@
     GRUOP BY region                           sql.syntax    edit: GROUP BY region
     ```sql … ```                              sql.syntax    edit: …
 
-A keyword is corrected only if one letter is wrong, or two letters have changed places, and no other word of
-the statement could be meant.
+A keyword is corrected only if one letter is wrong or two letters are swapped, and if no other word of the
+statement can be the misspelled one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Reads = Callable[[str], bool]
 
 
 def mended(content: str, statement: SqlStatement | None, reads: Reads) -> Edit | None:
-    """Return the edit for SQL with an unreadable statement; None if several edits would work."""
+    """Return the edit for SQL with an unparsable statement; None if several edits would work."""
     inside = text_inside_fences(content)
     if inside is not None:
         return edit_between(content, inside) if reads(inside) else None
@@ -47,7 +47,7 @@ def mended(content: str, statement: SqlStatement | None, reads: Reads) -> Edit |
 
 
 def find_respelled_word(content: str, edit: Edit) -> str | None:
-    """Return the keyword that an edit of one line corrects; None if the edit does something else."""
+    """Return the keyword that a one-line edit corrects; None if the edit makes another change."""
     if edit.start_line != edit.end_line:
         return None
     before = content.split("\n")[edit.start_line - 1].split()
@@ -60,7 +60,7 @@ def find_respelled_word(content: str, edit: Edit) -> str | None:
 
 
 def stray(statement: SqlStatement) -> NotUnderstood | None:
-    """Find what SQLite never reads, and sqlglot does: a comma before the end, another database's word."""
+    """Return the error for a token that only sqlglot accepts: a final comma, another database's word."""
     for before, token, after in zip(
         statement.tokens, statement.tokens[1:], (*statement.tokens[2:], None), strict=False
     ):
@@ -77,7 +77,7 @@ def _syntax_error_near(token: SqlToken, suggestion: str, instead: tuple[SqlToken
 
 
 def replace_token_edit(content: str, token: SqlToken, new: str) -> Edit | None:
-    """Return the edit that replaces a token by another text."""
+    """Return the edit that replaces a token with another text."""
     return edit_between(content, content[: token.start] + new + content[token.end :])
 
 

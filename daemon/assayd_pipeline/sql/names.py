@@ -1,4 +1,4 @@
-"""Suggests the intended name for a name that SQLite doesn't know.
+"""Suggests the intended name in place of a name that SQLite doesn't know.
 
 no such column: amuont              Did you mean amount?
 no such function: median            belongs to the sqlite3 shell
@@ -22,7 +22,7 @@ def advise_on_names(message: str, names: Mapping[str, Sequence[str]]) -> str | N
     """Return the advice about an unknown name, or None.
 
     Args:
-        message: SQLite's message.
+        message: SQLite's error message.
         names: the existing tables, each with its columns.
     """
     found = _MISSING.search(message)

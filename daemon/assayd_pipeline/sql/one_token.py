@@ -1,4 +1,4 @@
-r"""Finds the one word or sign with which SQLite can prepare a statement that it refuses.
+r"""Finds a change of one word or sign with which SQLite can prepare a statement that it rejects.
 
     SELECT id name city FROM t        a comma is missing before `name`
     SELECT name, city FORM t          Did you mean `FROM`?
@@ -7,8 +7,8 @@ r"""Finds the one word or sign with which SQLite can prepare a statement that it
     WHERE id IN 1, 2                  parentheses are missing
     … ORDER BY a WHERE b = 1          `WHERE` comes before `ORDER BY`
 
-The changes are tried near the word that SQLite names, the likeliest first, and each result is prepared with
-the submission's tables. So a proposal is always a statement that SQLite reads.
+The changes are tried near the word that SQLite reports, most likely first, and each result is prepared with
+the submission's tables. So a proposal is always a statement that SQLite accepts.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _CLAUSES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One change that makes a statement readable: `start` is its place, `new` the whole statement."""
+    """A change that makes a statement valid: `start` is its offset, `new` the whole statement."""
 
     start: int
     message: str
@@ -79,7 +79,7 @@ class Change:
 
 
 def changed(statement: str, tables: Prepared) -> Change | None:
-    """Return the likeliest single change with which SQLite can prepare a statement; None without one."""
+    """Return the most likely single change with which SQLite can prepare a statement, or None."""
     complaint = tables.complaint(statement)
     named = _NEAR.search(complaint or "")
     try:
@@ -122,7 +122,7 @@ def _find_first_valid(tried: Iterator[Change], tables: Prepared) -> Change | Non
 
 
 def _find_places(tokens: Sequence[SqlToken], named: str | None) -> list[int]:
-    """Return the positions of the token that SQLite names; without a name, the end of the statement."""
+    """Return the positions of the token that SQLite reports; by default, the end of the statement."""
     if named is None:
         return [len(tokens)]
     return [number for number, token in enumerate(tokens) if token.text == named][:_MOST_PLACES]
@@ -137,7 +137,7 @@ def _nearby_places(tokens: Sequence[SqlToken], place: int, *steps: int) -> Itera
 
 
 def _respell_keywords(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[Change]:
-    """Replace a misspelt keyword, or split a word into the two keywords that it combines."""
+    """Replace a misspelled keyword, or split a word into the two keywords that were joined."""
     for at in _nearby_places(tokens, place, 0, -1, 1, -2):
         token = tokens[at]
         word = token.text.upper()
@@ -178,7 +178,7 @@ def _is_misspelling(word: str, key: str) -> bool:
 def _separate_statements(
     statement: str, tokens: Sequence[SqlToken], places: Sequence[int]
 ) -> Iterator[Change]:
-    """Yield two statements separated by a NUL character, at which callers split them to prepare both."""
+    """Yield two statements separated by a NUL character; callers split them there to prepare both."""
     for at in sorted({each for place in places for each in _nearby_places(tokens, place, 0, -1)}):
         token = tokens[at]
         if at and token.says(*_VERBS):
@@ -192,7 +192,7 @@ def _separate_statements(
 
 
 def _remove_comma(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[Change]:
-    """Remove a comma."""
+    """Yield the changes that remove a comma near the reported position."""
     for at in _nearby_places(tokens, place, 0, -1, 1):
         token = tokens[at]
         if token.text == "," and not tokens[0].says("ALTER"):
@@ -205,7 +205,7 @@ def _remove_comma(statement: str, tokens: Sequence[SqlToken], place: int) -> Ite
 
 
 def _remove_token(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[Change]:
-    """Remove a sign, a keyword, or a table's name before a column."""
+    """Remove a sign, a keyword, or the name of a table before a column."""
     for at in _nearby_places(tokens, place, 0, -1, 1):
         token = tokens[at]
         removable = token.text.upper() in _REMOVABLE or token.text in "()*"
@@ -232,7 +232,7 @@ def _remove_token(statement: str, tokens: Sequence[SqlToken], place: int) -> Ite
 
 
 def _add_parentheses(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[Change]:
-    """Enclose a list in parentheses: after IN, VALUES, OVER, AS, KEY or a table's name."""
+    """Enclose a list in parentheses: after `IN`, `VALUES`, `OVER`, `AS`, `KEY` or a table's name."""
     for at in _nearby_places(tokens, place, 0, -1, -2):
         before = tokens[at - 1] if at else tokens[0]
         if not at or not (before.says(*_LISTS) or tokens[0].says("INSERT", "CREATE")):
@@ -248,7 +248,7 @@ def _add_parentheses(statement: str, tokens: Sequence[SqlToken], place: int) -> 
 
 
 def _complete_pairs(statement: str, tokens: Sequence[SqlToken]) -> Iterator[Change]:
-    """Insert the second word of a pair: GROUP BY, ORDER BY, PARTITION BY, PRIMARY KEY."""
+    """Insert the second word of a pair: `GROUP BY`, `ORDER BY`, `PARTITION BY`, `PRIMARY KEY`."""
     for token, after in pairwise(tokens):
         second = _SECOND.get(token.text.upper())
         if second is not None and not after.says(second):
@@ -273,7 +273,7 @@ _SECOND = {
 def _insert_token(
     statement: str, tokens: Sequence[SqlToken], place: int, signs: Sequence[str]
 ) -> Iterator[Change]:
-    """Insert a sign or a keyword before a token close to the place, or at the end."""
+    """Insert a sign or a keyword before a token near the reported position, or at the end."""
     whole = list(tokens)
     for new in signs:
         for at in (place, place - 1, place + 1, place - 2):
@@ -341,7 +341,7 @@ def _reorder_clauses(statement: str, tokens: Sequence[SqlToken]) -> Iterator[Cha
 
 
 def _correct_semantic_errors(statement: str, tokens: Sequence[SqlToken], complaint: str) -> Iterator[Change]:
-    """Correct parsed but rejected SQL: HAVING without groups, a missing FROM, an aggregate in WHERE."""
+    """Correct valid syntax that is rejected: `HAVING` without groups, no `FROM`, aggregates in `WHERE`."""
     for said, word, new, hint in _REPLACED:
         for token in tokens if said in complaint else ():
             if token.says(word):

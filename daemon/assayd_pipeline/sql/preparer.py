@@ -1,7 +1,7 @@
-"""The interface to preparing statements against a submission's tables.
+"""The interface for preparing statements against a submission's tables.
 
-Checks open no database. An analysis worker installs the function that does; without it, no statement can be
-prepared, and no rewrite is offered.
+Checks never open a database. An analysis worker installs the function that does; without this function, no
+statement can be prepared, and no rewrite is offered.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """The sources of a step's tables: a database file or schema, earlier statements, and CSV files."""
+    """The sources of a step's tables: a database file or schema, earlier statements and CSV files."""
 
     content: bytes = b""
     schema: str = ""
@@ -22,18 +22,18 @@ class Tables:
 
 
 class Prepared(Protocol):
-    """The tables of a step, against which statements can be prepared."""
+    """The tables of a step, with which statements can be prepared."""
 
     def complaint(self, statement: str) -> str | None:
         """Return SQLite's error for one statement, or None if it can be prepared."""
         ...
 
     def run(self, statement: str) -> None:
-        """Run a statement if it creates or changes tables, for later statements."""
+        """Run a statement that creates or changes tables, so that later statements can use the tables."""
         ...
 
     def names(self, what: str) -> list[str]:
-        """Return the names of all ``column``s, ``table``s or ``function``s, or of the ``column of TABLE``."""
+        """Return the names of every ``column``, ``table``, ``function``, or ``column of TABLE``."""
         ...
 
 
@@ -48,5 +48,5 @@ def install(opener: Opener) -> None:
 
 
 def prepared(tables: Tables) -> Prepared | None:
-    """Return a preparer of statements against these tables, or None if no function is installed."""
+    """Return a preparer of statements for these tables, or None if no function is installed."""
     return _installed[0](tables) if _installed else None

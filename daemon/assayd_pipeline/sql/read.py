@@ -1,4 +1,4 @@
-"""A step's SQL, split into statements, with positions in the text."""
+"""The SQL of a step, split into statements, with their positions in the text."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from assayd_pipeline.sql.tokens import NotSql, tokenize
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlText:
-    """SQL with its statements.
+    """SQL text with its statements.
 
-    `broken` is the place without a valid token; then it has no statements.
+    `broken` is the position at which no valid token begins; the text then has no statements.
     """
 
     content: str
@@ -23,7 +23,7 @@ class SqlText:
     broken: NotSql | None = None
 
     def place(self, offset: int) -> tuple[int, int]:
-        """Return the 1-based line and column of a place."""
+        """Return the 1-based line and column of an offset."""
         return line_of(self.content, offset), offset - self.content.rfind("\n", 0, offset)
 
     def finding(
@@ -36,7 +36,7 @@ class SqlText:
         severity: Severity = Severity.ERROR,
         edit: Edit | None = None,
     ) -> Finding:
-        """Return a finding at a place of this text."""
+        """Return a finding at a position of this text."""
         line, column = self.place(at)
         end = self.content.find("\n", at)
         shown = self.content[at - column + 1 : end if end >= 0 else None]

@@ -22,9 +22,9 @@ _LEAVE = "Remove it: rows are already printed with column names and tabs."
 
 
 def find_shell_commands(text: SqlText) -> Iterator[Finding]:
-    """Yield findings about lines for the sqlite3 shell: a dot at the beginning of a statement.
+    """Yield findings about commands of the sqlite3 shell: a dot at the beginning of a statement.
 
-    That is where nothing but comments and commands of the shell stands since the last semicolon.
+    A statement begins where only comments and shell commands have occurred since the last semicolon.
     """
     begins, offset = True, 0
     for line in text.content.split("\n"):
@@ -41,7 +41,7 @@ def find_shell_commands(text: SqlText) -> Iterator[Finding]:
 
 
 def find_shell_functions(text: SqlText, statement: SqlStatement) -> Iterator[Finding]:
-    """Yield findings about calls of functions that only the sqlite3 shell has."""
+    """Yield findings about calls of functions that exist only in the sqlite3 shell."""
     for place, (token, following) in enumerate(pairwise(statement.tokens)):
         name = token.text.lower()
         if name == "decimal" and _is_column_type(statement.tokens[place + 1 : place + 5]):
@@ -57,12 +57,12 @@ def find_shell_functions(text: SqlText, statement: SqlStatement) -> Iterator[Fin
 
 
 def _is_column_type(following: Sequence[SqlToken]) -> bool:
-    """Return whether a column type's numbers follow, as in ``price DECIMAL(15, 2)``."""
+    """Return whether the numbers of a column type follow, as in ``price DECIMAL(15, 2)``."""
     inside = following[1:2] if len(following) > 2 and following[2].says(")") else following[1:4:2]
     return bool(inside) and all(token.kind is SqlTokenKind.NUMBER for token in inside)
 
 
 def instead_of(name: str) -> str:
-    """Return what to write in the place of a function that reaches outside."""
+    """Return the replacement for a function that accesses anything outside the database."""
     found = SHELL_FUNCTIONS.get(name.lower())
     return f"It exists only in the sqlite3 shell. Write instead: {found}." if found else "Remove it."

@@ -1,4 +1,4 @@
-"""Splits a step's SQL into statements, each with its tokens and its place.
+"""Splits a step's SQL into statements, each with its tokens and position.
 
 A statement ends at a semicolon; only the body of a trigger contains semicolons. The first word determines the
 type of a statement.
@@ -14,7 +14,7 @@ from assayd_pipeline.sql.tokens import SqlToken
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlStatement:
-    """One statement. `number` counts from 1; it has at least one token and no final semicolon."""
+    """One statement. `number` is 1-based; there is at least one token and no final semicolon."""
 
     number: int
     tokens: tuple[SqlToken, ...]
@@ -30,7 +30,7 @@ class SqlStatement:
         return _begins_trigger(self.tokens)
 
     def after(self, *words: str) -> SqlToken | None:
-        """Return the token after these words at the statement's start; None if it starts otherwise."""
+        """Return the token after these words at the start of the statement; None if it starts otherwise."""
         if len(self.tokens) <= len(words):
             return None
         begins = all(token.says(word) for token, word in zip(self.tokens, words, strict=False))
@@ -54,7 +54,7 @@ def split(tokens: Iterable[SqlToken]) -> Iterator[SqlStatement]:
 
 
 def _is_inside_trigger(held: list[SqlToken]) -> bool:
-    """Return whether a semicolon after these tokens belongs to a trigger's body, which ends by ``; END``."""
+    """Return whether a semicolon after these tokens is in a trigger's body, which ends with ``; END``."""
     return _begins_trigger(held) and not (held[-1].says("END") and held[-2].says(";"))
 
 

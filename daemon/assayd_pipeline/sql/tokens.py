@@ -1,7 +1,7 @@
-"""Splits SQL into tokens as SQLite does, without comments and white space.
+"""Splits SQL into tokens as SQLite does, without comments and whitespace.
 
-It follows SQLite's own tokenizer (https://sqlite.org/src/file/src/tokenize.c): comments don't nest, only five
-characters are white space, and every character beyond ASCII belongs to a name.
+The rules are those of SQLite's own tokenizer (https://sqlite.org/src/file/src/tokenize.c): comments don't
+nest, only five characters are whitespace, and every non-ASCII character belongs to a name.
 
     /* /* */ DELETE FROM t; -- */    DELETE is a statement here: the comment has ended
     'it''s; DROP TABLE t'            one string
@@ -37,8 +37,8 @@ class SqlTokenKind(StrEnum):
 class SqlToken:
     """One token; `start` is its offset in the text.
 
-    `keyword` is the upper-case text of a possible keyword or a sign, otherwise empty. It is stored because it
-    is read many times per token.
+    `keyword` is the uppercase text if the token can be a keyword or is a sign, otherwise empty. It is
+    stored because it is read many times per token.
     """
 
     kind: SqlTokenKind
@@ -48,16 +48,16 @@ class SqlToken:
 
     @property
     def end(self) -> int:
-        """Return the place after the token."""
+        """Return the offset after the token."""
         return self.start + len(self.text)
 
     def says(self, *words: str) -> bool:
-        """Return whether the token is one of these keywords or signs."""
+        """Return whether the token is one of the given keywords or signs."""
         return self.keyword in words and self.keyword != ""
 
 
 class NotSql(ValueError):
-    """A character, at `place`, that can't begin a token of SQLite."""
+    """The error for a character, at `place`, that can't begin a token of SQLite."""
 
     def __init__(self, place: int, message: str) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""The interface to the program that explains mistakes in bash: text in, comments out.
+"""The interface to the program that explains mistakes in bash: it takes text and returns comments.
 
 Checks run no programs. An analysis worker installs the function that does; without one, there are no
 comments.
@@ -13,9 +13,9 @@ from functools import lru_cache
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinterComment:
-    """One comment of ShellCheck: code and place; lines and columns are 1-based, the end is exclusive.
+    """A ShellCheck comment: its code and position; lines and columns are 1-based, the end is exclusive.
 
-    Columns count a tab as up to eight characters, as ShellCheck does.
+    Like in ShellCheck, a tab counts as up to eight columns.
     """
 
     code: int
@@ -31,7 +31,7 @@ _installed: list[Linter] = []
 
 
 def install(linter: Linter) -> None:
-    """Set the function that explains later scripts."""
+    """Set the function that explains the scripts of later calls."""
     _installed[:] = [linter]
     comments.cache_clear()
 

@@ -1,4 +1,4 @@
-"""Computes the edit for an unreadable script, if a single word in a single place is missing.
+"""Computes the edit for an unreadable script, if exactly one word is missing in one position.
 
     if [ -s x ]; then … (to the end)      fi at the end     (if all lines after it are more deeply indented)
     while read -r x; do … (to the end)    done at the end
@@ -8,8 +8,9 @@
     echo "total                           echo "total"        (if a quote in no other line would do)
     names=(a b                            names=(a b)
 
-The result is parsed again: an edit is returned only if it is valid bash. The parser reports the line where it
-gives up, which may be many lines later; `place` returns the most likely line of the mistake.
+The result is parsed again: an edit is returned only if the edited script is valid bash. The parser reports
+the line at which it stops, which can be many lines after the mistake; `place` returns the most likely line
+of the mistake.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _TEST_ALONE = re.compile(r"[ \t]*(?:if|elif)\b[^;#]*\]\]?[ \t]*;?")
 
 
 def mended(text: str, message: str, line: int) -> Edit | None:
-    """Return the edit for a parser error at a line, or None."""
+    """Return the edit for a parser error reported at a line, or None."""
     for candidate in _generate_corrections(text, message, line):
         if reader.read(candidate).tree is not None:
             return edit_between(text, candidate)
@@ -41,7 +42,7 @@ def mended(text: str, message: str, line: int) -> Edit | None:
 
 
 def place(text: str, message: str, line: int) -> int:
-    """Return the line of the mistake that is most likely."""
+    """Return the most likely line of the mistake."""
     if "without closing quote" in message:
         starts = _find_open_quotes(text, '"' if '"' in message else "'")
         return starts[0] + 1 if starts else line
@@ -53,7 +54,7 @@ def place(text: str, message: str, line: int) -> int:
 
 
 def misspelt(text: str, line: int) -> tuple[str, Edit] | None:
-    """Return the misspelled keyword and the edit that corrects it, if only one correction works."""
+    """Return the misspelled keyword and the edit that corrects it, if exactly one correction works."""
     found: list[tuple[str, str]] = []
     lines = text.split("\n")
     tried = 0
@@ -75,7 +76,7 @@ def misspelt(text: str, line: int) -> tuple[str, Edit] | None:
 
 
 def remove_script_fences(text: str) -> Edit | None:
-    """Return the edit that removes the fences around a script, which bash would treat as commands."""
+    """Return the edit that removes the fences around a script, because bash would run them as commands."""
     inside = text_inside_fences(text)
     if inside is None or reader.read(inside).tree is None:
         return None
@@ -104,7 +105,7 @@ def _generate_corrections(text: str, message: str, line: int) -> Iterator[str]:
 
 
 def _close_expansions(text: str) -> Iterator[str]:
-    """Yield scripts with an expansion closed at the end of its line: ``$(``, ``$((``, ``${``, a backtick."""
+    """Yield scripts with ``$(``, ``$((``, ``${`` or a backtick closed at the end of its line."""
     lines = text.split("\n")
     for number, line in enumerate(lines[:_MOST_LINES]):
         for pattern, closer in _EXPANSIONS:
@@ -151,7 +152,7 @@ def _close_block(text: str, line: int, closer: str) -> Iterator[str]:
 
 
 def _insert_then(text: str) -> Iterator[str]:
-    """Yield the script with `then` after the only test that ends its line without one."""
+    """Yield the script with `then` added after the only test that ends its line without it."""
     lines = text.split("\n")
     alone = [
         n
@@ -192,7 +193,7 @@ _FILES_AT_END = re.compile(
 
 
 def _ends_as_text(line: str, quote: str) -> bool:
-    """Return whether everything after a line's open quote can be text: no pipe, no second command."""
+    """Return whether everything after an open quote can be text: no pipe and no second command."""
     text = line[line.rfind(quote) :]
     return not re.search(r"[|&<>;]", _FILES_AT_END.sub("", text).rstrip(";"))
 
@@ -219,7 +220,7 @@ def _find_open_quotes(text: str, quote: str) -> list[int]:
 
 
 def _find_open_array(lines: list[str], line: int) -> int:
-    """Return the 0-based line of the array that is open before a line, by default that line itself."""
+    """Return the 0-based line of the array that is open before a line; by default, the line itself."""
     for number in range(min(line, len(lines)) - 1, -1, -1):
         if re.search(r"=\(", lines[number]) and lines[number].count("(") > lines[number].count(")"):
             return number

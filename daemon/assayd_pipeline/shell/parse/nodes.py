@@ -1,7 +1,7 @@
 """The tree of a script: generic nodes, created from the reader's JSON.
 
-Offsets are bytes of the UTF-8 text. A node without its own kind (a statement, a word, a redirection) is
-identified by the field that contains it.
+Offsets count bytes of the UTF-8 text. A node that doesn't state its kind (a statement, a word, a
+redirection) is identified by the field that contains it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class Node:
         return found if isinstance(found, Node) else None
 
     def nodes(self, name: str) -> list[Node]:
-        """Return the nodes in a field; empty if the field is missing."""
+        """Return the nodes in a field; an empty list if the field is missing."""
         found = self.fields.get(name)
         return [item for item in found if isinstance(item, Node)] if isinstance(found, list) else []
 
     def text(self, name: str) -> str:
-        """Return the string in a field; empty if the field is missing."""
+        """Return the string in a field; an empty string if the field is missing."""
         found = self.fields.get(name)
         return found if isinstance(found, str) else ""
 
@@ -54,7 +54,7 @@ def load(tree: bytes) -> Node:
 
     Raises:
         RecursionError: the tree is nested too deeply.
-        ValueError: it isn't a tree.
+        ValueError: the input isn't a tree.
     """
     root = json.loads(tree, object_hook=_build_node)
     if not isinstance(root, Node):

@@ -1,8 +1,8 @@
-"""Splits the arguments of a command into options, values and operands, as getopt_long does.
+"""Splits the arguments of a command into options, values and operands, in the manner of `getopt_long`.
 
-Options can follow operands; short ones can be joined to one another or to their value; long ones can be
-abbreviated; ``--`` ends the options. Only options with a value need an entry in a `Syntax`: all others are
-flags.
+Options can follow operands; short options can be joined to each other or to their value; long options can
+be abbreviated; ``--`` ends the options. Only options with a value need an entry in a `Syntax`: all other
+options are flags.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LETTER = re.compile(r"([^:;])(::?|;)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArgumentValue:
-    """One argument with one of its values, and its word."""
+    """One possible value of an argument, and the argument's word."""
 
     value: str
     node: Node
@@ -44,7 +44,7 @@ class Syntax:
 
     @cached_property
     def letters(self) -> dict[str, str]:
-        """Return the mark of each short option with a value."""
+        """Return, for each short option with a value, its mark."""
         return dict(_LETTER.findall(self.short))
 
     @cached_property

@@ -1,6 +1,6 @@
-"""The interface to the program that parses bash: text in, tree or error out.
+"""The interface to the program that parses bash: it takes text and returns a tree or an error.
 
-Checks run no programs. The analysis worker installs the function that does, once per process.
+Checks don't run programs. The analysis worker installs the function that runs the parser, once per process.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from assayd.errors import AssaydError
 class Reading:
     """The result of parsing: a tree as JSON, or the error.
 
-    `line` and `column` are 1-based, the column in bytes; None if the whole text exceeded a limit.
+    `line` and `column` are 1-based, with the column counted in bytes; they are None if the whole text
+    exceeded a limit.
     """
 
     tree: bytes | None = None
@@ -30,7 +31,7 @@ _installed: list[Reader] = []
 
 
 def install(reader: Reader) -> None:
-    """Set the function that parses later texts."""
+    """Set the function that parses the texts of later calls."""
     _installed[:] = [reader]
 
 

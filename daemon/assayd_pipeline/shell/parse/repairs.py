@@ -1,4 +1,4 @@
-r"""Proposes corrections of one line of a script that bash can't read, each with its explanation.
+r"""Proposes one-line corrections of a script that bash can't parse, each with an explanation.
 
 fi                          done                    after `while …; do`: the wrong word closes the block
 scores[0] = 5               scores[0]=5
@@ -10,7 +10,7 @@ sort f |                    sort f
 | sort f                    a backslash at the end of the line before
 echo It's late              echo It\'s late
 
-A correction counts only if bash can read the script with it.
+A correction is used only if bash can parse the corrected script.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _PARAMETERS = re.compile(r"^(\s*)(?:function\s+)?(\w+)\s*\(\s*[\w$,= ]+\)\s*\{")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """One correction: the 1-based line of the slip, message, hint and edit."""
+    """One correction: the 1-based line of the mistake, the message, hint and edit."""
 
     line: int
     message: str
@@ -68,12 +68,12 @@ class _RepairCandidate:
 
 
 def repaired(text: str, message: str, line: int) -> Repair | None:
-    """Return the first one-line correction that makes a script readable for bash, or None.
+    """Return the first one-line correction with which bash can parse a script, or None.
 
     Args:
         text: the script.
-        message: what the parser says, with its words in single quotes.
-        line: the 1-based line that the parser names.
+        message: the parser's message, with the script's words in single quotes.
+        line: the 1-based line that the parser reports.
     """
     lines = text.split("\n")
     if len(lines) > _MOST_LINES or any(len(each) > _LINE_CHARS for each in lines):
@@ -91,7 +91,7 @@ def repaired(text: str, message: str, line: int) -> Repair | None:
 
 
 def _replace_closing_words(lines: list[str], message: str, line: int) -> Iterator[_RepairCandidate]:
-    """Replace a wrong closing word with the right one."""
+    """Replace a wrong closing word with the correct one."""
     stray = _STRAY.search(message)
     found = _CLOSER.match(lines[line - 1]) if stray is not None else None
     for right in ("fi", "done", "esac", "}") if found is not None else ():
@@ -122,7 +122,7 @@ def _remove_element_spaces(lines: list[str], message: str, line: int) -> Iterato
 
 
 def _close_brackets(lines: list[str], message: str, line: int) -> Iterator[_RepairCandidate]:
-    """Close a bracket on its line: at its end, before `;`, `}` or `then`, or as the second of two."""
+    """Close a bracket on its line: at the end, before `;`, `}` or `then`, or as the second of two."""
     found = _UNMATCHED.search(message)
     if found is None:
         return
@@ -161,7 +161,7 @@ def _repair_cases(lines: list[str], message: str, line: int) -> Iterator[_Repair
 
 
 def _insert_keywords(lines: list[str], message: str, line: int) -> Iterator[_RepairCandidate]:
-    """Insert `then` or `do` after a condition that is on one line with the commands."""
+    """Insert `then` or `do` after a condition on the same line as its commands."""
     for pattern, word in ((_NO_THEN, "then"), (_NO_DO, "do")):
         if f"'{word}'" in message or "'fi' can only" in message or "'done' can only" in message:
             found = pattern.search(lines[line - 1])
@@ -172,7 +172,7 @@ def _insert_keywords(lines: list[str], message: str, line: int) -> Iterator[_Rep
 
 
 def _repair_operators(lines: list[str], message: str, line: int) -> Iterator[_RepairCandidate]:
-    """Remove an operator without a command, or join the line that begins with one to the line before."""
+    """Remove an operator without a command, or join a line that begins with one to the preceding line."""
     text = lines[line - 1]
     if "must be followed by a statement" in message:
         for pattern in (_DOUBLED, _TRAILING):

@@ -1,4 +1,4 @@
-r"""Resolves the commands that a script runs, including through other commands and functions.
+r"""Resolves the commands that a script runs, including those run by other commands and functions.
 
 cat f, "cat" f                  cat
 /usr/lib/assayd/tools/cat f     cat
@@ -60,7 +60,7 @@ class WordForm(StrEnum):
 class Invocation:
     """One command that a script may run: the word that names it, and its arguments.
 
-    `leading` are additional arguments from the value of the word: ``c="grep -c"; $c x``.
+    `leading` are additional arguments from the word's value: ``c="grep -c"; $c x``.
     """
 
     call: Node
@@ -73,13 +73,13 @@ class Invocation:
 
     @property
     def path(self) -> bool:
-        """Return whether a path other than a tool's names the command."""
+        """Return whether the command is named by a path, except the path of a tool."""
         return "/" in self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prefix:
-    """A command that runs another one: its options, and its operands before the other command."""
+    """A command that runs another command: its options, and its operands before the other command."""
 
     syntax: Syntax
     operands: int = 0
@@ -104,7 +104,7 @@ PREFIXES: Mapping[str, Prefix] = {
 
 
 def invocations(source: ShellSource, known: Known, scopes: FunctionScopes) -> list[Invocation]:
-    """Return every command of a script, in no particular order."""
+    """Return every command in a script, in no particular order."""
     written = [
         (node, words) for node in source.nodes if node.kind == "CallExpr" and (words := node.nodes("Args"))
     ]
@@ -125,7 +125,7 @@ def invocations(source: ShellSource, known: Known, scopes: FunctionScopes) -> li
 def resolve(
     call: Node, words: Sequence[Node], source: ShellSource, prefixes: tuple[str, ...] = ()
 ) -> Iterator[Invocation]:
-    """Yield the command that words name, and the commands that it runs."""
+    """Yield the command that the words name, and the commands that this command runs."""
     while words:
         form, name = command_name(words[0], source)
         yield Invocation(
@@ -173,7 +173,7 @@ def _takes_next_word(syntax: Syntax, text: str) -> bool:
 
 
 def command_name(word: Node, source: ShellSource) -> tuple[WordForm, str]:
-    """Return the form of a command word, and the name; empty if unknown."""
+    """Return the form of a command word, and the name; the name is empty if it is unknown."""
     parts = word.nodes("Parts")
     if any(part.kind not in {"Lit", "SglQuoted", "DblQuoted"} for part in parts):
         return WordForm.DYNAMIC, ""
@@ -204,7 +204,7 @@ def _single_piece_text(parts: Sequence[Node], source: ShellSource, word: Node) -
 
 
 def _resolve_by_value(call: Invocation, known: Known) -> list[Invocation]:
-    """Return the commands that a variable in command position can name; empty if any is unknown."""
+    """Return the commands that a variable can name as a command word; empty if any value is unknown."""
     arguments = evaluate_arguments(call.word, known) if call.form is WordForm.DYNAMIC else []
     if not arguments or any(one.loose for one in arguments):
         return []
@@ -222,8 +222,8 @@ _BRANCHES = frozenset(("BinaryCmd", "CaseClause", "ForClause", "IfClause", "Whil
 class _RunnerFunctions:
     """The functions that run their arguments: ``run() { shift; "$@"; }``.
 
-    At the top level of a script, `set --` determines ``"$@"``. A function whose number of shifts depends on a
-    branch or a loop isn't followed.
+    At the top level of a script, `set --` determines ``"$@"``. A function whose number of shifts depends on
+    a branch or a loop isn't analyzed.
     """
 
     def __init__(self, source: ShellSource, calls: Sequence[Sequence[Node]], scopes: FunctionScopes) -> None:
@@ -251,7 +251,7 @@ class _RunnerFunctions:
         return None if in_branch or count is None or not count.isdecimal() else int(count)
 
     def is_called_from(self, word: Node) -> bool:
-        """Return whether a word's command is checked at the calls of the surrounding function."""
+        """Return whether the command in a word is checked at the calls of the surrounding function."""
         if self._passed_argument_index(word) is None:
             return False
         name = self._scopes.name_at(word.start)
@@ -259,7 +259,7 @@ class _RunnerFunctions:
         return called or self._source.written(word) in _ALL
 
     def passed_on(self, call: Invocation) -> list[Sequence[Node]]:
-        """Return the commands that a function runs because this call passes them."""
+        """Return the commands that a function runs because this call passes them as arguments."""
         name, words = call.name, call.arguments
         if call.name == "set" and not self._scopes.name_at(call.word.start):
             name, words = "", _set_words([call.word, *words])
@@ -278,9 +278,9 @@ class _RunnerFunctions:
                 self._runs.setdefault(self._scopes.name_at(word.start), set()).add(passed)
 
     def _passed_argument_index(self, word: Node) -> int | None:
-        """Return the index of the argument that a word refers to; None if it refers to none.
+        """Return the index of the argument to which a word refers.
 
-        None if there is none or it is uncertain.
+        The result is None if the word refers to no argument, or the index is uncertain.
         """
         written = self._source.written(word)
         one = _ONE.fullmatch(written)
@@ -302,7 +302,7 @@ def _set_words(words: Sequence[Node]) -> Sequence[Node]:
 def script_arguments(source: ShellSource, scopes: FunctionScopes) -> Sequence[Node]:
     """Return the script's own arguments, as set by its only ``set --``.
 
-    They are unknown if the script shifts them or sets them twice.
+    The arguments are unknown if the script shifts them or sets them twice.
     """
     calls = (words for node in source.nodes if node.kind == "CallExpr" and (words := node.nodes("Args")))
     changes = [words for words in calls if literal(words[0]) == "shift" or _set_words(words)]

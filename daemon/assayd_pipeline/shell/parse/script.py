@@ -63,7 +63,7 @@ class ParsedScript:
             self.findings[-1] = replace(self.findings[-1], subject=subject)
 
     def warn(self, node: Node, rule: str, message: str, suggestion: str, *, edit: Edit | None = None) -> None:
-        """Add a warning at a node: the case can't be decided, and the container isolates anyway."""
+        """Add a warning at a node: the case is undecidable, and the container isolates it anyway."""
         self._add_finding(node, rule, message, suggestion, Severity.WARNING, edit)
 
     @property
@@ -82,7 +82,7 @@ class ParsedScript:
         return Edit(start_line=line, end_line=line, replacement=text)
 
     def replacing(self, node: Node, text: str) -> Edit | None:
-        """Return the edit that replaces a node by `text`; None if the node spans several lines."""
+        """Return the edit that replaces a node with `text`; None if the node spans several lines."""
         line, column = self.source.place(node.start)
         whole = line_at(self.source.text, line)
         written = self.source.written(node)

@@ -1,4 +1,4 @@
-r"""Parses a script once, within limits. Every check of bash starts here.
+r"""Parses a script once, within limits. Every check of bash uses the result.
 
 1.2 MiB of source           source.too_large
 "ls\0"                      source.nul_byte
@@ -76,7 +76,7 @@ _WARNING = re.compile(r"[`]([^`]*)[`]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellSource:
-    """A script with its tree and all nodes, or with the findings that explain why it has none."""
+    """A script with its tree and all nodes, or with the findings that explain why it has no tree."""
 
     text: str
     root: Node | None = None
@@ -86,7 +86,7 @@ class ShellSource:
     lines: list[int] = field(default_factory=list)
 
     def place(self, offset: int) -> tuple[int, int]:
-        """Return the 1-based line and column, in characters, of an offset in bytes."""
+        """Return the 1-based line and column, in characters, for an offset in bytes."""
         line = bisect_right(self.lines, offset)
         begin = self.lines[line - 1]
         end = self.lines[line] if line < len(self.lines) else len(self.raw)
@@ -99,7 +99,7 @@ class ShellSource:
 
 @lru_cache(maxsize=4)
 def parse(text: str) -> ShellSource:
-    """Parse a script with LF line ends, without running any of it."""
+    """Parse a script with LF line endings, without running any part of it."""
     refused = _reject_text(text)
     if refused is not None:
         return ShellSource(text=text, findings=(refused,))
@@ -129,8 +129,8 @@ MOST_UNDECIDED = 20
 def _parse_with_warnings(text: str) -> tuple[reader.Reading, tuple[Finding, ...]]:
     """Parse a script, with a warning for each arithmetic expression that only bash can parse.
 
-    The rules treat such an expression as 0. It contains only numbers, variables and operators, and so runs no
-    command; the run decides.
+    The rules treat such an expression as 0. It contains only numbers, variables and operators, so it runs
+    no command; the run determines whether the expression is valid.
     """
     reading, shown, undecided = reader.read(text), text, list[Finding]()
     while reading.tree is None and len(undecided) < MOST_UNDECIDED:
@@ -146,7 +146,7 @@ _HARMLESS = re.compile(r"(?:[\w\s+\-*/%<>=&|^~,?:!#]|\$(?:\w+|[#?@*]|\{\w+\}|(?=
 
 
 def _mask_arithmetic(text: str, reading: reader.Reading) -> str | None:
-    """Return the text with 0 in place of the faulty arithmetic; None if it may contain more than that."""
+    """Return the text with 0 in place of the faulty arithmetic; None if it can contain other code."""
     if reading.line is None:
         return None
     begin = sum(len(line) + 1 for line in text.split("\n", reading.line)[: reading.line - 1])
@@ -163,7 +163,7 @@ def _mask_arithmetic(text: str, reading: reader.Reading) -> str | None:
 
 
 def clean(text: str) -> str:
-    """Return the normalized script: without byte order mark, with LF line ends."""
+    """Return the normalized script: without a byte order mark, and with LF line endings."""
     return text.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
@@ -225,7 +225,7 @@ def _parser_finding(reading: reader.Reading, text: str) -> Finding:
 
 
 def _undecided(found: Finding, text: str, line: str, message: str) -> Finding:
-    """Word what the parser doesn't decide: decimals and `let` by their remedy."""
+    """Return the finding for code that the parser can't decide, with remedies for decimals and `let`."""
     said = f"The meaning is unknown before bash runs it: {message}."
     hint, edit = "Write operators and subscripts literally. To choose between them, use case or if.", None
     if "floating point" in message:
@@ -243,7 +243,7 @@ def _undecided(found: Finding, text: str, line: str, message: str) -> Finding:
 
 
 def _add_repair(found: Finding, text: str, message: str) -> Finding:
-    """Add the edit, and move the finding to the most likely place of the mistake."""
+    """Add the edit, and move the finding to the most likely position of the mistake."""
     line = found.line or 1
     repair = repaired(text, message, line)
     if repair is not None:
@@ -319,7 +319,7 @@ _OPEN = re.compile(
 
 
 def _depends_on_run_time(message: str, line: str) -> bool:
-    """Return whether the parser found something that bash parses only at run time."""
+    """Return whether the parser stopped at a construct that bash parses only at run time."""
     if _LET.search(line) and _WORDS.search(message):
         return True  # For bash, let x=( a + b ) and let x=a<b are arithmetic.
     return _OPEN.search(message) is not None and _ARITHMETIC.search(line) is not None

@@ -1,9 +1,10 @@
-r"""Computes the expansions of words and the values of variables, as far as the script shows them.
+r"""Computes the expansions of words and the values of variables, as far as the script determines them.
 
-A value is a string in which three characters stand for unknown text: ANY for any text, NUMBER for digits,
-HOME for a leading tilde. The source can't contain control characters, so no other text can be mistaken for
-them. A variable has every literal value that the script assigns to it, in any order. The arguments of
-functions, and values that are read or computed, are unknown: at run time the container limits their effect.
+A value is a string in which three characters represent unknown text: `ANY` for any text, `NUMBER` for
+digits, and `HOME` for a leading tilde. The source can't contain control characters, so no other text can be
+mistaken for these characters. A variable has every literal value that the script assigns to it, in any
+order. The arguments of functions, and values that are read or computed, are unknown: at run time, the
+container limits their effect.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class How(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One place at which a variable is set; `value` is None if the value isn't a word."""
+    """One position at which a variable is set; `value` is None if the value isn't a word."""
 
     name: str
     how: How
@@ -70,9 +71,9 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandArgument:
-    """One argument of a command: its possible values, and the word that it comes from.
+    """One argument of a command: its possible values, and the word from which it originates.
 
-    `loose`: the word may also become several arguments, or none.
+    `loose`: the word can also expand to several arguments, or to none.
     """
 
     node: Node
@@ -81,7 +82,7 @@ class CommandArgument:
 
 
 class FunctionScopes:
-    """The functions of a script, with a fast search for the function that contains a place."""
+    """The functions of a script, with a fast search for the function that contains a position."""
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
         self._functions = sorted(
@@ -98,12 +99,12 @@ class FunctionScopes:
         return frozenset(_field_value(function, "Name") for function in self._functions)
 
     def at(self, offset: int) -> Node | None:
-        """Return the innermost function around a place, or None."""
+        """Return the innermost function around a position, or None."""
         index = self._enclosing_function(offset, bisect_right(self._starts, offset) - 1)
         return self._functions[index] if index >= 0 else None
 
     def name_at(self, offset: int) -> str:
-        """Return the name of the innermost function around a place; an empty name outside of all."""
+        """Return the name of the innermost function around a position; empty outside all functions."""
         function = self.at(offset)
         return _field_value(function, "Name") if function is not None else ""
 
@@ -117,8 +118,8 @@ class Known:
     """The values of a script's variables.
 
     Args:
-        settings: the places where variables are set.
-        arguments: what ``set -- …`` makes of ``$1``, ``$2`` …, if that is certain.
+        settings: the positions at which variables are set.
+        arguments: the values of ``$1``, ``$2`` … after ``set -- …``, if certain.
         scopes: the functions of the script, in which ``$1`` is unknown.
     """
 
@@ -146,7 +147,7 @@ class Known:
         return name in self._settings
 
     def values(self, name: str) -> tuple[str, ...]:
-        """Return all values that a variable may have; ``(ANY,)`` if they are unknown."""
+        """Return all values that a variable can have; ``(ANY,)`` if they are unknown."""
         if name not in self._values:
             self._values[name] = (ANY,)  # for a variable that is defined by itself
             settings = self._settings.get(name)
@@ -155,7 +156,7 @@ class Known:
         return self._values[name]
 
     def elements(self, name: str) -> tuple[str, ...] | None:
-        """Return the elements of an array that is only assigned as a list of literal words, or None."""
+        """Return the elements of an array that is assigned only as a list of literal words, or None."""
         if name not in self._elements:
             self._elements[name] = None  # for an array that is defined by itself
             settings = self._settings.get(name)
@@ -168,7 +169,7 @@ class Known:
         return self._elements[name]
 
     def members(self, name: str) -> tuple[str, ...]:
-        """Return all values that one element of an array may have; ``(ANY,)`` if they are unknown."""
+        """Return all values that one element of an array can have; ``(ANY,)`` if they are unknown."""
         key = f"{name}[]"
         if key not in self._values:
             self._values[key] = (ANY,)
@@ -184,7 +185,7 @@ class Known:
         return self._values[key]
 
     def argument(self, number: int, offset: int) -> tuple[str, ...]:
-        """Return the values of ``$1``, ``$2`` … at a place."""
+        """Return the values of ``$1``, ``$2`` … at a position."""
         if not 1 <= number <= len(self._arguments) or self._scopes.at(offset) is not None:
             return (ANY,)
         return evaluate_unsplit(self._arguments[number - 1], self)
@@ -195,7 +196,7 @@ class Known:
         return [one for word in words for one in evaluate_arguments(word, self)]
 
     def settings_of_variable(self, name: str) -> Sequence[Setting]:
-        """Return the places at which a variable is set."""
+        """Return the positions at which a variable is set."""
         return self._settings.get(name, ())
 
     def _assigned(self, setting: Setting) -> Iterable[str]:
@@ -214,7 +215,7 @@ def is_known(value: str) -> bool:
 
 
 def visible(value: str) -> str:
-    """Return a value as messages show it."""
+    """Return a value in the form in which messages show it."""
     return value.replace(ANY, "…").replace(NUMBER, "N").replace(HOME, "~")
 
 
@@ -224,7 +225,7 @@ def evaluate_unsplit(word: Node, known: Known) -> tuple[str, ...]:
 
 
 def evaluate_arguments(word: Node, known: Known) -> list[CommandArgument]:
-    """Return the arguments that a word of a command becomes."""
+    """Return the arguments to which a word of a command expands."""
     elements = _elements(word, known)
     if elements is not None:
         return [CommandArgument(node=word, values=(text,)) for text in elements]
@@ -238,19 +239,19 @@ def evaluate_arguments(word: Node, known: Known) -> list[CommandArgument]:
 
 
 def literal(word: Node | None) -> str | None:
-    """Return the text of a word without any expansion; None if it has one."""
+    """Return the text of a word without expansions; None if the word contains any."""
     text = literal_pieces(word) if word is not None else ANY
     return text if is_known(text) else None
 
 
 def literal_pieces(word: Node) -> str:
-    """Return the text of a word with ANY for every part that is expanded."""
+    """Return the text of a word, with `ANY` in place of every expansion."""
     values = evaluate_unsplit(word, _NOTHING_KNOWN)
     return values[0] if len(values) == 1 else ANY
 
 
 def unquoted(word: Node) -> list[Node]:
-    """Return the parts of a word, without double quotes that enclose the entire word."""
+    """Return the parts of a word, without double quotes that enclose the whole word."""
     parts = word.nodes("Parts")
     return parts[0].nodes("Parts") if len(parts) == 1 and parts[0].kind == "DblQuoted" else parts
 
@@ -264,7 +265,7 @@ class _Evaluator:
         self.loose = False
 
     def parts(self, word: Node, *, quoted: bool) -> tuple[str, ...]:
-        """Return the values of all parts of a word or of a double-quoted text, joined."""
+        """Return the joined values of all parts of a word or double-quoted text."""
         pieces = [
             self._evaluate_part(part, quoted, index == 0) for index, part in enumerate(word.nodes("Parts"))
         ]
@@ -325,13 +326,13 @@ def parameter_name(part: Node) -> str:
 
 
 def is_plain(part: Node) -> bool:
-    """Return whether an expansion is only the variable: ``$x``, ``${x}`` or ``${x[1]}``."""
+    """Return whether an expansion consists only of the variable: ``$x``, ``${x}`` or ``${x[1]}``."""
     modified = any(part.fields.get(name) for name in ("Excl", "Length", "Slice", "Repl", "Exp"))
     return part.kind == "ParamExp" and not modified
 
 
 def _elements(word: Node, known: Known) -> tuple[str, ...] | None:
-    """Return the elements if the word is ``"${name[@]}"`` of a known array."""
+    """Return the elements if the word is ``"${name[@]}"`` with a known array."""
     parts = unquoted(word)
     index = parts[0].node("Index") if len(parts) == 1 and is_plain(parts[0]) else None
     return known.elements(parameter_name(parts[0])) if literal(index) in {"@", "*"} else None
@@ -364,7 +365,7 @@ def _unescape(found: re.Match[str]) -> str:
 
 
 def _limit_values(values: Iterable[str]) -> tuple[str, ...]:
-    """Return the distinct values; ``(ANY,)`` if they are too many or too long."""
+    """Return the distinct values; ``(ANY,)`` if there are too many or they are too long."""
     kept = tuple(dict.fromkeys(islice(values, MAX_VALUES + 1)))
     if len(kept) > MAX_VALUES or any(len(value) > MAX_VALUE_CHARS for value in kept):
         return (ANY,)
@@ -372,7 +373,7 @@ def _limit_values(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def find_settings(nodes: Iterable[Node]) -> list[Setting]:
-    """Return the settings visible in the grammar, in source order; excludes builtins such as read."""
+    """Return the settings that the grammar shows, in source order; builtins such as `read` are excluded."""
     found = [setting for node in nodes for setting in _find_node_settings(node)]
     return sorted(found, key=lambda setting: setting.node.start)
 

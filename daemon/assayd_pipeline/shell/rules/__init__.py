@@ -1,1 +1,1 @@
-"""The rules on scripts: a module for each part of the language or tool."""
+"""The rules for scripts, with one module for each part of the language or tool."""

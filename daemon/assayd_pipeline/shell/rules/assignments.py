@@ -1,4 +1,4 @@
-"""The rules on variables and expansions: protected variables, and names known only at run time.
+"""The rules for variables and expansions: protected variables, and names known only at run time.
 
 PATH=/tmp                 variable.protected
 for PATH in /tmp; do      variable.protected
@@ -29,12 +29,12 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[0-9@*\x01]+\])?|[0-9\x01]+|
 
 
 def check_setting(script: ParsedScript, setting: Setting) -> None:
-    """Check one place at which the grammar sets a variable."""
+    """Check one position at which the grammar sets a variable."""
     _check_variable(script, setting.node, setting.name)
 
 
 def check_name(script: ParsedScript, word: Node, what: str) -> None:
-    """Check a word that names a variable for a builtin to set."""
+    """Check a word that names the variable that a builtin sets."""
     text = literal(word)
     written = script.source.written(word)
     found = _ASSIGNED.fullmatch(text) if text is not None else _BEGINNING.match(written)
@@ -71,7 +71,7 @@ def _check_variable(script: ParsedScript, node: Node, name: str) -> None:
 
 
 def check_declaration(script: ParsedScript, node: Node) -> None:
-    """Check declare, export, local, readonly and typeset, which have their own grammar."""
+    """Check `declare`, `export`, `local`, `readonly` and `typeset`, which have their own grammar."""
     variant = node.node("Variant")
     name = variant.text("Value") if variant is not None else ""
     if name not in script.commands.builtins or name in script.commands.blocked:

@@ -1,4 +1,4 @@
-"""The rules on builtins that change options or run text as code.
+"""The rules for builtins that change options or run text as code.
 
 read "$name"                  variable.dynamic_name
 mapfile -C run lines          builtin.option
@@ -159,7 +159,7 @@ def _check_shopt(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> No
 
 
 def find_set_names(call: Invocation) -> list[Node]:
-    """Return the words of a builtin's call that name the variables it sets."""
+    """Return the words in a builtin's call that name the variables that the builtin sets."""
     arguments = [ArgumentValue(value=literal_pieces(word), node=word) for word in call.arguments]
     parsed = parse(_SYNTAX.get(call.name, _SYNTAX_OF_OTHERS), arguments)
     return (
@@ -183,7 +183,7 @@ def _list_set_names(builtin: str, parsed: Parsed) -> Iterator[ArgumentValue]:
 
 
 def is_getopt_eval(script: ParsedScript, call: Invocation) -> bool:
-    """Return whether an eval only parses the quoted output of getopt: ``eval set -- "$parsed"``."""
+    """Return whether an `eval` only parses the quoted output of getopt: ``eval set -- "$parsed"``."""
     words = call.arguments
     if len(words) != 3 or [literal(words[0]), literal(words[1])] != ["set", "--"]:
         return False
@@ -211,7 +211,7 @@ def get_trap_action(call: Invocation) -> Node | None:
 
 
 def place_at_trap(script: ParsedScript, trap: Node, finding: Finding) -> Finding:
-    """Return a finding about a trap's text, at the place of the trap."""
+    """Return a finding about a trap's text, moved to the position of the trap."""
     line, column = script.source.place(trap.start)
     shown = snippet(script.source.text, line)
     message = f"In the text of this trap: {finding.message}"

@@ -1,4 +1,4 @@
-"""The rules on command words: which commands a script may run.
+"""The rules for command words: which commands a script can run.
 
 frob x                  command.not_allowed
 rm x                    command.blocked
@@ -211,10 +211,10 @@ def _check_name(script: ParsedScript, call: Invocation) -> None:
 
 
 def _find_bare_test(script: ParsedScript, call: Invocation) -> tuple[str, str, Edit | None] | None:
-    """Find a comparison that is a command: ``if $n -gt 3`` and ``while (i < 3)``. None without one.
+    """Find a comparison used as a command: ``if $n -gt 3``, ``while (i < 3)``. None if there isn't one.
 
     Returns:
-        message, hint and edit; None for a command that is one.
+        The message, hint and edit; None for an actual command.
     """
     line, column = script.source.place(call.word.start)
     text = script.source.text.split("\n")[line - 1]
@@ -240,7 +240,7 @@ def _find_bare_test(script: ParsedScript, call: Invocation) -> tuple[str, str, E
 
 
 def _find_spaced_assignment(script: ParsedScript, call: Invocation) -> tuple[str, str, Edit | None] | None:
-    """Find an assignment that runs a tool: ``sum += x``. None for names that no tool has."""
+    """Find an assignment that runs a tool: ``sum += x``. None if the name can't be a tool's."""
     operator = literal(call.arguments[0]) if call.arguments else None
     if (
         operator not in _ASSIGNS
@@ -287,7 +287,7 @@ def _report_unknown_command(script: ParsedScript, call: Invocation) -> None:
 
 
 def _sum(script: ParsedScript, call: Invocation) -> tuple[str, Edit | None] | None:
-    """``$(3 + 4)``: return hint and edit for arithmetic in a command substitution."""
+    """Return the hint and edit for arithmetic in a command substitution: ``$(3 + 4)``."""
     line, column = script.source.place(call.word.start)
     text = script.source.text.split("\n")[line - 1]
     summed = _SUM.search(text)
@@ -300,7 +300,7 @@ def _sum(script: ParsedScript, call: Invocation) -> tuple[str, Edit | None] | No
 
 
 def _find_foreign_syntax(script: ParsedScript, call: Invocation) -> tuple[str, Edit | None] | None:
-    """Return hint and edit for a word of another language, or for the part of a jq filter behind a pipe."""
+    """Return the hint and edit for a word of another language, or a part of a jq filter after a pipe."""
     line, column = script.source.place(call.word.start)
     text = script.source.text.split("\n")[line - 1]
     if (filtered := _JQ_FILTER.search(text)) is not None and filtered.end() >= column:
@@ -366,7 +366,7 @@ def _report_path_command(script: ParsedScript, call: Invocation) -> None:
 
 
 def _suggest_command(script: ParsedScript, name: str) -> str:
-    """Return what to write instead of a command, with programs that the profile allows."""
+    """Return the replacement for a command, using programs that the profile allows."""
     advice = _INSTEAD.get(name)
     if advice is not None and set(_WORD.findall(advice)) & _ADVISED <= script.commands.allowed:
         return advice

@@ -1,4 +1,4 @@
-"""The rules on curl: only if the policy opens hosts, and only to those hosts.
+"""The rules for curl: it is allowed only if the policy opens hosts, and only for those hosts.
 
 curl https://a.example/x                     curl.no_network   (without an allowlist)
 curl https://a.example/x || cat data/x       curl.falls_back   (a warning)
@@ -7,8 +7,8 @@ curl "$url"                                  curl.url
 curl https://ruled.example/                  curl.url          (listed with paths: plain HTTP only)
 curl -o /etc/x https://a.example/x           path.outside
 
-The relay decides again at run time, by host, port and path. A step has no other network egress, whatever
-options curl is passed.
+The relay checks each access again at run time, by host, port and path. A step has no other network access,
+regardless of curl's options.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def check(script: ParsedScript, call: Invocation, arguments: Sequence[ArgumentVa
 
 
 def _refuse(script: ParsedScript, call: Invocation) -> None:
-    """Report that the network is unavailable: a warning if the script handles that."""
+    """Report that the network is unavailable: a warning if the script handles the failure."""
     message = "curl can't reach any host: the policy allows none."
     if _has_fallback(script, call):
         words = f"{message} The fallback command runs instead."

@@ -1,4 +1,4 @@
-r"""Mistakes that bash accepts and that the tree shows: errors, if they can't work, otherwise warnings.
+r"""Finds mistakes that bash accepts and the tree shows: errors if they can't work, otherwise warnings.
 
 head –n 2 f                 shell.mistake       a long dash isn't a hyphen
 wc -l<U+200B> f             shell.mistake       an invisible character
@@ -55,7 +55,7 @@ _MOST_NAMES = 50
 
 
 def check_mistakes(script: ParsedScript) -> None:
-    """Add a finding for each mistake of a script."""
+    """Add a finding for each mistake in a script."""
     for call in script.calls:
         _check_characters(script, call)
         check = _CHECKS.get(call.name)
@@ -79,7 +79,7 @@ def check_mistakes(script: ParsedScript) -> None:
 
 
 def _check_length(script: ParsedScript, node: Node, arrays: Collection[str]) -> None:
-    """Check for ``a=(x y); echo ${#a}``, which is the length of the first element."""
+    """Check for ``a=(x y); echo ${#a}``, which prints the length of the first element."""
     name = parameter_name(node)
     if name in arrays:
         message = f"`${{#{name}}}` is the length of the array's first element."
@@ -141,7 +141,7 @@ def _check_date(script: ParsedScript, call: Invocation) -> None:
 
 
 def _check_xargs(script: ParsedScript, call: Invocation) -> None:
-    """Check for ``xargs -I wc -l {}``: -I takes the placeholder, so wc becomes the placeholder."""
+    """Check for ``xargs -I wc -l {}``: `-I` takes a placeholder, so `wc` becomes the placeholder."""
     words = [script.source.written(word) for word in call.arguments]
     for option, mark, node in zip(words, words[1:], call.arguments[1:], strict=False):
         if option == "-I" and mark in script.commands.allowed and any("{}" in word for word in words):
@@ -151,7 +151,7 @@ def _check_xargs(script: ParsedScript, call: Invocation) -> None:
 
 
 def _check_set(script: ParsedScript, call: Invocation) -> None:
-    """Check for ``set -eu pipefail``, which sets $1 instead of the option."""
+    """Check for ``set -eu pipefail``, which sets `$1` instead of the option."""
     words = [literal(word) for word in call.arguments]
     found = _CSH.match(" ".join(script.source.written(word) for word in call.arguments))
     if found is not None:
@@ -176,7 +176,7 @@ _CSH = re.compile(r"([A-Za-z_]\w*)\s*=\s*(\S+)$")
 
 
 def _check_test(script: ParsedScript, call: Invocation) -> None:
-    """Check for ``[ "$region" -eq north ]``: -eq compares integers."""
+    """Check for ``[ "$region" -eq north ]``: `-eq` compares integers."""
     words = list(call.arguments)
     for left, operator, right in zip(words, words[1:], words[2:], strict=False):
         _check_name_compared(script, left, operator, right)
@@ -193,7 +193,7 @@ def _check_test(script: ParsedScript, call: Invocation) -> None:
 
 
 def _check_digits(script: ParsedScript, call: Invocation) -> None:
-    r"""Check for ``grep '\d+' f``: without -P, `\d` is the letter d."""
+    r"""Check for ``grep '\d+' f``: without `-P`, `\d` matches the letter d."""
     words = [script.source.written(word) for word in call.arguments]
     if any(re.fullmatch(r"-\w*P\w*|--perl-regexp|-\w*F\w*|--fixed-strings", word) for word in words):
         return
@@ -239,7 +239,7 @@ def _check_keys(script: ParsedScript) -> None:
 
 
 def _check_name_compared(script: ParsedScript, left: Node, operator: Node, right: Node) -> None:
-    """Check for ``[ n -lt 5 ]``: the name has no `$`."""
+    """Check for ``[ n -lt 5 ]``: the name lacks a `$`."""
     for word in (left, right) if literal(operator) in _NUMBER_TESTS else ():
         name = literal(word)
         if name is not None and name in script.assigned:
@@ -252,7 +252,7 @@ _NUMBER_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 
 
 def _check_items(script: ParsedScript, node: Node) -> None:
-    """Check for ``for f in "data/*.csv"`` and ``for x in a, b``: quotes and commas are parts of the items."""
+    """Check for ``for f in "data/*.csv"`` and ``for x in a, b``: quotes and commas become part of items."""
     items = node.nodes("Items")
     written = [script.source.written(item) for item in items]
     line, _ = script.source.place(node.start)
@@ -336,7 +336,7 @@ _SUM = re.compile(r"\$?\{?([A-Za-z_]\w*)\}?(\+\+|[-+*])(\$?\w+)?")
 
 
 def _check_subscripts(script: ParsedScript) -> None:
-    """``ages[oslo]=3`` without ``declare -A``: the subscript is arithmetic, so every unset name is 0."""
+    """Check for ``ages[oslo]=3`` without ``declare -A``: the subscript is arithmetic; unset names are 0."""
     declared = {
         name
         for node in script.source.nodes
@@ -361,7 +361,7 @@ def _check_subscripts(script: ParsedScript) -> None:
 
 
 def _names_declared_with(node: Node, option: str) -> Iterator[str]:
-    """Yield the names that a declaration gives an attribute, such as A for associative arrays."""
+    """Yield the names to which a declaration gives an attribute, such as `A` for associative arrays."""
     options = [
         literal(argument.node("Value")) or "" for argument in node.nodes("Args") if argument.flag("Naked")
     ]

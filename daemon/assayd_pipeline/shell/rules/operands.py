@@ -1,4 +1,4 @@
-"""The rules on the arguments of tools: options that the policy refuses, and paths that are read or written.
+"""The rules for tool arguments: options that the policy refuses, and paths that are read or written.
 
 sort --compress-prog=sh f     option.refused
 sort --$x f                   option.dynamic
@@ -59,7 +59,7 @@ def check_tool(script: ParsedScript, call: Invocation) -> None:
 
 
 def _argument_alternatives(arguments: Sequence[CommandArgument]) -> Iterator[list[ArgumentValue]]:
-    """Yield the arguments with their first values, then with their second ones, and so on."""
+    """Yield the arguments with their first values, then with their second values, and so on."""
     most = min(max((len(one.values) for one in arguments), default=1), MAX_VALUES)
     for index in range(most):
         yield [
@@ -117,7 +117,7 @@ def _check_paths(script: ParsedScript, name: str, tool: Tool, parsed: Parsed) ->
 
 
 def _path_operands(tool: Tool, parsed: Parsed) -> Iterator[tuple[ArgumentValue, bool]]:
-    """Yield the operands that are paths, and whether each is written."""
+    """Yield the operands that are paths, and whether each path is written."""
     operands = parsed.operands
     replaced = bool(parsed.given(*tool.instead))
     for index, operand in enumerate(operands):
@@ -145,7 +145,7 @@ def _check_date(script: ParsedScript, parsed: Parsed) -> None:
 
 
 def _check_find(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> None:
-    """Check find's start folders, its outputs, and rejected tests and actions."""
+    """Check the start folders of `find`, its outputs, and its rejected tests and actions."""
     refused = script.commands.options.get("find", frozenset())
     for argument in arguments:
         text = argument.value
@@ -161,14 +161,14 @@ def _check_find(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> Non
 
 
 def _check_absolute(script: ParsedScript, arguments: Sequence[ArgumentValue], name: str) -> None:
-    """Check arguments that look like absolute paths outside, whatever their meaning is."""
+    """Check arguments that look like absolute paths outside the sandbox, regardless of their meaning."""
     for argument in arguments:
         if argument.value.startswith(("/", "../", HOME, "data/")):
             judge_path(script, argument.node, argument.value, PathUse.READS, name)
 
 
 def _check_prefix(script: ParsedScript, call: Invocation) -> None:
-    """Check the variables that env sets; the command that it runs is checked separately."""
+    """Check the variables that `env` sets; the command that `env` runs is checked separately."""
     prefix = PREFIXES[call.name]
     for word in call.arguments[: skip(prefix, call.arguments)] if prefix.assignments else ():
         if "=" in literal_pieces(word) and not literal_pieces(word).startswith("-"):

@@ -1,4 +1,4 @@
-"""Decides from a path's text whether it stays in the sandbox directory; rules on redirections.
+"""Decides from a path's text whether it stays in the sandbox directory; checks redirections.
 
 data/sales.csv          inside
 /sandbox/tmp/x          inside
@@ -61,7 +61,7 @@ class PathUse(StrEnum):
 
 
 def where(path: str) -> Where:
-    """Return the target of a value of `words` that is used as a path."""
+    """Return the target of a value from `words` that is used as a path."""
     if path.startswith(HOME):
         rest = path[len(HOME) :]
         return Where.INSIDE if rest[:1] in {"", "/"} and not climbs(rest) else Where.OUTSIDE
@@ -78,7 +78,7 @@ def where(path: str) -> Where:
 
 
 def climbs(path: str) -> int:
-    """Return the maximum number of folders that a path goes up from its start."""
+    """Return the maximum number of folders by which a path ascends from its start."""
     depth = lowest = 0
     for part in path.split("/"):
         if part == "..":
@@ -100,12 +100,12 @@ def _enters_folders(script: ParsedScript) -> bool:
 
 
 def judge_path(script: ParsedScript, node: Node, path: str, use: PathUse, what: str) -> None:
-    """Add a finding for a path that may leave the sandbox directory.
+    """Add a finding for a path that can leave the sandbox directory.
 
     Args:
         script: the script.
-        node: the place of the finding.
-        path: the value.
+        node: the location of the finding.
+        path: the value of the path.
         use: the use of the path.
         what: the command or operator, e.g. ``cat`` or ``>``.
     """

@@ -1,4 +1,4 @@
-r"""The rules on awk programs and sed scripts.
+r"""The rules for awk programs and sed scripts.
 
 awk '{ system("ls") }' f        awk.execute
 awk '{ print | "sort" }' f      awk.execute
@@ -13,8 +13,8 @@ sed 's/a/ls/e' f                sed.execute
 sed "s/a/$b/" f                 sed.undecided   (a warning)
 sed -i.bak/../../x … f          path.outside
 
-Of a sed script only a first `s` or `y` is read. The image has no shell for the other ways to run commands,
-and the root is read-only for files that are written.
+In a sed script, only an initial `s` or `y` is parsed. Other ways to run commands fail because the image has
+no shell, and other ways to write files fail because the root filesystem is read-only.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _AwkToken:
 
 
 def check_awk(script: ParsedScript, call: Invocation, parsed: Parsed) -> None:
-    """Check the program and the files of a call of awk."""
+    """Check the program and the files of an awk call."""
     operands = parsed.operands
     sources = [option.value for option in parsed.given("-e", "--source") if option.value is not None]
     if not sources and not parsed.given("-f", "--file", "-E", "--exec"):
@@ -107,7 +107,7 @@ def _check_program(script: ParsedScript, node: Node, program: str, assigned: Seq
 
 
 def _has_argument(script: ParsedScript, node: Node) -> bool:
-    """Return whether a double-quoted program contains $1 of the step: ``awk "{ print $2 }"``."""
+    """Return whether a double-quoted program contains the step's `$1`: ``awk "{ print $2 }"``."""
     parts = unquoted(node)
     quoted = len(node.nodes("Parts")) == 1 and node.nodes("Parts")[0].kind == "DblQuoted"
     if not quoted or not any(part.kind == "ParamExp" and parameter_name(part).isdigit() for part in parts):
@@ -158,7 +158,7 @@ def _check_brackets(script: ParsedScript, node: Node, tokens: Sequence[_AwkToken
 
 
 def _closing_edit(script: ParsedScript, node: Node, closer: str) -> Edit | None:
-    """Return the edit that closes a brace before END, otherwise at the program's end; None if uncertain."""
+    """Return the edit that closes a brace before `END` or at the program's end; None if uncertain."""
     written = script.source.written(node)
     if written[:1] != "'" or written[-1:] != "'":
         return None
@@ -217,7 +217,7 @@ def _check_token(script: ParsedScript, node: Node, token: _AwkToken, following: 
 def _check_shell_variables(
     script: ParsedScript, node: Node, tokens: Sequence[_AwkToken], assigned: Sequence[str]
 ) -> None:
-    """Check for ``awk '$2 >= $min' f`` if only the shell has min -> awk.shell_variable (a warning)."""
+    """Check for ``awk '$2 >= $min' f`` if only the shell has `min` -> awk.shell_variable (a warning)."""
     names = {text.partition("=")[0] for text in assigned}
     fields = set[str]()
     for before, token in pairwise([_AwkToken("end", ""), *tokens]):
@@ -231,7 +231,7 @@ def _check_shell_variables(
 
 
 def _tokenize(program: str) -> Iterator[_AwkToken]:
-    """Split a program into tokens; the last one is "broken" if gawk will report a syntax error there."""
+    """Split a program into tokens; the last one is "broken" if gawk would report a syntax error there."""
     position, after_operand = 0, False
     while position < len(program):
         divides = program[position] != "/" or after_operand
@@ -252,7 +252,7 @@ _WRITES = re.compile(r"w[ \t]")
 
 
 def _record_written_file(script: ParsedScript, source: ArgumentValue) -> None:
-    """Record that a sed script may write a file: ``sed -n 'w data/x'``."""
+    """Record that a sed script can write a file: ``sed -n 'w data/x'``."""
     if _WRITES.search(source.value):
         script.paths.append(NamedPath(node=source.node, value=ANY, use=PathUse.WRITES, what="sed"))
 

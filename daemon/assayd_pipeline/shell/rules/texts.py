@@ -1,4 +1,4 @@
-"""The rules on what scripts do, with a bad line and what to do instead for each."""
+"""The texts of the rules for scripts, each with an example of a rejected line and a remedy."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The options and operands of tools, as data: which options take a value, and which arguments are paths.
+"""The options and operands of tools as data: options with a value, and arguments that are paths.
 
-Only what matters for reading and writing. The policy says which options are refused; awk, sed, curl, find
-and jq have separate rules. Each operand of an unlisted command counts as a path that it reads; the 5 of
-`head -n 5` is a path without effect.
+The data covers only what affects reading and writing. The policy states which options are refused; awk,
+sed, curl, find and jq have separate rules. Each operand of an unlisted command counts as a path that the
+command reads; the 5 of `head -n 5` is then a path without effect.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Operands(StrEnum):
 class Tool:
     """The options and operands of one tool.
 
-    `reads` and `writes` name options whose value is a path. `instead` names options that replace a special
-    operand: the pattern of grep, the target folder of cp.
+    `reads` and `writes` name the options whose value is a path. `instead` names the options that replace a
+    special operand: the pattern of grep, the target folder of cp.
     """
 
     syntax: Syntax
