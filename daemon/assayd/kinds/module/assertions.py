@@ -11,9 +11,9 @@ A test is reported only if none of its assertions can fail. Source: docs/quality
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from operator import or_
 
 from assayd.findings.source_text import SplitText, line_at
@@ -59,7 +59,9 @@ _OFF = frozenset({"skip", "skipif", "xfail", "skipIf", "skipUnless", "expectedFa
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def check_assertions(file: str, text: str, tree: ast.Module, methods: Collection[str]) -> Iterator[Finding]:
+def check_assertions(
+    file: str, text: str, tree: ast.Module, methods: Collection[str], used: Collection[str]
+) -> Iterator[Finding]:
     """Yield the findings about the tests of a file.
 
     Args:
@@ -67,8 +69,9 @@ def check_assertions(file: str, text: str, tree: ast.Module, methods: Collection
         text: its content.
         tree: its syntax tree.
         methods: attributes that every adapter has, so that asserting their existence proves nothing.
+        used: the names that the module uses; see `find_used_names`.
     """
-    yield from _not_run(file, text, tree)
+    yield from _not_run(file, text, tree, used)
     helpers = {node.name: node for node in nodes_of(tree) if isinstance(node, Definition)}
     budget = _StatementBudget(left=_MOST_STATEMENTS)
     read = [
@@ -87,17 +90,28 @@ def check_assertions(file: str, text: str, tree: ast.Module, methods: Collection
             yield replace(told, file=file)
 
 
-def _not_run(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
-    """Yield the findings about functions with assertions that neither pytest nor the file calls."""
-    called = {node.id for node in nodes_of(tree) if isinstance(node, ast.Name)}
-    constants = (node.value for node in nodes_of(tree) if isinstance(node, ast.Constant))
-    called.update(value for value in constants if isinstance(value, str))
+def find_used_names(trees: Iterable[ast.Module]) -> frozenset[str]:
+    """Return the names, attributes, imported names and strings in the files of a module."""
+    used: set[str] = set()
+    for node in chain.from_iterable(map(nodes_of, trees)):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.alias(name=name):
+                used.add(name)
+            case ast.Constant(value=str() as value):
+                used.add(value)
+            case _:
+                pass
+    return frozenset(used)
+
+
+def _not_run(file: str, text: str, tree: ast.Module, used: Collection[str]) -> Iterator[Finding]:
+    """Yield the findings about functions with assertions that neither pytest nor the module calls."""
     defined = [node for node in tree.body if isinstance(node, Definition)]
     fixtures = {one.name for one in defined if "fixture" in map(_last_name, one.decorator_list)}
     names = {one.name for one in defined}
     text = SplitText(text)
     for node in defined[:_MOST_TESTS]:
-        if node.name.startswith(("test", "pytest_")) or node.name in called:
+        if node.name.startswith(("test", "pytest_")) or node.name in used:
             continue
         known = {_last_name(each) for each in node.decorator_list}
         asked = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}

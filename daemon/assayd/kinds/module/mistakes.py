@@ -29,6 +29,7 @@ from assayd.static.python.imports import finding_at
 from assayd.static.python.module_scope import bound_names
 from assayd.static.python.nodes import nodes_of
 from assayd.static.python.returns import return_edit
+from assayd.static.python.safe_fixes import CompileBudget
 
 RULES = (
     Rule(
@@ -275,7 +276,7 @@ def _is_uncalled(value: ast.Attribute, node: ast.AST) -> bool:
     )
 
 
-def check_dropped_results(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
+def check_dropped_results(file: str, text: str, tree: ast.Module, budget: CompileBudget) -> Iterator[Finding]:
     """Check for a missing `return`: ``-> float: round(x, 2)`` -> function.no_value (a warning)."""
     edits = 0
     for node in nodes_of(tree):
@@ -298,7 +299,7 @@ def check_dropped_results(file: str, text: str, tree: ast.Module) -> Iterator[Fi
         )
         edits += 1
         name = None if isinstance(last, ast.Expr) else dropped
-        edit = return_edit(last, text, name) if edits <= _MOST_EDITS else None
+        edit = return_edit(last, text, name, budget=budget) if edits <= _MOST_EDITS else None
         yield replace(found, file=file, category="function", edit=edit)
 
 

@@ -57,6 +57,7 @@ from assayd.model.text_limits import FINDINGS
 from assayd.static.python import imports as python_imports
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import source as python_source
+from assayd.static.python.safe_fixes import CompileBudget
 from assayd.static.python.scopes import build_scoped_tree
 from assayd.static.python.source import normal_form as python_normal_form
 
@@ -408,6 +409,8 @@ def _check_contract(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator
     contract, modules = policy.adapter, list_own_modules(payload.files)
     own = OwnModules(modules=modules, provided=frozenset(contract.modules))
     denied = policy.imports.denied if policy.imports.enforce_forbidden else frozenset()
+    budget = CompileBudget.for_texts(texts[name] for name in trees)
+    used = module_assertions.find_used_names(trees.values())
     adapter = find_adapter_file(payload.files, payload.manifest.get("entrypoint"))
     if adapter is None:
         yield module_contract.no_file(sorted(texts))
@@ -425,7 +428,7 @@ def _check_contract(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator
         yield from formed.values()
         yield from module_mistakes.check_calls(name, texts[name], tree)
         yield from module_mistakes.check_secrets(name, texts[name], tree)
-        yield from module_mistakes.check_dropped_results(name, texts[name], tree)
+        yield from module_mistakes.check_dropped_results(name, texts[name], tree, budget)
         yield from module_mistakes.check_generators(name, texts[name], tree, contract)
         yield from module_mistakes.check_raised(name, texts[name], tree)
         yield from module_mistakes.check_import_time(name, texts[name], tree)
@@ -435,7 +438,7 @@ def _check_contract(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator
         )
         if module_files.is_test(name):
             yield from module_tests.check_tests(name, texts[name], trees)
-            yield from module_assertions.check_assertions(name, texts[name], tree, contract.methods)
+            yield from module_assertions.check_assertions(name, texts[name], tree, contract.methods, used)
     yield from module_mistakes.check_transports(texts, trees)
     yield from _check_tests(payload, trees, contract)
 

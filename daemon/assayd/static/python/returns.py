@@ -23,7 +23,7 @@ from itertools import islice
 from assayd.findings.source_text import snippet
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.static.python.nodes import nodes_of
-from assayd.static.python.safe_fixes import parse_or_none
+from assayd.static.python.safe_fixes import CompileBudget, parse_or_none
 from assayd.static.python.source import PythonSource
 
 NO_VALUE_RULE = Rule(
@@ -83,18 +83,19 @@ def check_returns(source: PythonSource, *, severity: Severity = Severity.ERROR) 
         for name, found in named.items()
         if len(found) == 1 and not found[0].decorator_list and _never_returns(found[0])
     }
-    if not silent or not _are_bound_once(nodes, silent):
-        silent = {name: one for name, one in silent.items() if _are_bound_once(nodes, {name: one})}
+    bound = _other_bound_names(nodes) if silent else frozenset()
+    silent = {name: one for name, one in silent.items() if name not in bound}
+    budget = CompileBudget.for_texts([source.text])
     used = _used_functions(nodes, silent)
     for name, line in list(used.items())[:_MOST]:
-        yield _missing_return_finding(silent[name], line, source, severity)
+        yield _missing_return_finding(silent[name], line, source, severity, budget)
     said = {id(silent[name]) for name in used}
     for function in islice(_silent_special_methods(nodes), _MOST):
         said.add(id(function))
         yield _silent_method_finding(function, source)
     every = (function for found in named.values() for function in found if id(function) not in said)
     for function in islice((one for one in every if _ends_in_nothing(one)), _MOST):
-        yield _idle_finding(function, source, severity)
+        yield _idle_finding(function, source, severity, budget)
 
 
 def _silent_special_methods(nodes: Sequence[ast.AST]) -> Iterator[_Function]:
@@ -164,19 +165,18 @@ def _own_nodes(function: _Function) -> Iterator[ast.AST]:
             pending.extend(ast.iter_child_nodes(node))
 
 
-def _are_bound_once(nodes: Sequence[ast.AST], functions: dict[str, _Function]) -> bool:
-    """Return whether no other definition uses the functions' names."""
+def _other_bound_names(nodes: Sequence[ast.AST]) -> frozenset[str]:
+    """Return the names that something other than a function definition binds or deletes."""
+    bound: set[str] = set()
     for node in nodes:
         match node:
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name) | ast.ClassDef(name=name):
-                clashes = name in functions
+                bound.add(name)
             case ast.alias(name=name, asname=asname):
-                clashes = (asname or name) in functions
+                bound.add(asname or name)
             case _:
-                clashes = False
-        if clashes:
-            return False
-    return True
+                pass
+    return frozenset(bound)
 
 
 def _used_functions(nodes: Sequence[ast.AST], functions: dict[str, _Function]) -> dict[str, int]:
@@ -205,7 +205,7 @@ def _used_functions(nodes: Sequence[ast.AST], functions: dict[str, _Function]) -
 
 
 def _missing_return_finding(
-    function: _Function, line: int, source: PythonSource, severity: Severity
+    function: _Function, line: int, source: PythonSource, severity: Severity, budget: CompileBudget
 ) -> Finding:
     last = function.body[-1]
     idle = isinstance(last, ast.Expr) and isinstance(last.value, _IDLE)
@@ -222,11 +222,13 @@ def _missing_return_finding(
         suggestion=f"Write: return {ast.unparse(last.value)}"[:300]
         if idle and isinstance(last, ast.Expr)
         else f"End {name}() with: return {given or '…'}",
-        edit=return_edit(last, source.text) if idle else None,
+        edit=return_edit(last, source.text, budget=budget) if idle else None,
     )
 
 
-def _idle_finding(function: _Function, source: PythonSource, severity: Severity) -> Finding:
+def _idle_finding(
+    function: _Function, source: PythonSource, severity: Severity, budget: CompileBudget
+) -> Finding:
     """Return the finding for a last statement without effect, with `return` as its fix."""
     last = function.body[-1]
     value = ast.unparse(last.value)[:200] if isinstance(last, ast.Expr) else "…"
@@ -238,7 +240,7 @@ def _idle_finding(function: _Function, source: PythonSource, severity: Severity)
         line=last.lineno,
         snippet=snippet(source.text, last.lineno),
         suggestion=f"Write: return {value}",
-        edit=return_edit(last, source.text),
+        edit=return_edit(last, source.text, budget=budget),
     )
 
 
@@ -258,13 +260,16 @@ def _last_assigned_name(function: _Function) -> str | None:
     return made[-1] if made else None
 
 
-def return_edit(last: ast.stmt, text: str, name: str | None = None) -> Edit | None:
+def return_edit(
+    last: ast.stmt, text: str, name: str | None = None, *, budget: CompileBudget | None = None
+) -> Edit | None:
     """Return the edit that returns the value of a function's last statement, or the variable that it assigns.
 
     Args:
         last: the statement; if it begins behind other code on its line, there is no edit.
         text: the source, which must compile with the edit.
         name: the variable that the statement assigns; None for an expression.
+        budget: the characters that may still be compiled; without enough of them, the result is None.
     """
     lines = text.split("\n")
     line = lines[last.lineno - 1]
@@ -278,6 +283,8 @@ def return_edit(last: ast.stmt, text: str, name: str | None = None) -> Edit | No
             return None
         changed = f"{line}\n{indent}return {name}"
     lines[last.lineno - 1] = changed
+    if budget is not None and not budget.take(text):
+        return None
     if parse_or_none("\n".join(lines)) is None:
         return None
     return Edit(start_line=last.lineno, end_line=last.lineno, replacement=changed)

@@ -23,7 +23,8 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from assayd.findings.source_text import line_at
 from assayd.model.finding import Edit
@@ -38,6 +39,8 @@ TRIED_CHARS = 500_000
 """Total characters of tried candidates, e.g. 250 places in 2,000 characters; beyond it, no edit is made."""
 MOST_LINES = 50
 """Maximum lines with the same mistake."""
+_CORRECTED_CHARS = 4 * TRIED_CHARS
+"""Total characters that are compiled to correct several lines with the same mistake."""
 
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
 _TOKEN = re.compile(r"\w+|\"(?:[^\"\\\n]|\\.)*+\"?|'(?:[^'\\\n]|\\.)*+'?|\n|[^\w\s]")
@@ -47,22 +50,42 @@ _COMMA_AT_END = re.compile(r"[ \t]*,[ \t]*(?:#.*)?(?:\n|\Z)")
 _FENCE = re.compile(r"(?:```++|~~~++)[^`\n]*")
 
 
+@dataclass(slots=True)
+class CompileBudget:
+    """The number of characters that may still be compiled to check edits."""
+
+    left: int
+
+    @classmethod
+    def for_texts(cls, texts: Iterable[str]) -> CompileBudget:
+        """Return the budget that some sources share; it is enough to check one edit in any of them."""
+        return cls(left=max(TRIED_CHARS, max(map(len, texts), default=0)))
+
+    def take(self, text: str) -> bool:
+        """Return whether a text may still be compiled, and subtract its length if so."""
+        allowed = len(text) <= self.left
+        self.left -= len(text) if allowed else 0
+        return allowed
+
+
 def certain_edit(error: SyntaxError, text: str, proposals: tuple[Proposal, ...]) -> Edit | None:
     """Return the change on which the proposals agree, if the whole text compiles with that change."""
-    most = max(TRIED_CHARS // max(len(text), 1), 4)
-    first, meaning = None, None
+    most = max(TRIED_CHARS // max(len(text), 1), 1)
+    first: tuple[str, ast.Module] | None = None
+    meaning: str | None = None
     for number, candidate in enumerate(c for propose in proposals for c in propose(error, text)):
         if number == most:
             return None
         tree = parse_or_none(candidate)
         if tree is None:
             continue
-        told = ast.dump(tree)
         if first is None:
-            first, meaning = candidate, told
-        elif told != meaning:
+            first = candidate, tree
+            continue
+        meaning = meaning or ast.dump(first[1])
+        if ast.dump(tree) != meaning:
             return None
-    return None if first is None else edit_between(text, first)
+    return None if first is None else edit_between(text, first[0])
 
 
 def parse_or_none(text: str) -> ast.Module | None:
@@ -111,7 +134,7 @@ def repeat_per_line(change: LineChange) -> Proposal:
 
     def propose(error: SyntaxError, text: str) -> Iterator[str]:
         lines, at, complaint = text.split("\n"), error.lineno, _message_pattern(error)
-        for _ in range(MOST_LINES):
+        for _ in range(min(MOST_LINES, max(_CORRECTED_CHARS // max(len(text), 1), 1))):
             if at is None or not 0 < at <= len(lines) or _message_pattern(error) != complaint:
                 return
             changed = change(lines[at - 1])

@@ -40,6 +40,7 @@ import keyword
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from assayd.findings.source_text import line_at, snippet
 from assayd.guest.near import edit_distance
@@ -83,19 +84,20 @@ def spelling(error: SyntaxError, text: str) -> _Explanation | None:
         return None
     if (raised := _raised(line, error.lineno, text)) is not None:
         return raised
-    most = max(TRIED_CHARS // max(len(text), 1), 4)
-    words = list(_keyword_candidates(line, error.lineno, text))[:most]
-    found = [one for one in words if parse_or_none(one.text) is not None]
+    left = TRIED_CHARS // max(len(text), 1)
+    words = list(islice(_keyword_candidates(line, error.lineno, text), left + 1))
+    found = [one for one in words[:left] if parse_or_none(one.text) is not None]
     if found:
-        return found[0].told(edit_between(text, found[0].text) if len(found) == 1 else None)
-    if any(
-        parse_or_none(changed) is not None
-        for changed in list(_insert_commas(line, error.lineno, text))[:most]
-    ):
+        unique = len(found) == 1 and len(words) <= left
+        return found[0].told(edit_between(text, found[0].text) if unique else None)
+    left = max(left - len(words), 0)
+    changed = list(islice(_insert_commas(line, error.lineno, text), left))
+    if any(parse_or_none(one) is not None for one in changed):
         return _Explanation(
             hint="Add the missing comma or operator.", cause="a comma or an operator is missing", edit=None
         )
-    meant = next((one for one in words if fails_later(one.text, error.lineno)), None)
+    left -= len(changed)
+    meant = next((one for one in words[:left] if fails_later(one.text, error.lineno)), None)
     return meant.told(None) if meant is not None else None
 
 

@@ -5,14 +5,20 @@ import time
 
 import pytest
 
-from assayd.kinds.module.assertions import check_assertions
+from assayd.kinds.module.assertions import check_assertions, find_used_names
+from assayd.model.finding import Finding
 from support.slowness import SLOWER_BY
 
 METHODS = ("fetch_raw", "transform", "get_schema")
 
 
 def rules(code: str) -> list[str]:
-    return [finding.rule for finding in check_assertions("test_a.py", code, ast.parse(code), METHODS)]
+    return [finding.rule for finding in found_in(code)]
+
+
+def found_in(code: str, *others: str) -> list[Finding]:
+    tree, *rest = map(ast.parse, (code, *others))
+    return list(check_assertions("test_a.py", code, tree, METHODS, find_used_names([tree, *rest])))
 
 
 def rules_in_test(body: str) -> list[str]:
@@ -138,18 +144,31 @@ def test_function_of_the_tests_that_something_calls_is_fine(code: str) -> None:
     assert "quality.not_run" not in rules(code)
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        "from test_a import check_b\n",
+        "from test_a import check_b as compare\n",
+        "import test_a\ndef test_c():\n    test_a.check_b()\n",
+    ],
+)
+def test_function_that_another_file_of_the_module_uses_is_fine(other: str) -> None:
+    code = "def check_b():\n    assert f() == 2\n"
+    assert found_in(code, other) == []
+    assert [one.rule for one in found_in(code, "import test_a\n")] == ["quality.not_run"]
+
+
 def test_two_functions_that_would_get_one_name_get_one_edit() -> None:
     code = "".join(f"def {name}_grade():\n    assert f()\n" for name in ("check", "verify"))
-    found = list(check_assertions("test_a.py", code, ast.parse(code), METHODS))
+    found = found_in(code)
 
     assert [one.edit is not None for one in found if one.rule == "quality.not_run"] == [True, False]
 
 
 def test_many_functions_that_pytest_does_not_run_are_found_in_little_time() -> None:
     code = "".join(f"def check_{number}():\n    assert f()\n" for number in range(3000))
-    tree = ast.parse(code)
     began = time.process_time()
-    found = list(check_assertions("test_a.py", code, tree, METHODS))
+    found = found_in(code)
 
     assert time.process_time() - began < 0.5 * SLOWER_BY
     assert {one.rule for one in found} == {"quality.not_run"}

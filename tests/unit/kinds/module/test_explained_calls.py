@@ -17,6 +17,7 @@ from assayd.kinds.module.mistakes import (
 )
 from assayd.model.finding import Finding
 from assayd.model.policy import AdapterContract
+from assayd.static.python.safe_fixes import CompileBudget
 
 ADAPTER = """import datetime
 import json
@@ -311,7 +312,10 @@ def test_raised_string_is_found(text: str, new: str | None) -> None:
     ],
 )
 def test_dropped_literal_is_found(text: str, count: int) -> None:
-    assert len(list(check_dropped_results("a.py", text, ast.parse(text)))) == count
+    assert (
+        len(list(check_dropped_results("a.py", text, ast.parse(text), CompileBudget.for_texts([text]))))
+        == count
+    )
 
 
 def test_client_that_ignores_the_tests_transport_is_found() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import time
 
 import pytest
 
 from assayd.model.finding import Severity
 from assayd.static.python.returns import check_returns, return_edit
+from assayd.static.python.safe_fixes import TRIED_CHARS
 from assayd.static.python.source import parse
+from support.slowness import SLOWER_BY
 
 
 def test_an_idle_last_statement_is_an_error_with_its_edit() -> None:
@@ -137,3 +140,23 @@ def test_assigned_variable_is_returned_only_in_a_line_below(code: str, replaceme
     assert isinstance(function, ast.FunctionDef)
     edit = return_edit(function.body[-1], code, "x")
     assert (edit.replacement if edit else None) == replacement
+
+
+def test_many_functions_of_which_one_is_bound_again_are_read_in_little_time() -> None:
+    functions = "".join(f"def f{n}(x):\n    y = x\n    print(y)\n" for n in range(2000))
+    source = parse(f"{functions}f0 = other\nz = f0(1) + f1(1)\n")
+    began = time.process_time()
+    [finding] = check_returns(source)
+
+    assert time.process_time() - began < SLOWER_BY
+    assert finding.message.startswith("f1() ends without return")
+
+
+@pytest.mark.parametrize(("chars", "edits"), [(0, 5), (TRIED_CHARS // 2, 1), (TRIED_CHARS + 1, 1)])
+def test_edits_are_checked_as_long_as_the_source_is_short(chars: int, edits: int) -> None:
+    functions = "".join(f"def f{n}(x):\n    y = x\n    y\n" for n in range(5))
+    source = parse(f"{functions}z = f0(1) + f1(1)\n#{'-' * chars}\n")
+    found = list(check_returns(source))
+
+    assert len(found) == 5
+    assert sum(one.edit is not None for one in found) == edits

@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assayd.model.finding import Severity
+from assayd.static.python import syntax
+from assayd.static.python.safe_fixes import TRIED_CHARS
 from assayd.static.python.source import RULES, parse
 from support.slowness import SLOWER_BY
 
@@ -224,3 +226,30 @@ def test_raise_of_python_2_is_corrected_with_spaces_at_the_end() -> None:
     [finding] = parse('raise ValueError, "no name"  \n').findings
     assert finding.edit is not None
     assert finding.edit.replacement == 'raise ValueError("no name")'
+
+
+@pytest.mark.parametrize(("copies", "most"), [(1, 1), (3, 3), (0.5, 0)])
+def test_spelling_compiles_a_bounded_number_of_candidates(
+    copies: float, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+
+    def note(text: str, *_: object) -> None:
+        tried.append(text)
+
+    monkeypatch.setattr(syntax, "parse_or_none", note)
+    monkeypatch.setattr(syntax, "fails_later", note)
+    line = "fro fo in iff whille x y z\n"
+    text = f"#{'-' * (int(TRIED_CHARS / copies) - len(line) - 2)}\n{line}"
+    syntax.spelling(SyntaxError("invalid syntax", ("a.py", 2, 1, line)), text)
+
+    assert len(tried) == most
+
+
+def test_same_mistake_in_many_lines_of_a_long_source_is_explained_in_little_time() -> None:
+    text = "x = [1, 2, 3]\ny = x[0] + 1\n" * 20_000 + 'print "x"\n' * 50
+    began = time.process_time()
+    [finding] = parse(text).findings
+
+    assert time.process_time() - began < 5 * SLOWER_BY
+    assert (finding.rule, finding.edit) == ("syntax.print_statement", None)
