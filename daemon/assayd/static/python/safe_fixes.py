@@ -62,7 +62,7 @@ class CompileBudget:
         return cls(left=max(TRIED_CHARS, max(map(len, texts), default=0)))
 
     def take(self, text: str) -> bool:
-        """Return whether a text may still be compiled, and subtract its length if so."""
+        """Return whether the budget allows compiling `text`, and subtract its length if so."""
         allowed = len(text) <= self.left
         self.left -= len(text) if allowed else 0
         return allowed
