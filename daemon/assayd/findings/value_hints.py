@@ -52,7 +52,7 @@ def _without_zone(record: Raised) -> str | None:
 def _short_path(record: Raised) -> str | None:
     """Return the fix if the string that isn't a number is a file name, the last part of a split path."""
     found = _NOT_INTEGER.fullmatch(record.message)
-    if found is None or "." not in found[1]:
+    if found is None or "." not in found[1] or not found[1].isprintable():
         return None
     for name, value in record.values:
         if value[:1] in {"(", "["} and value[:-1].endswith(f", {found[1]}"):
@@ -121,6 +121,6 @@ def _length(text: str) -> int | None:
         return int(counted[1])
     try:
         value = ast.literal_eval(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         return None
     return len(value) if isinstance(value, list | tuple | str) else None
